@@ -1,0 +1,57 @@
+"""Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
+
+import operator
+from typing import Any
+
+from torch import Tensor
+
+
+def integer_at_least(name: str, value: Any, minimum: int) -> int:
+    """`value` as an int (anything with `__index__` but bool), or a ValueError."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < minimum:
+        raise ValueError(f"{name}: got {value!r}, wanted an integer >= {minimum}")
+    return number
+
+
+def one_of(name: str, value: Any, choices: tuple) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
+
+
+def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+    """`wanted` are sizes or letters, after an optional "...": shape("x", x, "...", "N", 3)."""
+    free = wanted[:1] == ("...",)
+    sizes = wanted[1:] if free else wanted
+    tail = tensor.shape[max(tensor.ndim - len(sizes), 0) :] if free else tensor.shape
+    fits = len(tail) == len(sizes) and all(
+        isinstance(size, str) or size == got for size, got in zip(sizes, tail, strict=True)
+    )
+    if not fits:
+        pattern = ", ".join(map(str, wanted)) + ("," if len(wanted) == 1 else "")
+        raise ValueError(f"{name}: got shape {tuple(tensor.shape)}, wanted ({pattern})")
+
+
+def floating(name: str, tensor: Tensor) -> None:
+    if not tensor.dtype.is_floating_point:
+        raise ValueError(f"{name}: got {tensor.dtype}, wanted a floating dtype; write {name}.float()")
+
+
+def integral(name: str, tensor: Tensor) -> None:
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        raise ValueError(f"{name}: got {tensor.dtype}, wanted an integer dtype; write {name}.long()")
+
+
+def same_length(**tensors: Tensor) -> None:
+    if len({len(tensor) for tensor in tensors.values()}) > 1:
+        raise ValueError("lengths differ: " + ", ".join(f"{name} has {len(t)}" for name, t in tensors.items()))
+
+
+def same_device(**tensors: Tensor | None) -> None:
+    devices = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
+    if len(set(devices.values())) > 1:
+        got = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise ValueError(f"devices differ: {got}; move them with .to(device)")

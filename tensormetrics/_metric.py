@@ -1,0 +1,172 @@
+"""The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torchmetrics
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
+
+
+class NoDataError(RuntimeError, ValueError):
+    """`compute()` was called before any `update()`."""
+
+
+class Metric(torchmetrics.Metric):
+    """A metric whose state is running sums (`add_state(name, zeros, "sum")`) or kept rows (`add_rows(name)`).
+
+    Subclasses write `update` and `compute`. An `update` checks its input first and changes the state afterwards, so
+    that a failed one leaves no trace; it assigns new tensors to sums and never changes them in place. Two states are
+    combined by `merge_state`; `forward` and the exchange between ranks follow from it.
+    """
+
+    full_state_update = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("dist_sync_fn", gather)
+        super().__init__(**kwargs)
+        self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
+
+    def add_rows(self, name: str) -> None:
+        """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
+        self.add_state(name, torch.empty(0), dist_reduce_fx="cat")
+
+    def append_rows(self, name: str, rows: Tensor) -> None:
+        """Append `rows` (n, ...) to state `name`. The storage doubles, so N rows cost O(N) copying in total."""
+        kept, rows = getattr(self, name), rows.detach()
+        if kept.shape == (0,):  # no row so far: these give shape and dtype
+            kept = rows.new_empty(0, *rows.shape[1:])
+        if kept.shape[1:] != rows.shape[1:] or kept.dtype.is_floating_point != rows.dtype.is_floating_point:
+            raise ValueError(
+                f"{name}: got rows of shape {tuple(rows.shape[1:])} and {rows.dtype} after rows of shape "
+                f"{tuple(kept.shape[1:])} and {kept.dtype}; call reset() before changing the kind of input"
+            )
+        start, stop = len(kept), len(kept) + len(rows)
+        dtype = torch.promote_types(kept.dtype, rows.dtype)
+        store = self._stores.get(name)
+        # After a load or a shared state in a MetricCollection the state is not ours to write behind.
+        ours = store is not None and store.data_ptr() == kept.data_ptr() and store.dtype == dtype
+        if not ours or len(store) < stop:
+            with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
+                store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
+            store[:start] = kept
+            self._stores[name] = store
+        store[start:stop] = rows
+        setattr(self, name, store[:stop])
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The value of this batch alone; the batch is added to the state, which is neither copied nor recomputed."""
+        batch = type(self).__new__(type(self))
+        batch.__setstate__(super().__getstate__())
+        batch.reset()
+        batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
+        batch.update(*args, **kwargs)
+        value = batch.compute()
+        self.merge_state(batch)
+        self._forward_cache = value
+        return value
+
+    @torch.no_grad()
+    def merge_state(self, incoming_state: "dict[str, Tensor] | Metric") -> None:
+        """Add another metric's state (or its `metric_state`) to this one, as if its updates had come after ours."""
+        updates = 1
+        if isinstance(incoming_state, torchmetrics.Metric):
+            if type(incoming_state) is not type(self):
+                raise ValueError(
+                    f"incoming_state: got a {type(incoming_state).__name__}, wanted a {type(self).__name__}"
+                )
+            updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
+        if missing := self._defaults.keys() - incoming_state.keys():
+            raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
+        for name, reduction in self._reductions.items():
+            incoming = incoming_state[name].to(self.device)
+            if reduction is dim_zero_cat:
+                if incoming.shape != (0,):
+                    self.append_rows(name, incoming)
+            elif reduction is dim_zero_sum:
+                setattr(self, name, getattr(self, name) + incoming.detach())
+            else:
+                raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
+        self._update_count += updates
+        self._computed = None
+
+    def reset(self) -> None:
+        """Forget everything and free the memory of kept rows."""
+        super().reset()
+        self._stores = {}
+
+    def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
+        group = process_group or self.process_group
+        parts = {name: dist_sync_fn(getattr(self, name), group=group) for name in self._defaults}
+        for name, reduction in self._reductions.items():
+            join = torch.cat if reduction is dim_zero_cat else functools.partial(functools.reduce, torch.add)
+            setattr(self, name, join(parts[name]))
+
+    def _copy_state_dict(self) -> dict[str, Tensor]:
+        return dict(self.metric_state)  # references suffice: what a state tensor shows never changes
+
+    def _wrap_update(self, update: Callable) -> Callable:
+        wrapped = super()._wrap_update(update)
+
+        @functools.wraps(update)
+        def all_or_nothing(*args: Any, **kwargs: Any) -> None:
+            before = self._computed, self._update_count
+            try:
+                wrapped(*args, **kwargs)
+            except BaseException:
+                self._computed, self._update_count = before
+                raise
+
+        return all_or_nothing
+
+    def _wrap_compute(self, compute: Callable) -> Callable:
+        # In place of torchmetrics' wrapper, which warns on ranks without data, stays synced when compute raises
+        # and squeezes results of one element.
+        @functools.wraps(compute)
+        def cached(*args: Any, **kwargs: Any) -> Any:
+            if self._computed is not None:
+                return self._computed
+            self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
+            try:
+                if not (self.update_called or self._is_synced):
+                    raise NoDataError(f"{type(self).__name__}.compute() was called before update(); update it first")
+                value = tree_map_only(Tensor, torch.clone, compute(*args, **kwargs))
+            finally:
+                if self._is_synced and self._should_unsync:
+                    self.unsync()
+            if self.compute_with_cache:
+                self._computed = value
+            return value
+
+        return cached
+
+    def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
+        module = super()._apply(fn, exclude_state)
+        self._stores = {}  # the states may live elsewhere now
+        return module
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickles and copies hold the kept rows, not the room for more behind them.
+        state = super().__getstate__()
+        return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+
+
+def gather(tensor: Tensor, group: Any = None) -> list[Tensor]:
+    """The tensors of all ranks in rank order. First dimensions may differ; a rank without rows may hold shape (0,)."""
+    if tensor.ndim == 0:
+        return [part[0] for part in gather(tensor[None], group)]
+    kinds: list[Any] = [None] * torch.distributed.get_world_size(group)
+    torch.distributed.all_gather_object(kinds, (tuple(tensor.shape), tensor.dtype), group=group)
+    (_, *tail), dtype = max(kinds, key=lambda kind: math.prod(kind[0]))
+    if any(math.prod(shape) and (list(shape[1:]), other) != (tail, dtype) for shape, other in kinds):
+        raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
+    lengths = [shape[0] if list(shape[1:]) == tail else 0 for shape, _ in kinds]
+    padded = torch.zeros(max(lengths), *tail, dtype=dtype, device=tensor.device)
+    padded[: len(tensor)] = tensor
+    parts = [torch.empty_like(padded) for _ in kinds]
+    torch.distributed.all_gather(parts, padded, group=group)
+    return [part[:length] for part, length in zip(parts, lengths, strict=True)]
