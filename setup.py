@@ -1,0 +1,73 @@
+"""Builds the native libraries: csrc/*.cpp into _C where torch and a compiler are found, csrc/*.cu into _C_cuda where
+nvcc is found too (TENSORMETRICS_CUDA=0 leaves it out, =1 insists). What could not be built is said and left out: the
+package then answers with its reference implementations. Everything else about the package stands in pyproject.toml."""
+
+import importlib.util
+import os
+import shutil
+from glob import glob
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+# The stable ABI of torch 2.11: one binary for every later torch.
+ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
+ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90)] + [
+    "-gencode=arch=compute_90,code=compute_90"  # PTX for later cards
+]
+
+
+def find_nvcc() -> str | None:
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.path.join(home, "bin"))
+
+
+def find_extensions() -> list[Extension]:
+    spec = importlib.util.find_spec("torch")
+    if spec is None:
+        print("tensormetrics: torch is not here at build time (install with --no-build-isolation): no native code")
+        return []
+    torch = Path(spec.origin).parent
+    common = {"include_dirs": [str(torch / "include")], "py_limited_api": True}
+    extensions = [
+        Extension(
+            "tensormetrics._C",
+            sorted(glob("csrc/*.cpp")),
+            depends=sorted(glob("csrc/*.h")),
+            extra_compile_args=[*ABI, "-fopenmp-simd"],
+            library_dirs=[str(torch / "lib")],
+            libraries=["torch_cpu"],
+            optional=True,
+            **common,
+        )
+    ]
+    wanted = os.environ.get("TENSORMETRICS_CUDA", "auto")
+    if wanted == "1" and find_nvcc() is None:
+        raise SystemExit("tensormetrics: TENSORMETRICS_CUDA=1, but there is no nvcc on PATH or under CUDA_HOME")
+    if wanted != "0" and find_nvcc() is not None:
+        extensions.append(
+            Extension("tensormetrics._C_cuda", sorted(glob("csrc/*.cu")), optional=wanted != "1", **common)
+        )
+    return extensions
+
+
+class BuildExt(build_ext):
+    def build_extension(self, extension: Extension) -> None:
+        if extension.name.endswith("_cuda"):
+            self.build_cuda(extension)
+        else:
+            super().build_extension(extension)
+        print(f"tensormetrics: built {extension.name}")
+
+    def build_cuda(self, extension: Extension) -> None:
+        """One nvcc call. The static CUDA runtime keeps working when torch moves to another CUDA version."""
+        target = Path(self.get_ext_fullpath(extension.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        includes = [f"-isystem={folder}" for folder in extension.include_dirs]
+        flags = [*ABI, "-DUSE_CUDA", "--extended-lambda", "-Xcompiler=-fPIC", "-cudart=static", "-shared"]
+        command = [find_nvcc(), *flags, *ARCHITECTURES, *includes, *extension.sources, "-o", str(target)]
+        self.spawn(command)
+
+
+setup(ext_modules=find_extensions(), cmdclass={"build_ext": BuildExt})

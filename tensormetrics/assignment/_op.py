@@ -1,0 +1,61 @@
+"""The operators `tensormetrics::lsa` and `::lsa_lanes`: schema, shapes, and which kernel answers where.
+
+The native libraries register CPU and CUDA kernels. Where they were not built the reference answers, on any device.
+"""
+
+import functools
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from . import _reference
+
+# cost: (..., R, C) float32 | float64, lengths: (...) int64 -> (..., R), (..., C) int64; (..., R), (..., C); (...) int8
+SCHEMA = (
+    "(Tensor cost, bool maximize, Tensor? row_lengths, Tensor? col_lengths) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+LIBRARY = torch.library.Library("tensormetrics", "DEF")
+LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
+LIBRARY.define("lsa_lanes" + SCHEMA)  # the warp's algorithm in 32 emulated lanes, for tests; CPU only
+
+
+@functools.cache
+def _say_once(device: str) -> None:
+    warnings.warn(
+        f"tensormetrics was built without native code for {device}: the slow reference solver answers. "
+        "Install a C++ compiler (and nvcc for CUDA) and reinstall with --no-build-isolation.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _fallback(
+    cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None
+) -> _reference.Result:
+    _say_once(cost.device.type)
+    return _reference.lsa(cost, maximize, row_lengths, col_lengths)
+
+
+LIBRARY.impl("lsa", _fallback, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("tensormetrics::lsa")
+def _fake(cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None) -> _reference.Result:
+    *lead, rows, cols = cost.shape
+    return (
+        cost.new_empty((*lead, rows), dtype=torch.int64),
+        cost.new_empty((*lead, cols), dtype=torch.int64),
+        cost.new_empty((*lead, rows)),
+        cost.new_empty((*lead, cols)),
+        cost.new_empty(lead, dtype=torch.int8),
+    )
+
+
+for _name in ["_C", "_C_cuda"] if torch.version.cuda else ["_C"]:
+    for _path in Path(__file__).parents[1].glob(f"{_name}.*"):
+        torch.ops.load_library(_path)
+
+lsa = torch.ops.tensormetrics.lsa
+lsa_lanes = torch.ops.tensormetrics.lsa_lanes
