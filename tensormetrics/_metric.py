@@ -74,11 +74,10 @@ class Metric(torchmetrics.Metric):
     def merge_state(self, incoming_state: "dict[str, Tensor] | Metric") -> None:
         """Add another metric's state (or its `metric_state`) to this one, as if its updates had come after ours."""
         updates = 1
-        if isinstance(incoming_state, torchmetrics.Metric):
+        if not isinstance(incoming_state, dict):
             if type(incoming_state) is not type(self):
-                raise ValueError(
-                    f"incoming_state: got a {type(incoming_state).__name__}, wanted a {type(self).__name__}"
-                )
+                got, wanted = type(incoming_state).__name__, type(self).__name__
+                raise ValueError(f"incoming_state: got a {got}, wanted a {wanted} or its metric_state")
             updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
         if missing := self._defaults.keys() - incoming_state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import _checks
 from . import _op
@@ -89,3 +89,21 @@ def _raise(
             raise ValueError(f"{name}: got {length} for {where}, wanted 0 to {most}")
     forbidden = "+inf" if maximize else "-inf"
     raise ValueError(f"cost: {where} contains NaN or {forbidden}; to forbid a pair write {'-' if maximize else '+'}inf")
+
+
+def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
+    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns."""
+    _checks.shape("assignment", assignment.col_of_row, "R")
+    rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
+    return rows, assignment.col_of_row[rows]
+
+
+class LinearAssignment(nn.Module):
+    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`."""
+
+    def __init__(self, *, maximize: bool = False, check: bool = True) -> None:
+        super().__init__()
+        self.options = {"maximize": maximize, "check": check}
+
+    def forward(self, cost: Tensor, **lengths: Tensor) -> Assignment:
+        return linear_sum_assignment(cost, **lengths, **self.options)

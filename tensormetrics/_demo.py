@@ -1,0 +1,184 @@
+"""A training run on scikit-learn's digits, measured after every epoch by the metrics of three domains."""
+
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+from torch.utils.data import DataLoader, TensorDataset, random_split
+from tqdm import tqdm
+
+from .posterior import ConfusionPosterior
+from .retrieval import AccuracyCalculator, ClusterAccuracy
+
+CLASSES, BATCH = 10, 128
+RETRIEVAL = {
+    "precision_at_1": "precision at 1",
+    "r_precision": "R-precision",
+    "mean_average_precision_at_r": "MAP at R",
+    "cluster_accuracy": "cluster accuracy",
+}
+POSTERIOR = {"acc": "accuracy", "f1@macro": "macro F1"}
+
+
+class DigitNet(nn.Module):
+    """(n, 64) pixels -> (n, 16) embeddings of length 1 and (n, 10) class logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(
+            nn.Unflatten(1, (1, 8, 8)),
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, padding=1, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64 * 16, 16),
+        )
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        embeddings = normalize(self.trunk(pixels))
+        return embeddings, self.head(embeddings)
+
+
+def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+    # embeddings: (n, D) of length 1, labels: (n,)  ->  ()
+    """Khosla et al., "Supervised contrastive learning", 2020, doi:10.48550/arXiv.2004.11362"""
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    log_share = (embeddings @ embeddings.mT / temperature).masked_fill(itself, -torch.inf).log_softmax(1)
+    positives = (labels[:, None] == labels) & ~itself
+    return -(log_share.masked_fill(~positives, 0).sum(1) / positives.sum(1).clamp(min=1)).mean()
+
+
+class Validation:
+    """The hook: three metrics fed batch by batch on the device, read once per epoch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.retrieval = AccuracyCalculator().to(device)
+        self.clusters = ClusterAccuracy(n_clusters=CLASSES).to(device)
+        self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
+
+    @torch.inference_mode()
+    def __call__(self, model: nn.Module, loader: DataLoader) -> dict[str, Any]:
+        for pixels, labels in loader:
+            embeddings, logits = model(pixels)
+            self.retrieval.update(embeddings, labels)
+            self.clusters.update(embeddings, labels)
+            self.posterior.update(logits, labels)
+        counts = self.posterior.counts
+        result = {name: float(value) for name, value in self.retrieval.compute().items()}
+        result["cluster_accuracy"] = float(self.clusters.compute())
+        result["plain_accuracy"] = float(counts.diagonal().sum() / counts.sum())
+        for name, (median, low, high) in self.posterior.compute().items():
+            result[name] = {"median": float(median), "low": float(low), "high": float(high)}
+        for metric in (self.retrieval, self.clusters, self.posterior):
+            metric.reset()
+        return result
+
+
+def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> int:
+    """Train, print a table, write the report; 130 when interrupted, with what was measured until then."""
+    if out is not None:
+        import matplotlib  # noqa: F401  a missing extra is found before the training, not after it
+
+        out.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    torch.manual_seed(seed)
+    digits = load_digits()
+    pixels = torch.tensor(digits.data / 16, dtype=torch.float32, device=device)
+    data = TensorDataset(pixels, torch.tensor(digits.target, device=device))
+    train, held_out = random_split(data, [1200, len(data) - 1200])
+    train_loader, loader = DataLoader(train, BATCH, shuffle=True, drop_last=True), DataLoader(held_out, BATCH)
+    model = DigitNet().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    validate, history, interrupted = Validation(device), [], False
+
+    bar = tqdm(total=epochs * len(train_loader), unit="batch", leave=False)
+    try:
+        for epoch in range(1, epochs + 1):
+            bar.set_description(f"epoch {epoch}/{epochs}")
+            total = torch.zeros((), device=device)
+            for pixels, labels in train_loader:
+                embeddings, logits = model(pixels)
+                loss = supervised_contrastive(embeddings, labels) + cross_entropy(logits, labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.detach()
+                bar.update()
+            result = validate(model, loader)
+            history.append({"epoch": epoch, "loss": float(total / len(train_loader)), **result})
+            bar.set_postfix(precision_at_1=f"{result['precision_at_1']:.3f}")
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        bar.close()
+
+    print(table(history))
+    if interrupted:
+        print(f"interrupted: {len(history)} of {epochs} epochs were measured")
+    if out is not None:
+        report = {
+            "data": f"scikit-learn digits: {len(train)} images to train, {len(held_out)} held out",
+            "device": str(device),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "seed": seed,
+            "interrupted": interrupted,
+            "seconds": round(time.perf_counter() - started, 1),
+            "epochs": history,
+        }
+        (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        if history:
+            with torch.inference_mode():
+                pixels, labels = held_out[:]
+                draw(history, model(pixels)[0], labels).savefig(out / "report.png", dpi=150)
+        print(f"wrote {', '.join(str(path) for path in sorted(out.glob('report.*')))}")
+    return 130 if interrupted else 0
+
+
+def table(history: list[dict[str, Any]]) -> str:
+    """One line per epoch; the last two columns are posterior medians with 95 % highest-density intervals."""
+    head = f"{'epoch':>5} {'loss':>6}" + "".join(f" {name:>16}" for name in RETRIEVAL.values())
+    lines = [head + "".join(f" {name:>22}" for name in POSTERIOR.values())]
+    for row in history:
+        line = f"{row['epoch']:>5} {row['loss']:>6.3f}" + "".join(f" {row[name]:>16.4f}" for name in RETRIEVAL)
+        for name in POSTERIOR:
+            interval = "{median:.4f} [{low:.3f}, {high:.3f}]".format(**row[name])
+            line += f" {interval:>22}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> Any:
+    """Metrics by epoch, intervals as bands; beside them the held-out embeddings in two dimensions."""
+    from matplotlib.figure import Figure
+    from sklearn.manifold import TSNE
+
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    curves, view = figure.subplots(1, 2)
+    epochs = [row["epoch"] for row in history]
+    marker = "o" if len(history) == 1 else None  # a single epoch is a point, not an invisible line
+    for name, label in RETRIEVAL.items():
+        curves.plot(epochs, [row[name] for row in history], label=label, linewidth=1.3, linestyle="--", marker=marker)
+    for name, label in POSTERIOR.items():
+        (line,) = curves.plot(epochs, [row[name]["median"] for row in history], label=label, linewidth=2, marker=marker)
+        low, high = ([row[name][end] for row in history] for end in ("low", "high"))
+        curves.fill_between(epochs, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    curves.set(xlabel="epoch", ylabel="score", title="Held-out digits (bands: 95 % highest-density intervals)")
+    curves.xaxis.get_major_locator().set_params(integer=True)
+    curves.grid(alpha=0.3)
+    curves.legend(loc="lower right")
+
+    points = TSNE(init="pca", random_state=0).fit_transform(embeddings.cpu().numpy())
+    labels = labels.cpu().numpy()
+    for digit in range(CLASSES):
+        view.scatter(*points[labels == digit].T, s=9, color=f"C{digit}", label=str(digit))
+    view.set(xticks=[], yticks=[], title="Held-out embeddings (t-SNE), coloured by class")
+    view.legend(title="digit", loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2, frameon=False)
+    return figure

@@ -1,0 +1,222 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from tensormetrics.assignment import Assignment, _op, _reference, linear_sum_assignment
+
+
+def kernels(cost: Tensor) -> list:
+    return [_op.lsa, _reference.lsa, *([_op.lsa_lanes] if cost.device.type == "cpu" else [])]
+
+
+def brute_force(cost: np.ndarray, maximize: bool = False) -> float:
+    r, c = cost.shape
+    if r > c:
+        return brute_force(cost.T, maximize)
+    sums = [cost[np.arange(r), list(columns)].sum() for columns in itertools.permutations(range(c), r)]
+    return (max if maximize else min)(sums)
+
+
+def assert_optimal(cost: Tensor, a: Assignment, maximize: bool = False) -> None:
+    """The certificate, in float64, of one unpadded problem: a matching, feasible duals, equal sums."""
+    r, c = cost.shape
+    rows = (a.col_of_row >= 0).nonzero()[:, 0]
+    columns = a.col_of_row[rows]
+    assert len(rows) == min(r, c) == len(columns.unique())
+    assert torch.equal(a.row_of_col[columns], rows) and int((a.row_of_col >= 0).sum()) == len(rows)
+    sign = -1.0 if maximize else 1.0
+    cost, u, v = (sign * t.double() for t in (cost, a.row_dual, a.col_dual))
+    scale = float(cost.abs().max()) if cost.numel() else 0.0
+    tolerance = scale * (r + c) * torch.finfo(a.row_dual.dtype).eps
+    assert bool((cost - u[:, None] - v >= -tolerance).all())
+    assert bool((u[a.col_of_row < 0] == 0).all()) and bool((v[a.row_of_col < 0] == 0).all())
+    assert float((u.sum() + v.sum() - cost[rows, columns].sum()).abs()) <= tolerance * max(len(rows), 1)
+    assert float(a.cost) == pytest.approx(float(sign * cost[rows, columns].sum()), rel=1e-12, abs=1e-300)
+
+
+def problem(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
+    a = Assignment(*(field[index] for field in assignment))
+    return a._replace(
+        col_of_row=a.col_of_row[:rows],
+        row_of_col=a.row_of_col[:cols],
+        row_dual=a.row_dual[:rows],
+        col_dual=a.col_dual[:cols],
+    )
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 5), (5, 3), (4, 4), (6, 6)])
+def test_equals_brute_force(shape, dtype, maximize, device):
+    ties = torch.randint(0, 4, (10, *shape)).to(dtype)
+    for cost in (torch.randn(10, *shape, dtype=dtype), ties, torch.full((1, *shape), -3.0, dtype=dtype)):
+        solved = linear_sum_assignment(cost.to(device), maximize=maximize)
+        for i, matrix in enumerate(cost):
+            a = problem(solved, (i,), *shape)
+            assert_optimal(matrix.to(device), a, maximize)
+            assert float(a.cost) == pytest.approx(brute_force(matrix.double().numpy(), maximize), rel=1e-6, abs=1e-6)
+
+
+def test_equals_scipy_on_1000_ragged_problems(device):
+    cost = torch.rand(1000, 12, 15, dtype=torch.float64)
+    cost[::2] = (4 * cost[::2]).floor()  # every other one full of ties
+    r, c = torch.randint(0, 13, (1000,)), torch.randint(0, 16, (1000,))
+    solved = linear_sum_assignment(cost.to(device), row_lengths=r.to(device), col_lengths=c.to(device))
+    for i in range(1000):
+        matrix = cost[i, : r[i], : c[i]]
+        rows, columns = scipy.optimize.linear_sum_assignment(matrix.numpy())
+        assert float(solved.cost[i]) == pytest.approx(float(matrix[rows, columns].sum()), rel=1e-12)
+        assert_optimal(matrix.to(device), problem(solved, (i,), int(r[i]), int(c[i])))
+        assert (solved.col_of_row[i, r[i] :] == -1).all() and (solved.row_of_col[i, c[i] :] == -1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "shape", [(40, 9, 9), (40, 5, 40), (40, 40, 5), (3, 70, 70), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3)]
+)
+def test_lanes_and_reference_agree_with_the_kernel(shape, dtype, device):
+    """One warp's algorithm (emulated on the CPU) and the reference take the same steps as the kernel: equal bits."""
+    *lead, rows, cols = shape
+    lengths = torch.randint(0, rows + 1, lead), torch.randint(0, cols + 1, lead)
+    for cost in (torch.randn(shape, dtype=dtype), torch.randint(0, 3, shape).to(dtype)):
+        cost[cost > 1.5] = torch.inf
+        for args in ((False, None, None), (True, None, None), (False, *(n.to(device) for n in lengths))):
+            first, *others = (kernel(cost.to(device), *args) for kernel in kernels(cost.to(device)))
+            for other in others:
+                for a, b in zip(first, other, strict=True):
+                    assert a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+
+
+def test_hand_worked(device):
+    cost = torch.tensor([[4, 1, 3], [2, 0, 5], [3, 2, 2]], device=device)
+    a = linear_sum_assignment(cost)
+    assert a.col_of_row.tolist() == [1, 0, 2] and a.row_of_col.tolist() == [1, 0, 2]
+    assert float(a.cost) == 5.0 and a.cost.dtype == torch.float64 and int(a.status) == 0
+    assert float(linear_sum_assignment(cost, maximize=True).cost) == 4 + 5 + 2
+
+
+def test_forbidden_pairs_are_avoided_at_any_price(device):
+    cost = torch.tensor([[0.0, torch.inf], [0.0, 1e30]], device=device)
+    assert linear_sum_assignment(cost).col_of_row.tolist() == [0, 1]
+    assert linear_sum_assignment(-cost, maximize=True).col_of_row.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int32, torch.int64, torch.uint8])
+def test_other_dtypes_are_widened(dtype, device):
+    cost = torch.randint(0, 50, (20, 6, 6), device=device)
+    expected = linear_sum_assignment(cost.double())
+    a = linear_sum_assignment(cost.to(dtype))
+    assert torch.equal(a.cost, expected.cost) and torch.equal(a.col_of_row, expected.col_of_row)
+    assert a.row_dual.dtype == (torch.float32 if dtype.is_floating_point else torch.float64)
+
+
+def test_integers_above_2_24_do_not_collide(device):
+    cost = torch.tensor([[2**24 + 1, 2**24], [2**24, 2**24]], device=device)
+    assert float(linear_sum_assignment(cost, maximize=True).cost) == 2**25 + 1
+
+
+def test_strided_input_is_read_in_place(device):
+    base = torch.randn(7, 9, 4, 3, device=device)
+    for cost in (base.permute(3, 2, 0, 1), base.mT, base[::2, 1:, ::2], base[:, :, :1].expand(7, 9, 4, 3)):
+        for a, b in zip(linear_sum_assignment(cost), linear_sum_assignment(cost.clone().contiguous()), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_cost_is_differentiable():
+    cost = torch.rand(3, 4, 5, requires_grad=True)
+    a = linear_sum_assignment(cost)
+    a.cost.sum().backward()
+    chosen = torch.zeros(3, 4, 5).scatter_(2, a.col_of_row[..., None], 1.0)
+    assert torch.equal(cost.grad, chosen)
+
+
+def test_failed_problems_leave_the_others_alone(device):
+    cost = torch.rand(5, 3, 4, device=device)
+    cost[1, 2] = torch.inf
+    cost[2, 0, 3] = torch.nan
+    cost[3, 1, 1] = -torch.inf
+    rows = torch.tensor([3, 3, 3, 3, 4], device=device)
+    a = linear_sum_assignment(cost, row_lengths=rows, check=False)
+    assert a.status.tolist() == [0, 1, 2, 2, 2]
+    assert (a.col_of_row[1:] == -1).all() and (a.row_of_col[1:] == -1).all() and (a.cost[1:] == 0).all()
+    assert torch.equal(a.col_of_row[0], linear_sum_assignment(cost[0]).col_of_row)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cost": torch.zeros(3)}, "cost: got shape (3,), wanted (..., R, C)"),
+        (
+            {"cost": torch.zeros(2, 2, dtype=torch.bool)},
+            "cost: got torch.bool, wanted a real dtype; write cost.float()",
+        ),
+        (
+            {"cost": torch.zeros(2, 2, dtype=torch.complex64)},
+            "cost: got torch.complex64, wanted a real dtype; write cost.float()",
+        ),
+        (
+            {"cost": torch.zeros(4, 2, 2), "row_lengths": torch.zeros(3, dtype=torch.int64)},
+            "row_lengths: got shape (3,), wanted (4,)",
+        ),
+        (
+            {"cost": torch.zeros(4, 2, 2), "col_lengths": torch.zeros(4)},
+            "col_lengths: got torch.float32, wanted an integer dtype; write col_lengths.long()",
+        ),
+        (
+            {"cost": torch.zeros(2, 2, 2), "row_lengths": torch.tensor([2, 3])},
+            "row_lengths: got 3 for problem (1,), wanted 0 to 2",
+        ),
+        (
+            {"cost": torch.zeros(2, 2, 2), "col_lengths": torch.tensor([-1, 2])},
+            "col_lengths: got -1 for problem (0,), wanted 0 to 2",
+        ),
+        (
+            {"cost": torch.tensor([[1.0, torch.nan]])},
+            "cost: the problem contains NaN or -inf; to forbid a pair write +inf",
+        ),
+        (
+            {"cost": torch.tensor([[[1.0]], [[torch.inf]]]), "maximize": True},
+            "cost: problem (1,) contains NaN or +inf; to forbid a pair write -inf",
+        ),
+        (
+            {"cost": torch.full((1, 2, 2), torch.inf)},
+            "cost: problem (0,) has no complete matching, a row or column has too few allowed pairs",
+        ),
+        (
+            {"cost": torch.tensor([[2**52, 0], [0, 0]])},
+            f"cost: int64 sums may reach {2**53}, wanted below 2**53; scale or subtract a constant",
+        ),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError) as error:
+        linear_sum_assignment(**arguments)
+    assert str(error.value) == message
+
+
+def test_operator_contract(device):
+    lengths = torch.tensor([3, 2], device=device)
+    for kernel in kernels(torch.zeros(0, device=device)):
+        if kernel is _op.lsa:
+            for args in ((torch.rand(2, 3, 4, device=device), False, None, None),
+                         (torch.rand(2, 4, 3, device=device).mT, True, lengths, lengths)):  # fmt: skip
+                torch.library.opcheck(kernel.default, args)
+
+
+def test_compiles_without_a_graph_break(device):
+    cost = torch.rand(8, 6, 5, device=device)
+    compiled = torch.compile(lambda x: linear_sum_assignment(x, check=False).cost, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(cost), linear_sum_assignment(cost).cost)
+
+
+def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
+    _op._say_once.cache_clear()
+    cost = torch.rand(4, 3, 3)
+    with pytest.warns(RuntimeWarning, match="slow reference solver"):
+        first = _op._fallback(cost, False, None, None)
+    _op._fallback(cost, False, None, None)
+    assert not recwarn.list and torch.equal(first[0], linear_sum_assignment(cost).col_of_row)

@@ -1,0 +1,54 @@
+"""The main job, end to end: the command a newcomer runs first."""
+
+import json
+
+import pytest
+
+from tensormetrics import _demo
+from tensormetrics.__main__ import main
+
+
+def test_demo_measures_held_out_digits(tmp_path, capsys):
+    assert main(["demo", "--out", str(tmp_path), "--device", "cpu"]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    last = report["epochs"][-1]
+    assert len(report["epochs"]) == 12 and not report["interrupted"]
+    assert last["precision_at_1"] > 0.97 and last["cluster_accuracy"] > 0.9
+    for name, plain in (("acc", last["plain_accuracy"]), ("f1@macro", last["plain_accuracy"])):
+        interval = last[name]
+        assert interval["low"] < interval["median"] < interval["high"]
+        assert interval["low"] <= plain <= interval["high"]
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert f"{last['precision_at_1']:.4f}" in printed and len(printed.splitlines()) == 14
+
+
+def test_ctrl_c_leaves_what_was_measured(tmp_path, monkeypatch, capsys):
+    measure = _demo.Validation.__call__
+    calls = []
+
+    def measure_once(self, *arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return measure(self, *arguments)
+
+    monkeypatch.setattr(_demo.Validation, "__call__", measure_once)
+    assert main(["demo", "--epochs", "3", "--out", str(tmp_path), "--device", "cpu"]) == 130
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
+    assert (tmp_path / "report.png").exists()
+    assert "interrupted: 1 of 3 epochs were measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "--epochs: got 0, wanted at least 1"),
+        (["--device", "abacus"], "--device: got 'abacus', which cannot be used here"),
+    ],
+)
+def test_bad_arguments(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", *arguments])
+    assert stop.value.code == 2 and message in capsys.readouterr().err

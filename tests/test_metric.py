@@ -1,0 +1,149 @@
+"""The base class: what its states cost and what happens to them."""
+
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from tensormetrics._metric import Metric
+
+
+class Rows(Metric):
+    """Keeps rows and their number; answers their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_rows("rows")
+        self.add_state("count", torch.tensor(0), "sum")
+
+    def update(self, rows: Tensor) -> None:
+        self.append_rows("rows", rows)
+        self.count = self.count + len(rows)
+
+    def compute(self) -> Tensor:
+        return self.rows.sum(0)
+
+
+def test_storage_doubles():
+    metric, addresses = Rows(), set()
+    for step in range(1000):
+        metric.update(torch.full((3, 2), float(step)))
+        addresses.add(metric.rows.data_ptr())
+    assert metric.rows.shape == (3000, 2) and metric.count == 3000
+    assert len(addresses) <= 12  # log2(1000) reallocations, not 1000
+    assert torch.equal(metric.rows[::3, 0], torch.arange(1000.0))
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_forward_costs_the_batch(inference):
+    """Forward on a full state neither moves it nor touches more memory than the batch needs."""
+    metric = Rows()
+    with torch.inference_mode(inference):
+        metric.update(torch.ones(100_000, 2))
+        metric.update(torch.ones(1, 2))
+        address = metric.rows.data_ptr()
+        for _ in range(10):
+            assert metric(torch.ones(3, 2)).tolist() == [3, 3]
+    assert metric.rows.data_ptr() == address and metric.rows.shape == (100_031, 2)
+
+
+def test_a_state_once_seen_does_not_change():
+    metric = Rows()
+    metric.update(torch.zeros(4, 2))
+    seen = metric.rows
+    other = Rows()
+    other.merge_state({"rows": seen, "count": metric.count})
+    other.update(torch.ones(1, 2))
+    metric.update(torch.full((1, 2), 5.0))
+    metric.reset()
+    metric.update(torch.full((9, 2), 7.0))
+    assert torch.equal(seen, torch.zeros(4, 2)) and other.rows[4].tolist() == [1, 1]
+
+
+def test_rows_beyond_a_loaded_state_are_not_written():
+    larger = torch.zeros(10, 2)
+    metric = Rows()
+    metric.load_state_dict({"rows": larger[:4], "count": torch.tensor(4)}, strict=False)
+    metric.update(torch.ones(3, 2))
+    assert metric.rows.shape == (7, 2) and not larger.any()
+
+
+def test_pickle_holds_the_rows_and_no_spare_room():
+    metric = Rows()
+    for _ in range(2):
+        metric.update(torch.ones(1000, 2))
+    metric.update(torch.ones(1, 2))
+    spare = len(metric._stores["rows"]) - 2001
+    assert spare > 1500
+    assert len(pickle.dumps(metric)) < len(pickle.dumps(torch.ones(2001, 2))) + 5000
+
+
+def test_dtypes_are_widened_and_kinds_are_not_mixed():
+    metric = Rows()
+    metric.update(torch.ones(2, 2, dtype=torch.float32))
+    metric.update(torch.full((1, 2), 1 / 3, dtype=torch.float64))
+    assert metric.rows.dtype == torch.float64 and metric.rows[2, 0] == 1 / 3
+    with pytest.raises(
+        ValueError, match=r"rows: got rows of shape \(3,\) and torch.float32 after rows of shape \(2,\)"
+    ):
+        metric.update(torch.ones(1, 3))
+    with pytest.raises(ValueError, match="torch.int64 after rows of shape .* call reset"):
+        metric.update(torch.ones(1, 2, dtype=torch.int64))
+    assert metric.rows.shape == (3, 2) and metric.count == 3 and metric.update_count == 2
+
+
+def test_results_are_not_the_state():
+    class Count(Rows):
+        def compute(self) -> Tensor:
+            return self.count
+
+    metric = Count()
+    metric.update(torch.ones(2, 1))
+    value = metric.compute()
+    value += 100
+    metric.update(torch.ones(1, 1))
+    assert metric.compute() == 3
+
+
+def test_gradient_flows_through_forward_and_not_into_the_state():
+    class Total(Metric):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_state("total", torch.tensor(0.0), "sum")
+
+        def update(self, x: Tensor) -> None:
+            self.total = self.total + x.sum()
+
+        def compute(self) -> Tensor:
+            return 2 * self.total
+
+    metric, x = Total(), torch.ones(3, requires_grad=True)
+    metric(x).backward()
+    assert x.grad.tolist() == [2, 2, 2] and not metric.total.requires_grad and metric.compute() == 6
+
+
+@pytest.mark.parametrize(
+    ("incoming", "message"),
+    [
+        (torch.nn.Linear(1, 1), "incoming_state: got a Linear, wanted a Rows or its metric_state"),
+        ({"rows": torch.zeros(1, 2)}, "incoming_state: lacks ['count']; pass a metric or its metric_state"),
+    ],
+)
+def test_merging_something_else(incoming, message):
+    with pytest.raises(ValueError) as error:
+        Rows().merge_state(incoming)
+    assert str(error.value) == message
+
+
+def test_a_failing_compute_leaves_the_state_in_order():
+    class Fails(Rows):
+        def compute(self) -> Tensor:
+            raise ZeroDivisionError
+
+    metric = Fails()
+    metric.update(torch.ones(2, 2))
+    with pytest.raises(ZeroDivisionError):
+        metric.compute()
+    metric.update(torch.ones(1, 2))
+    assert not metric._is_synced and metric.rows.shape == (3, 2)
