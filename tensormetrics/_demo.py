@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 from tqdm import tqdm
 
 from .posterior import ConfusionPosterior
-from .retrieval import AccuracyCalculator, ClusterAccuracy
+from .retrieval import AccuracyCalculator, ClusterAccuracy, TorchKMeans
 
 CLASSES, BATCH = 10, 128
 RETRIEVAL = {
@@ -44,7 +44,7 @@ class DigitNet(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         embeddings = normalize(self.trunk(pixels))
-        return embeddings, self.head(embeddings)
+        return embeddings, self.head(10 * embeddings)  # unscaled, a softmax of bounded logits would stay flat
 
 
 def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
@@ -61,7 +61,7 @@ class Validation:
 
     def __init__(self, device: torch.device) -> None:
         self.retrieval = AccuracyCalculator().to(device)
-        self.clusters = ClusterAccuracy(n_clusters=CLASSES).to(device)
+        self.clusters = ClusterAccuracy(CLASSES, TorchKMeans(init="k-means++")).to(device)
         self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
     @torch.inference_mode()

@@ -65,10 +65,14 @@ class Metric(torchmetrics.Metric):
         batch.reset()
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
-        value = batch.compute()
+        value = batch.batch_value()
         self.merge_state(batch)
         self._forward_cache = value
         return value
+
+    def batch_value(self) -> Any:
+        """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
+        return self.compute()
 
     @torch.no_grad()
     def merge_state(self, incoming_state: "dict[str, Tensor] | Metric") -> None:
@@ -165,7 +169,8 @@ def gather(tensor: Tensor, group: Any = None) -> list[Tensor]:
         raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
     lengths = [shape[0] if list(shape[1:]) == tail else 0 for shape, _ in kinds]
     padded = torch.zeros(max(lengths), *tail, dtype=dtype, device=tensor.device)
-    padded[: len(tensor)] = tensor
+    if tensor.numel():
+        padded[: len(tensor)] = tensor
     parts = [torch.empty_like(padded) for _ in kinds]
     torch.distributed.all_gather(parts, padded, group=group)
     return [part[:length] for part, length in zip(parts, lengths, strict=True)]

@@ -1,0 +1,34 @@
+"""Philox4x32-10, a counter-based generator: random words are a function of an address, without hidden state.
+
+Salmon, Moraes, Dror & Shaw 2011, doi:10.1145/2063384.2063405.
+"""
+
+import hashlib
+from typing import TypeVar
+
+from torch import Tensor
+
+Word = TypeVar("Word", int, Tensor)  # 32 bits in a Python integer or in int64 lanes
+
+WORD = 2**32 - 1
+# Less 2^32, a multiplier's product with a word fits 63 bits, and the word itself makes up for it in the high half.
+MULTIPLIERS = 0xD2511F53 - 2**32, 0xCD9E8D57 - 2**32
+KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+
+
+def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
+    """Four words for each counter and key; lanes broadcast against each other."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        c0, c1, c2, c3 = (c2 + (p1 >> 32)) ^ c1 ^ k0, p1 & WORD, (c0 + (p0 >> 32)) ^ c3 ^ k1, p0 & WORD
+        k0, k1 = (k0 + KEY_STEPS[0]) & WORD, (k1 + KEY_STEPS[1]) & WORD
+    return c0, c1, c2, c3
+
+
+def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
+    """The two key words of one stream of draws, low word first."""
+    text = "\x1f".join(("tensormetrics.posterior/1", str(seed), name, method, stream))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

@@ -1,0 +1,191 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from posterior_oracle import GOLDEN, numbers
+from torchmetrics import MetricCollection
+
+from tensormetrics.posterior import ConfusionPosterior, as_scalars, sample_sums
+
+
+def labels_of(counts, device):
+    """preds and target that give a confusion matrix."""
+    counts = torch.as_tensor(counts)
+    cells = torch.arange(counts.numel()).repeat_interleave(counts.flatten()).to(device)
+    return cells % len(counts), cells // len(counts)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(x, y) for name in a for x, y in zip(a[name], b[name], strict=True))
+
+
+def test_known_answers(device):
+    golden = GOLDEN["module"]
+    metric = ConfusionPosterior(3, ["acc", "f1@macro"], num_samples=golden["num_samples"]).to(device)
+    metric.update(*labels_of(golden["counts"], device))
+    assert metric.counts.tolist() == golden["counts"]
+    for name, found in metric.compute().items():
+        expected = golden["values"][name]
+        assert found.median.shape == () and found.median.dtype == torch.float64
+        assert float(found.median) == pytest.approx(expected["median"], rel=1e-5)
+        assert [float(found.low), float(found.high)] == pytest.approx(expected["hdi"], rel=1e-5)
+    sums = sample_sums(
+        metric.counts,
+        3,
+        prevalence_prior=golden["prior"],
+        confusion_prior=golden["prior"],
+        seed=golden["seed"],
+        names=["posterior"],
+        dtype=torch.float64,
+    )
+    f1 = 2 * sums.tp / (2 * sums.tp + sums.fp + sums.fn)
+    for name, draws in ("acc", sums.tp.sum(-1)), ("f1@macro", f1.mean(-1)):
+        expected = numbers(golden["values"][name]["first_draws"])
+        torch.testing.assert_close(draws[:, 0].cpu(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_labels_scores_and_shapes_count_alike(device):
+    logits, target = torch.randn(2, 5, 4, device=device), torch.randint(0, 4, (2, 5), device=device)
+    counts = torch.zeros(4, 4, dtype=torch.int64)
+    for row, label in zip(logits.reshape(-1, 4).tolist(), target.flatten().tolist(), strict=True):
+        counts[label, row.index(max(row))] += 1
+    for preds, truth in (
+        (logits, target),
+        (logits.bfloat16().float(), target.int()),
+        (logits.argmax(-1), target),
+        (logits.argmax(-1).flatten().to(torch.uint8), target.flatten().short()),
+    ):
+        metric = ConfusionPosterior(4).to(device)
+        metric.update(preds, truth)
+        assert metric.counts.tolist() == counts.tolist()
+
+
+def test_ignore_index(device):
+    for ignored in -100, 1, 7:
+        metric = ConfusionPosterior(3, ignore_index=ignored).to(device)
+        target = torch.tensor([0, ignored, 2, ignored, 0], device=device)
+        metric.update(torch.tensor([0, 2, 1, 99, 2], device=device), target)
+        assert metric.counts.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]] and metric.spilled == 0
+
+
+def test_small_integer_types_do_not_wrap(device):
+    metric = ConfusionPosterior(300, ignore_index=-100).to(device)
+    labels = torch.tensor([0, 44, 156, 255], dtype=torch.uint8, device=device)  # 156 = -100 and 44 = 300 modulo 256
+    metric.update(labels, labels)
+    assert metric.counts.diagonal()[labels.long()].tolist() == [1, 1, 1, 1]
+
+
+def test_metrics_do_not_change_each_other(device):
+    preds, target = torch.randint(0, 5, (2, 200), device=device)
+
+    def estimates(*metrics, **options):
+        metric = ConfusionPosterior(5, metrics, num_samples=500, **options).to(device)
+        metric.update(preds, target)
+        return metric.compute()
+
+    alone, together = estimates("acc"), estimates("mcc", "acc", "accuracy", "tpr")
+    assert same(alone, {"acc": together["acc"]}) and same(alone, {"acc": together["accuracy"]})
+    assert list(together) == ["mcc", "acc", "accuracy", "tpr"] and together["tpr"].low.shape == (5,)
+    assert not same(alone, estimates("acc", seed=1)) and not same(alone, estimates("acc", name="other"))
+    narrow = estimates("acc", ci_probability=0.5)["acc"]
+    assert alone["acc"].low < narrow.low < narrow.high < alone["acc"].high
+
+
+def test_forward_gives_the_batch_in_point_values(device):
+    metric = ConfusionPosterior(2, ["acc", "tpr", "f1@macro"]).to(device)
+    metric.update(*labels_of([[5, 0], [0, 5]], device))
+    values = metric(*labels_of([[1, 1], [0, 2]], device))
+    assert values["acc"] == 0.75 and values["tpr"].tolist() == [0.5, 1.0]
+    assert float(values["f1@macro"]) == pytest.approx((2 / 3 + 4 / 5) / 2)
+    assert metric.counts.tolist() == [[6, 1], [0, 7]] and metric.update_count == 2
+    empty = torch.zeros(0, dtype=torch.int64, device=device)
+    assert metric(empty, empty)["acc"].isnan()
+
+
+def test_what_was_never_seen_stays_possible(device):
+    metric = ConfusionPosterior(4, ["acc", "tpr", "mcc"], num_samples=1000).to(device)
+    metric.update(*labels_of([[9, 0, 0, 0], [0, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], device))
+    found = metric.compute()
+    assert all(x.isfinite().all() for estimate in found.values() for x in estimate)
+    assert found["acc"].low < 0.95
+    assert found["tpr"].high[2] - found["tpr"].low[2] > 0.8
+    certain = ConfusionPosterior(2, ["acc", "mcc"], prevalence_prior=0, confusion_prior="haldane").to(device)
+    certain.update(*labels_of([[9, 0], [0, 9]], device))
+    assert all((x == 1).all() for estimate in certain.compute().values() for x in estimate)
+
+
+def test_copies_and_merging(device):
+    preds, target = torch.randint(0, 3, (2, 100), device=device)
+    whole, first, second = (ConfusionPosterior(3, "f1", num_samples=300).to(device) for _ in range(3))
+    whole.update(preds, target)
+    first.update(preds[:30], target[:30])
+    second.update(preds[30:], target[30:])
+    first.merge_state(second)
+    for other in first, copy.deepcopy(whole), pickle.loads(pickle.dumps(whole)):
+        assert same(other.compute(), whole.compute())
+
+
+def test_in_a_collection(device):
+    collection = MetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(device)
+    preds, target = torch.randint(0, 3, (2, 50), device=device)
+    assert collection(preds, target)["a_acc"] == (preds == target).double().mean()
+    collection.update(preds, target)
+    found = as_scalars(collection.compute(), "val/")
+    assert len(found) == 6 and found["val/a_acc/median"] != found["val/b_acc/median"]
+
+
+@pytest.mark.parametrize(
+    ("preds", "target", "message"),
+    [
+        (torch.tensor([0, 5]), torch.tensor([0, 1]), "preds: got labels from 5 to 5, wanted 0 to 2"),
+        (torch.tensor([0, 1]), torch.tensor([-1, 3]), "target: got labels from -1 to 3, wanted 0 to 2"),
+        (torch.tensor([[0.0, torch.nan, 1]]), torch.tensor([0]), "preds: got nan scores, wanted 0 to 2"),
+    ],
+)
+def test_values_that_are_no_class(preds, target, message, device):
+    metric = ConfusionPosterior(3).to(device)
+    metric.update(*labels_of(torch.eye(3, dtype=torch.int64), device))
+    for update in metric.update, metric:
+        if device.type == "cpu":
+            with pytest.raises(ValueError, match=message):
+                update(preds, target)
+            assert metric.counts.sum() == 3 and metric.spilled == 0 and metric.update_count == 1
+        else:
+            update(preds.to(device), target.to(device))
+    if device.type != "cpu":
+        with pytest.raises(ValueError, match="items with a label outside 0..2 or with nan scores"):
+            metric.compute()
+
+
+@pytest.mark.parametrize(
+    ("preds", "target", "message"),
+    [
+        (torch.zeros(4), torch.zeros(4).long(), r"preds: got torch.float32 of shape \(4,\) with a target"),
+        (torch.zeros(4, 2), torch.zeros(4).long(), r"wanted integer labels \(4,\) or floating scores \(4, 3\)"),
+        (torch.zeros(5).long(), torch.zeros(4).long(), r"preds: got torch.int64 of shape \(5,\) with a target"),
+        (torch.zeros(4).cfloat(), torch.zeros(4).long(), "preds: got torch.complex64, wanted an integer dtype"),
+        (torch.zeros(4).long(), torch.zeros(4), "target: got torch.float32, wanted an integer dtype"),
+        (torch.zeros(4, device="meta").long(), torch.zeros(4).long(), "devices differ: preds on meta, target on cpu"),
+    ],
+)
+def test_inputs_of_the_wrong_kind(preds, target, message):
+    with pytest.raises(ValueError, match=message):
+        ConfusionPosterior(3).update(preds, target)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
+        ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'"),
+        ({"ci_probability": 95}, r"ci_probability: got 95, wanted a number in \(0, 1\]"),
+        ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
+        ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
+        ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+        ({"confusion_prior": [1, 2]}, r"confusion_prior: got an array of shape \(2,\), wanted \(3, 3\)"),
+    ],
+)
+def test_options_out_of_range(options, message):
+    with pytest.raises(ValueError, match=message):
+        ConfusionPosterior(**{"num_classes": 3, **options})

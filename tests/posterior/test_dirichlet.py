@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from posterior_oracle import GOLDEN, log_gamma, numbers
+
+from tensormetrics.posterior import dirichlet, dirichlet_prior, sample_dirichlet, sample_log_gamma
+from tensormetrics.posterior._philox import philox4x32, philox_key
+
+
+@pytest.mark.parametrize("case", GOLDEN["philox"])
+def test_philox_known_answers(case, device):
+    assert list(philox4x32(case["counter"], case["key"])) == case["words"]
+    lanes = torch.tensor([case["counter"] + case["key"]] * 3, device=device).unbind(-1)
+    for word, expected in zip(philox4x32(lanes[:4], lanes[4:]), case["words"], strict=True):
+        assert word.tolist() == [expected] * 3
+
+
+@pytest.mark.parametrize("case", GOLDEN["draws"])
+def test_log_gamma_known_answers(case, device):
+    address = {word: case[word] for word in ("seed", "name", "method", "stream")}
+    assert list(philox_key(**address)) == case["key"]
+    alpha = torch.tensor(case["alpha"], dtype=torch.float64, device=device)
+    for dtype, rtol in (torch.float64, 1e-12), (torch.float32, 1e-6):
+        for sample, expected in zip(case["samples"], case["log_gamma"], strict=True):
+            (found,) = sample_log_gamma(alpha, 1, start=sample, dtype=dtype, **address)
+            torch.testing.assert_close(found.cpu().double(), numbers(expected), rtol=rtol, atol=rtol)
+
+
+def test_log_gamma_equals_a_loop(device):
+    alpha = torch.tensor([[[0.0, 0.02, 0.7], [1.0, 1.5, 40.0]], [[0.0, 0.0, 3.0], [1e6, 0.3, 1.0]]], device=device)
+    found = sample_log_gamma(alpha, 200, seed=3, name="a/b", stream="spread", dtype=torch.float64)
+    key, rows = philox_key(3, "a/b", "posterior", "spread"), alpha.reshape(4, 3).tolist()
+    expected = [[[log_gamma(rows[r][k], key, 4 * r + k, s) for k in range(3)] for r in range(4)] for s in range(200)]
+    torch.testing.assert_close(found.cpu().reshape(200, 4, 3), numbers(expected), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.05, 0.5, 1.0, 50.0, 1e6])
+def test_log_gamma_has_the_gamma_distribution(alpha, device):
+    x = sample_log_gamma(torch.full((10,), alpha, device=device), 2_000, dtype=torch.float64).cpu().numpy().ravel()
+    # P(log G <= x) for small alpha, where G itself underflows: alpha * x - log(Gamma(alpha + 1)), for G near 0.
+    tiny = np.exp(np.minimum(alpha * x - math.lgamma(alpha + 1), 0))
+    uniform = np.where(x < -40, tiny, scipy.stats.gamma(alpha).cdf(np.exp(x)))
+    assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-3
+
+
+def test_neighbours_are_uncorrelated(device):
+    x = sample_log_gamma(torch.full((2, 4), 2.0, device=device), 20_000, dtype=torch.float64).reshape(-1, 8).T
+    correlation = torch.corrcoef(x) - torch.eye(8, device=device)
+    assert correlation.abs().max() < 5 / math.sqrt(20_000)
+
+
+def test_draws_depend_on_their_address_alone(device, monkeypatch):
+    alpha = torch.rand(3, 5, device=device) * 4
+    whole = sample_log_gamma(alpha, 70, start=2**32 - 20, dtype=torch.float64)
+    parts = [sample_log_gamma(alpha, 7, start=2**32 - 20 + s, dtype=torch.float64) for s in range(0, 70, 7)]
+    assert torch.equal(torch.cat(parts), whole)
+    monkeypatch.setitem(dirichlet.SCRATCH_CELLS, device.type, 1)
+    assert torch.equal(sample_log_gamma(alpha, 70, start=2**32 - 20, dtype=torch.float64), whole)
+    others = [{"seed": 1}, {"name": "x"}, {"method": "prior"}, {"stream": "split"}, {"start": 1}]
+    for other in others:
+        assert not (sample_log_gamma(alpha, 70, dtype=torch.float64, **other) == whole).any()
+
+
+def test_dirichlet_moments_and_extreme_concentrations(device):
+    alpha = torch.tensor([0.2, 3.0, 7.0, 0.0], device=device, dtype=torch.float64)
+    x = sample_dirichlet(alpha, 40_000, dtype=torch.float64)
+    mean = alpha / alpha.sum()
+    variance = mean * (1 - mean) / (alpha.sum() + 1)
+    assert ((x.mean(0) - mean).abs() <= 5 * (variance / len(x)).sqrt()).all()
+    assert (x[:, 3] == 0).all()
+    for dtype in torch.float32, torch.float64:
+        sparse = sample_dirichlet(torch.full((2, 6), 1e-4, device=device), 500, dtype=dtype)
+        assert sparse.dtype == dtype and sparse.isfinite().all()
+        torch.testing.assert_close(sparse.sum(-1), torch.ones(500, 2, dtype=dtype, device=device))
+    assert sample_dirichlet(torch.zeros(3, device=device), 2).isnan().all()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3,), (2, 0), (0, 5), (2, 3, 4)])
+def test_shapes(shape, device):
+    assert sample_log_gamma(torch.ones(shape, device=device), 2).shape == (2, *shape)
+    assert sample_dirichlet(torch.ones(shape, dtype=torch.int64, device=device), 0).shape == (0, *shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sample_log_gamma(torch.tensor([-1.0, 2.0]), 1), "alpha: got entries from -1.0 to 2.0, wanted finite"),
+        (lambda: sample_log_gamma(torch.tensor([math.nan]), 1), "alpha: got entries from nan to nan, wanted finite"),
+        (lambda: sample_dirichlet(torch.tensor([math.inf]), 1), "alpha: got entries from inf to inf, wanted finite"),
+        (lambda: sample_log_gamma(torch.tensor(1.0), 1), r"alpha: got shape \(\), wanted \(..., K\)"),
+        (lambda: sample_log_gamma(torch.ones(2), -1), "num_samples: got -1, wanted an integer >= 0"),
+        (lambda: sample_log_gamma(torch.ones(2), 1, seed=-1), "seed: got -1, wanted an integer >= 0"),
+        (lambda: sample_log_gamma(torch.ones(2), 1, start=1.5), "start: got 1.5, wanted an integer >= 0"),
+        (lambda: sample_dirichlet(torch.ones(2), 1, dtype=torch.float16), "dtype: got torch.float16, wanted one of"),
+        (lambda: dirichlet_prior("flat", (3,)), "strategy: got 'flat', wanted one of 'perks', 'bayes-laplace'"),
+        (lambda: dirichlet_prior(-1, (3,)), "strategy: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+        (lambda: dirichlet_prior(math.nan, (3,)), "strategy: got entries from nan to nan, wanted finite ones >= 0"),
+        (lambda: dirichlet_prior([1, 2], (3,)), r"strategy: got an array of shape \(2,\), wanted \(3,\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_priors():
+    words = {"ones": 1, "bayes-laplace": 1, "half": 0.5, "jeffreys": 0.5, "haldane": 0, "zero": 0, "perks": 0.25, 2: 2}
+    for strategy, value in words.items():
+        prior = dirichlet_prior(strategy, (3, 4))
+        assert prior.dtype == torch.float64 and torch.equal(prior, torch.full((3, 4), value, dtype=torch.float64))
+    assert dirichlet_prior([[1], [2], [0]], (3,)).tolist() == [1, 2, 0]
+    assert dirichlet_prior(np.arange(4.0).reshape(2, 2), (2, 2)).tolist() == [[0, 1], [2, 3]]

@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+import torch
+from posterior_oracle import GOLDEN, confusion_matrix, numbers, sums_of
+
+from tensormetrics.posterior import dirichlet, sample_sums, sums_from_matrices
+
+COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [0, 5, 9]], [[4, 0, 0], [0, 0, 0], [0, 1, 1]]])
+
+
+def equal(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", GOLDEN["sums"])
+def test_observed_sums(name, device):
+    matrix = torch.tensor(GOLDEN["matrices"][name], dtype=torch.float64, device=device)
+    for found, expected in zip(sums_from_matrices(matrix), GOLDEN["sums"][name].items(), strict=True):
+        torch.testing.assert_close(found.cpu(), numbers(expected[1]), rtol=1e-9, atol=1e-12)
+    for found, once in zip(sums_from_matrices(matrix.expand(2, 5, -1, -1)), sums_from_matrices(matrix), strict=True):
+        assert torch.equal(found, once.expand(2, 5, -1))
+
+
+@pytest.mark.parametrize("method", ["posterior", "prior", "random"])
+@pytest.mark.parametrize("C", [2, 3, 4])
+def test_drawn_sums_equal_a_loop(C, method, device):
+    counts = torch.randint(0, 6, (2, C, C), dtype=torch.float64) + torch.eye(C) * 0.5
+    prior = torch.rand(C, C)
+    found = sample_sums(
+        counts.to(device),
+        20,
+        prevalence_prior=0.5,
+        confusion_prior=prior,
+        method=method,
+        seed=5,
+        names=["x", "y"],
+        start=3,
+        dtype=torch.float64,
+    )
+    found = torch.stack(found, 2).cpu()  # (S, E, 4, C)
+    for e, name in enumerate("xy"):
+        observed = np.zeros((C, C)) if method == "prior" else counts[e].numpy()
+        cells = observed + prior.double().numpy()
+        if method == "random":
+            cells = np.repeat(cells.mean(1, keepdims=True), C, 1)
+        for s in range(20):
+            matrix = confusion_matrix(observed.sum(1) + 0.5, cells, s + 3, name, method, seed=5)
+            np.testing.assert_allclose(found[s, e].numpy(), sums_of(matrix), rtol=1e-9)
+
+
+@pytest.mark.parametrize("prior", ["ones", "perks"])
+@pytest.mark.parametrize("name", GOLDEN["posterior_moments"])
+def test_posterior_moments(name, prior, device):
+    S, counts = 20_000, torch.tensor(GOLDEN["matrices"][name], device=device)
+    sums = sample_sums(counts, S, prevalence_prior=prior, confusion_prior=prior, dtype=torch.float64)
+    tp, fp, fn, tn = (x[:, 0].cpu() for x in sums)
+    moments = {key: numbers(value) for key, value in GOLDEN["posterior_moments"][name][prior].items()}
+    cells, variances = moments["mean_cells"], moments["var_cells"]
+    drawn = {
+        "prevalence": (tp + fn, moments["mean_prevalence"], moments["var_prevalence"]),
+        "tpr": (tp / (tp + fn), moments["mean_tpr"], moments["var_tpr"]),
+        "acc": (tp.sum(-1), moments["mean_acc"], moments["var_acc"]),
+        "tp": (tp, cells.diag(), variances.diag()),
+    }
+    for x, mean, variance in drawn.values():
+        assert ((x.mean(0) - mean).abs() <= 5 * (variance / S).sqrt()).all()
+        fourth = ((x - mean) ** 4).mean(0)
+        assert ((x.var(0) - variance).abs() <= 5 * ((fourth - variance**2) / S).sqrt()).all()
+    for x, mean in (fp, cells.sum(0) - cells.diag()), (tn, 1 - cells.sum(0) - cells.sum(1) + cells.diag()):
+        assert ((x.mean(0) - mean).abs() <= 5 * x.std(0) / S**0.5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draws_do_not_depend_on_what_else_is_drawn(dtype, device, monkeypatch):
+    options = {"prevalence_prior": "perks", "confusion_prior": "perks", "dtype": dtype}
+    counts = torch.randint(0, 9, (2, 7, 7), device=device)
+    whole = sample_sums(counts, 100, **options)
+    for size in 1, 7, 64:
+        shards = [sample_sums(counts, min(size, 100 - s), start=s, **options) for s in range(0, 100, size)]
+        assert equal([torch.cat(parts) for parts in zip(*shards, strict=True)], whole)
+    assert equal(sample_sums(counts[1], 100, names=["1"], **options), [x[:, 1:] for x in whole])
+    diagonal = sample_sums(counts, 100, need="diag", **options)
+    assert diagonal.fp is None and diagonal.tn is None
+    assert torch.equal(diagonal.tp, whole.tp) and torch.equal(diagonal.fn, whole.fn)
+    monkeypatch.setitem(dirichlet.SCRATCH_CELLS, device.type, 1000)
+    assert equal(sample_sums(counts, 100, **options), whole)
+
+
+def test_small_sums_are_relatively_accurate(device):
+    counts = torch.tensor([[1e12, 2, 0], [3, 1e12, 1], [2, 0, 4]], dtype=torch.float64, device=device)
+    double, single = (
+        sample_sums(counts, 500, prevalence_prior=0.1, confusion_prior=0.1, dtype=dtype)
+        for dtype in (torch.float64, torch.float32)
+    )
+    for x, y in zip(single, double, strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=0)
+    torch.testing.assert_close(sum(double), torch.ones_like(double.tp), rtol=1e-12, atol=0)
+    s = 17
+    matrix = confusion_matrix((counts.sum(1) + 0.1).tolist(), (counts + 0.1).tolist(), s, "0")
+    np.testing.assert_allclose(torch.stack(double, 2)[s, 0].cpu().numpy(), sums_of(matrix), rtol=1e-7)
+
+
+def test_impossible_cells_stay_exact_zeros(device):
+    sums = sample_sums(COUNTS.to(device), 50, dtype=torch.float64)  # prior 0
+    assert (sums.fp[:, 1, 0] == 0).all() and (sums.fn[:, 1, 0] == 0).all()
+    assert (sums.tp[:, 1, 1] == 0).all() and (sums.fn[:, 1, 1] == 0).all()  # a class that never was true
+    perfect = sample_sums(torch.eye(4, device=device) * 7, 50)
+    assert (perfect.fp == 0).all() and (perfect.fn == 0).all()
+    torch.testing.assert_close(sum(perfect), torch.ones_like(perfect.tp))
+    unknown_row = sample_sums(COUNTS.to(device)[1], 50, prevalence_prior=1, dtype=torch.float64)
+    assert (unknown_row.tp[..., 1] == 0).all() and (sum(unknown_row)[..., 0] < 1).all()
+    nothing = sample_sums(torch.zeros(3, 3, device=device), 50)
+    assert all((x == 0).all() for x in nothing)
+
+
+def test_observed_and_random(device):
+    observed = sample_sums(COUNTS.to(device), 10, method="input")
+    assert observed.tp.shape == (1, 2, 3) and observed.tp.dtype == torch.float64
+    assert equal([x[0] for x in observed], sums_from_matrices(COUNTS.to(device)))
+    guess = sample_sums(COUNTS[0].to(device), 20_000, prevalence_prior=1, confusion_prior=1, method="random")
+    accuracy = guess.tp.double().sum(-1)
+    assert abs(accuracy.mean() - 1 / 3) < 5 * accuracy.std() / len(accuracy) ** 0.5
+
+
+def test_empty_shapes(device):
+    assert sample_sums(COUNTS.to(device), 0).tn.shape == (0, 2, 3)
+    for method in "posterior", "input":
+        assert sample_sums(COUNTS[:0].to(device), 4, method=method).fp.shape[1:] == (0, 3)
+    assert sums_from_matrices(COUNTS[:0].to(device)).tp.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"counts": torch.zeros(2, 3)}, r"counts: got shape \(2, 3\), wanted \(..., C, C\) with C >= 2"),
+        ({"counts": torch.zeros(1, 1)}, r"counts: got shape \(1, 1\), wanted \(..., C, C\) with C >= 2"),
+        ({"counts": torch.zeros(2, 2, 3, 3)}, r"counts: got shape \(2, 2, 3, 3\), wanted \(E, C, C\)"),
+        ({"counts": torch.tensor([[1.0, -2], [0, 1]])}, "counts: got entries from -2.0 to 1.0, wanted finite"),
+        ({"method": "bootstrap"}, "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'"),
+        ({"method": "prior"}, "method: got 'prior' with an improper prior"),
+        ({"need": "cells"}, "need: got 'cells', wanted one of 'diag', 'margins'"),
+        ({"dtype": torch.bfloat16}, "dtype: got torch.bfloat16, wanted one of torch.float32, torch.float64"),
+        ({"names": ["a"]}, r"names: got \['a'\], wanted a list of 2"),
+        ({"names": "ab"}, "names: got 'ab', wanted a list of 2"),
+        ({"prevalence_prior": "flat"}, "prevalence_prior: got 'flat', wanted one of"),
+        ({"confusion_prior": torch.ones(3)}, r"confusion_prior: got an array of shape \(3,\), wanted \(3, 3\)"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        sample_sums(**{"counts": COUNTS, "num_samples": 1, **options})
