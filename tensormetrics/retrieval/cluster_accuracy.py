@@ -1,0 +1,63 @@
+"""Clustering accuracy under the best one-to-one matching of clusters to classes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ..assignment import linear_sum_assignment
+from ._embeddings import EmbeddingMetric
+from .kmeans import TorchKMeans
+
+
+def cluster_accuracy(labels: Tensor, clusters: Tensor) -> Tensor:
+    # labels, clusters: (..., N) integer  ->  (...) float64
+    """Fraction of items whose cluster is matched to their class, under the one-to-one matching that maximises it.
+
+    In [0, 1], higher is better; NaN for N = 0. Numbers of classes and clusters may differ. Memory is classes x
+    clusters. ValueError for other shapes, dtypes or devices. Yang et al., Image Clustering Using Local Discriminant
+    Models and Global Integration, 2010, DOI 10.1109/TIP.2010.2049235.
+    """
+    for name, values in (("labels", labels), ("clusters", clusters)):
+        _checks.shape(name, values, "...", "N")
+        _checks.integral(name, values)
+    _checks.shape("clusters", clusters, *labels.shape)
+    _checks.same_device(labels=labels, clusters=clusters)
+    classes, row = labels.unique(return_inverse=True)
+    groups, column = clusters.unique(return_inverse=True)
+    counts = row.new_zeros(*labels.shape[:-1], len(classes) * len(groups))
+    counts.scatter_add_(-1, row * len(groups) + column, torch.ones_like(row))
+    table = counts.unflatten(-1, (len(classes), len(groups))).double()
+    return linear_sum_assignment(table, maximize=True).cost / labels.shape[-1]
+
+
+class ClusterAccuracy(EmbeddingMetric):
+    """Clusters the embeddings of all updates and compares with their labels; see `cluster_accuracy`.
+
+    Args:
+        n_clusters: default the number of distinct labels.
+        kmeans_func: `(x, n_clusters) -> (N,)` integers; default `TorchKMeans()`.
+    """
+
+    higher_is_better = True
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.n_clusters = None if n_clusters is None else _checks.integer_at_least("n_clusters", n_clusters, 1)
+        self.kmeans_func = kmeans_func or TorchKMeans()
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        embeddings, labels = self.kept()
+        classes, codes = labels.unique(return_inverse=True)
+        if not len(codes):
+            return embeddings.new_full((), torch.nan, dtype=torch.float64)
+        clusters = self.kmeans_func(embeddings, self.n_clusters or len(classes))
+        return cluster_accuracy(codes, torch.as_tensor(clusters, device=codes.device))

@@ -1,0 +1,95 @@
+"""k-means clustering, with results that do not depend on the device."""
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ._embeddings import as_embeddings
+from .knn import TorchKNN
+
+
+class TorchKMeans:
+    """Lloyd's k-means: `kmeans(x, n_clusters)` returns the cluster of every row, (N,) int64.
+
+    Rows go to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster takes
+    the row that is farthest from its centroid (lowest index on ties) out of a cluster that keeps another one. A call
+    leaves `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances) and `n_iter`.
+    Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and Vassilvitskii, 2007.
+
+    Args:
+        niter: largest number of centroid updates; fewer when no row changes its cluster.
+        init: "random" (K distinct rows), "k-means++", or the first centroids (K, D).
+        seed: for the drawn inits; draws are made on the CPU and are the same for every device.
+    """
+
+    def __init__(self, niter: int = 20, *, init: str | Tensor = "random", seed: int = 1234) -> None:
+        if not isinstance(init, Tensor):
+            _checks.one_of("init", init, ("random", "k-means++"))
+        self.niter = _checks.integer_at_least("niter", niter, 1)
+        self.init = init
+        self.seed = _checks.integer_at_least("seed", seed, 0)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (N,) int64
+        x = as_embeddings("x", x)
+        n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
+        if n_clusters > len(x):
+            raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
+        self.centroids = self._first_centroids(x, n_clusters)
+        clusters, squared = _assign(x, self.centroids)
+        for n_iter in range(1, self.niter + 1):
+            self.n_iter, previous = n_iter, clusters
+            self.centroids = _means(x, _fill_empty(clusters, squared, n_clusters), n_clusters)
+            clusters, squared = _assign(x, self.centroids)
+            # Waits for the device; going on for nothing would cost more.
+            if torch.equal(clusters, previous):
+                break
+        self.inertia = squared.sum()
+        return clusters
+
+    def _first_centroids(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (K, D) float64
+        if isinstance(self.init, Tensor):
+            _checks.shape("init", self.init, n_clusters, x.shape[1])
+            _checks.same_device(x=x, init=self.init)
+            return self.init.double()
+        generator = torch.Generator().manual_seed(self.seed)
+        if self.init == "random":
+            return x[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)].double()
+        draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
+        weight = x.new_ones(len(x), dtype=torch.float64)
+        chosen = []
+        for draw in draws:
+            mass = weight.cumsum(0)
+            drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
+            chosen.append(x[drawn].double())
+            squared = _assign(x, chosen[-1])[1]
+            weight = squared if len(chosen) == 1 else torch.minimum(weight, squared)
+        return torch.cat(chosen)
+
+
+def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+    # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
+    squared, clusters = TorchKNN("sqeuclidean")(x, 1, centroids, False)
+    return clusters[:, 0], squared[:, 0]
+
+
+def _fill_empty(clusters: Tensor, squared: Tensor, n_clusters: int) -> Tensor:
+    # clusters: (N,)  squared: (N,)  ->  (N,), every cluster with at least one row
+    empty = (torch.bincount(clusters, minlength=n_clusters) == 0).nonzero()[:, 0]
+    if not len(empty):
+        return clusters
+    farthest = squared.argsort(descending=True, stable=True)
+    owner, place = clusters[farthest], torch.arange(len(clusters), device=clusters.device)
+    last = place.new_full((n_clusters,), -1).scatter_reduce(0, owner, place, "amax")
+    movable = farthest[place != last[owner]]  # the nearest row of each cluster stays
+    return clusters.index_copy(0, movable[: len(empty)], empty)
+
+
+def _means(x: Tensor, clusters: Tensor, n_clusters: int) -> Tensor:
+    # x: (N, D)  clusters: (N,)  ->  (K, D) float64
+    counts = torch.bincount(clusters, minlength=n_clusters)
+    # In sorted order, because scattered additions on a GPU come in any order.
+    ordered = x[clusters.argsort(stable=True)].double()
+    return torch.segment_reduce(ordered, "sum", lengths=counts) / counts[:, None]

@@ -1,0 +1,27 @@
+"""Precision among the nearest neighbours."""
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .ranks import PositiveRanks
+
+
+def precision(ranks: PositiveRanks, k: int) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+    """
+    k = _checks.integer_at_least("k", k, 1)
+    return (ranks.within(k).sum(-1).double() / k).masked_fill(ranks.relevant == 0, torch.nan)
+
+
+def r_precision(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Precision at the number of relevant references: #{r_j <= R} / R.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). Manning, Raghavan and Schütze, Introduction to
+    Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+    """
+    return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant

@@ -1,0 +1,179 @@
+"""The table behind test_conformance.py and test_distributed.py: one row for every public metric and tensor function.
+
+A row says how to make the metric, how to make its input and what it must answer, in numpy float64, item by item.
+What every metric must have in common is tested from these rows alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Generator, Tensor
+
+from tensormetrics import posterior, retrieval
+from tensormetrics._metric import Metric
+from tensormetrics.assignment import linear_sum_assignment
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    make: Callable[[], Metric]
+    inputs: Callable[[Generator, int], tuple[Tensor, ...]]  # (generator, items) -> the arguments of update
+    oracle: Callable[..., Any]  # the same arguments as numpy arrays -> the numbers that compute gives, flattened
+    rtol: float = 1e-12
+    forward_is_compute: bool = True  # False: forward answers with something cheaper than compute on the batch
+    bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
+
+
+@dataclass(frozen=True)
+class FunctionCase:
+    call: Callable[..., tuple[Tensor, ...]]
+    inputs: Callable[[Generator, tuple[int, ...]], tuple[Tensor, ...]]  # (generator, leading shape) -> arguments
+    pad: Callable[..., tuple[Tensor, ...]] | None = None  # (garbage, *arguments) -> the same with padding
+    unpad: Callable[..., tuple[Tensor, ...]] = lambda results, *arguments: results  # results of padded -> of unpadded
+    compiles: bool = False
+
+
+def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    """Overlapping classes: every score lies strictly between its bounds."""
+    labels = torch.randint(0, 4, (items,), generator=generator)
+    centres = torch.randn(4, 5, generator=generator)
+    return centres[labels] + torch.randn(items, 5, generator=generator), labels
+
+
+def neighbour_scores(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+    """precision@1, R-precision and MAP@R of self-retrieval, one query at a time (Musgrave et al. 2020)."""
+    scores = []
+    for i in range(len(labels)):
+        distance = ((embeddings - embeddings[i]) ** 2).sum(1)
+        order = [j for j in sorted(range(len(labels)), key=lambda j: (distance[j], j)) if j != i]  # noqa: B023
+        match = labels[order] == labels[i]
+        r = match.sum()
+        if r:
+            precision_at = np.cumsum(match[:r]) / np.arange(1, r + 1)
+            scores.append((match[0], match[:r].mean(), (precision_at * match[:r]).sum() / r))
+    ap, p1, rp = (np.mean([s[n] for s in scores]) for n in (2, 0, 1)) if scores else (np.nan,) * 3
+    return [ap, p1, rp]
+
+
+def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
+    counts = np.array([[np.sum((labels == a) & (clusters == b)) for b in range(4)] for a in range(4)])
+    rows, columns = scipy.optimize.linear_sum_assignment(counts, maximize=True)
+    return counts[rows, columns].sum() / len(labels)
+
+
+def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    target = torch.randint(0, 3, (items,), generator=generator)
+    logits = torch.randn(items, 3, generator=generator) + 2 * torch.nn.functional.one_hot(target, 3)
+    return logits, target
+
+
+def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
+    """Median and narrowest 95 % interval of the sampled accuracy, from a matrix counted one item at a time."""
+    counts = np.zeros((3, 3))
+    for row, label in zip(logits, target, strict=True):
+        counts[int(label), int(np.argmax(row))] += 1
+    sums = posterior.sample_sums(
+        torch.from_numpy(counts),
+        500,
+        prevalence_prior="perks",
+        confusion_prior="perks",
+        names=["posterior"],
+        need="diag",
+    )
+    accuracy = np.sort((sums.tp.double().sum(-1) / (sums.tp + sums.fn).double().sum(-1)).numpy()[:, 0])
+    inside = int(0.95 * len(accuracy))
+    start = int(np.argmin(accuracy[inside:] - accuracy[:-inside]))
+    return [np.median(accuracy), accuracy[start], accuracy[start + inside]]
+
+
+EMBEDDINGS_BAD = (
+    (torch.zeros(3, 5), torch.zeros(4, dtype=torch.int64)),
+    (torch.zeros(3), torch.zeros(3, dtype=torch.int64)),
+    (torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.int64)),
+    (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
+)
+
+METRICS = {
+    "AccuracyCalculator": MetricCase(
+        retrieval.AccuracyCalculator, class_embeddings, neighbour_scores, bad=EMBEDDINGS_BAD
+    ),
+    "ClusterAccuracy": MetricCase(
+        # Clusters are the nearest of four fixed directions: the oracle then needs no k-means of its own.
+        lambda: retrieval.ClusterAccuracy(n_clusters=4, kmeans_func=lambda x, n: x[:, :n].argmax(1)),
+        class_embeddings,
+        lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
+        bad=EMBEDDINGS_BAD,
+    ),
+    "ConfusionPosterior": MetricCase(
+        lambda: posterior.ConfusionPosterior(3, ["acc"], num_samples=500),
+        confusion_inputs,
+        posterior_of_counts,
+        rtol=1e-6,  # the samples are float32
+        forward_is_compute=False,
+        bad=(
+            (torch.zeros(4, 3), torch.zeros(5, dtype=torch.int64)),
+            (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)),
+            (torch.zeros(4, dtype=torch.int64), torch.full((4,), 3)),
+            (torch.full((4,), -1), torch.zeros(4, dtype=torch.int64)),
+            (torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)),
+            (torch.zeros(4, 3), torch.zeros(4)),
+        ),
+    ),
+}
+
+
+def ragged_costs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    cost = torch.randn(*lead, 5, 6, generator=generator)
+    return cost, *(torch.randint(0, n + 1, lead, generator=generator) for n in (5, 6))
+
+
+def solve(cost: Tensor, row_lengths: Tensor, col_lengths: Tensor) -> tuple[Tensor, ...]:
+    return tuple(linear_sum_assignment(cost, row_lengths=row_lengths, col_lengths=col_lengths, check=False))
+
+
+def pad_costs(garbage: float, cost: Tensor, row_lengths: Tensor, col_lengths: Tensor) -> tuple[Tensor, ...]:
+    padded = cost.new_full((*cost.shape[:-2], 8, 11), garbage)
+    padded[..., :5, :6] = cost
+    for index, matrix in zip(np.ndindex(*cost.shape[:-2]), padded.flatten(0, -3), strict=True):
+        matrix[row_lengths[index] :] = garbage
+        matrix[:, col_lengths[index] :] = garbage
+    return padded, row_lengths, col_lengths
+
+
+def unpad_solution(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...]:
+    col_of_row, row_of_col, cost, row_dual, col_dual, status = results
+    return col_of_row[..., :5], row_of_col[..., :6], cost, row_dual[..., :5], col_dual[..., :6], status
+
+
+def found_ranks(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    match = torch.rand(*lead, 7, 10, generator=generator) < 0.4
+    deeper = torch.randint(0, 3, (*lead, 7), generator=generator)  # positives that the search did not reach
+    return torch.arange(1, 11) * match, match.sum(-1) + deeper
+
+
+def pad_ranks(garbage: float, rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
+    return torch.nn.functional.pad(rank, (3, 4)), relevant
+
+
+def score(function: Callable[..., Tensor], **options: int) -> FunctionCase:
+    def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
+        return (function(retrieval.PositiveRanks(rank, relevant), **options),)
+
+    return FunctionCase(call, found_ranks, pad_ranks, compiles=True)
+
+
+def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return tuple(torch.randint(0, 4, (*lead, 30), generator=generator) for _ in range(2))
+
+
+FUNCTIONS = {
+    "linear_sum_assignment": FunctionCase(solve, ragged_costs, pad_costs, unpad_solution, compiles=True),
+    "cluster_accuracy": FunctionCase(lambda *pair: (retrieval.cluster_accuracy(*pair),), label_pairs),
+    "precision": score(retrieval.precision, k=3),
+    "r_precision": score(retrieval.r_precision),
+    "average_precision_at_r": score(retrieval.average_precision_at_r),
+}

@@ -1,0 +1,77 @@
+"""Golden cases, and the definitions written out in numpy float64, one query at a time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+_GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+CASES = _GOLDEN["cases"]
+TINY = np.array(_GOLDEN["data"]["tiny"]["embeddings"], dtype=np.float32)
+TINY_LABELS = np.array(_GOLDEN["data"]["tiny"]["labels"])
+
+
+def cases(kind):
+    return {name: case for name, case in CASES.items() if case["kind"] == kind}
+
+
+def case_rows(case):
+    """Embeddings and labels of a golden case."""
+    if "generator" in case:
+        g = case["generator"]
+        labels = np.arange(g["n"]) % g["classes"]
+        centres = np.random.RandomState(g["seed"]).standard_normal((g["classes"], g["d"]))
+        noise = np.random.RandomState(g["seed"] + 1).standard_normal((g["n"], g["d"]))
+        return np.float32(g["spread"] * centres[labels] + noise), labels
+    dtype = case.get("cast", case.get("dtype", "float32"))
+    rows = TINY if case.get("query") == "tiny" else np.array(case["embeddings"])
+    return rows.astype(dtype), np.array(case.get("labels", TINY_LABELS))
+
+
+def pairwise_sum(terms):
+    """Over the last axis, by halves, padded with zeros to a power of two."""
+    size = 1
+    while size < terms.shape[-1]:
+        size *= 2
+    terms = np.concatenate([terms, np.zeros((*terms.shape[:-1], size - terms.shape[-1]))], -1)
+    while size > 1:
+        size //= 2
+        terms = terms[..., :size] + terms[..., size:]
+    return terms[..., 0]
+
+
+def delta(query, reference, distance):
+    """Canonical distances of one query (D,) to references (R, D) -> (R,)."""
+    if distance in ("l2", "sqeuclidean"):
+        return pairwise_sum((query - reference) ** 2)
+    product = pairwise_sum(query * reference)
+    if distance == "ip":
+        return -product
+    norms = np.sqrt(pairwise_sum(query**2)) * np.sqrt(pairwise_sum(reference**2))
+    return np.array([1 - p / n if n else 1.0 for p, n in zip(product, norms, strict=True)])
+
+
+def neighbours(query, reference, k, distance, self_index=None):
+    """Indices (Q, k) in the order of (distance, index), -1 where none is left, and the distances."""
+    query, reference = np.float64(query), np.float64(reference)
+    indices = np.full((len(query), k), -1)
+    distances = np.full((len(query), k), -np.inf if distance == "ip" else np.inf)
+    for i, row in enumerate(query):
+        d = delta(row, reference, distance)
+        order = [j for j in np.lexsort((np.arange(len(d)), d)) if self_index is None or j != self_index[i]][:k]
+        indices[i, : len(order)] = order
+        shown = {"l2": np.sqrt, "ip": np.negative}.get(distance, np.array)
+        distances[i, : len(order)] = shown(d[order])
+    return indices, distances
+
+
+def scores(ranked_labels, label, relevant):
+    """precision@1, R-precision and MAP@R of one query from the labels of its neighbours, nearest first."""
+    if not relevant:
+        return [np.nan] * 3
+    hits, precisions = 0, []
+    for rank, other in enumerate(ranked_labels[:relevant], 1):
+        if other == label:
+            hits += 1
+            precisions.append(hits / rank)
+    return [float(ranked_labels[0] == label), hits / relevant, sum(precisions) / relevant]

@@ -1,0 +1,309 @@
+import logging
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbours, scores
+from torchmetrics import MetricCollection
+
+from tensormetrics.retrieval import AccuracyCalculator, ClusterAccuracy, TorchKNN
+
+NAMES = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
+
+
+def clusters(items=120, classes=5, dtype=torch.float32, device="cpu"):
+    labels = torch.arange(items) % classes
+    return (torch.randn(classes, 6)[labels] + torch.randn(items, 6)).to(device, dtype), labels.to(device)
+
+
+def oracle(query, query_labels, reference, reference_labels, ref_includes_query, distance="l2", k=None):
+    own = np.arange(len(query)) if ref_includes_query else None
+    k = k or len(reference)
+    indices, _ = neighbours(query, reference, k, distance, own)
+    rows = []
+    for row, label in zip(indices, query_labels, strict=True):
+        ranked = [reference_labels[j] for j in row if j >= 0]
+        rows.append(scores(ranked, label, sum(r == label for r in reference_labels) - ref_includes_query))
+    return dict(zip(NAMES, np.nanmean(rows, 0), strict=True))
+
+
+GOLDEN = {**cases("get_accuracy"), **cases("metrics")}
+
+
+@pytest.mark.parametrize("case", GOLDEN.values(), ids=GOLDEN.keys())
+def test_golden(case, device):
+    rows, labels = case_rows(case)
+    sides = [torch.tensor(rows, device=device), labels]
+    if "reference" in case:
+        sides += [np.array(case["reference"], dtype=rows.dtype), case["reference_labels"]]
+    got = AccuracyCalculator(k=case.get("options", {}).get("k")).get_accuracy(*sides)
+    for name, value in case["expected"].items():
+        assert got[name] == pytest.approx(math.nan if value is None else value, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
+@pytest.mark.parametrize("k", [None, 7])
+def test_loops(distance, k, device):
+    x, labels = clusters(device=device)
+    labels[::11] = 10 + torch.arange(len(labels[::11]), device=device)  # some are lone
+    calculator = AccuracyCalculator(distance=distance, k=k)
+    values, numbers = x.cpu().numpy(), labels.tolist()
+    for sides, includes in (
+        ((x[:30], labels[:30], x[30:], labels[30:]), False),
+        ((x[:30], labels[:30], x, labels), True),
+    ):
+        got = calculator.get_accuracy(*sides, includes)
+        start = 0 if includes else 30
+        expected = oracle(values[:30], numbers[:30], values[start:], numbers[start:], includes, distance, k)
+        assert got == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("budget", [None, 10_000])
+def test_update_and_compute_equal_get_accuracy(dtype, budget, device):
+    x, labels = clusters(dtype=dtype, device=device)
+    calculator = AccuracyCalculator(memory_budget=budget)
+    for start in range(0, 120, 37):
+        calculator.update(x[start : start + 37], labels[start : start + 37])
+    whole = calculator.get_accuracy(x, labels)
+    computed = calculator.compute()
+    assert {name: float(value) for name, value in computed.items()} == whole
+    assert all(value.dtype == torch.float64 and value.shape == () for value in computed.values())
+    first, second = AccuracyCalculator(), AccuracyCalculator()
+    first.update(x[:50], labels[:50])
+    second.update(x[50:], labels[50:])
+    first.merge_state(second)
+    assert {name: float(value) for name, value in first.compute().items()} == whole
+
+
+def test_arrays_and_lists(device):
+    expected = AccuracyCalculator().get_accuracy(torch.tensor(TINY, device=device), TINY_LABELS)
+    frozen = TINY[::-1].copy()[::-1]  # with a negative stride
+    frozen.flags.writeable = False
+    for rows, labels in (
+        (TINY, TINY_LABELS.astype(np.int16)),
+        (TINY.tolist(), TINY_LABELS.tolist()),
+        (TINY.astype(np.float64), TINY_LABELS[:, None]),
+        (torch.tensor(TINY), TINY_LABELS.astype(np.float32)),
+        (np.stack([TINY, TINY], -1)[..., 0], torch.tensor(TINY_LABELS, dtype=torch.uint8)),
+        (frozen, TINY_LABELS),
+    ):
+        assert AccuracyCalculator().get_accuracy(rows, labels) == pytest.approx(expected, abs=1e-15)
+    assert AccuracyCalculator().get_accuracy([[0, 0], [1, 0], [9, 0]], [True, True, False])["r_precision"] == 1
+
+
+def test_close_points_in_lists_stay_apart():
+    points = [[10000.0], [10000.0001], [10000.00021], [10000.0003]]
+    assert AccuracyCalculator().get_accuracy(points, [0, 0, 1, 1])["precision_at_1"] == 1
+
+
+def test_selection(device):
+    x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
+    every = AccuracyCalculator().get_accuracy(x, labels)
+    assert list(every) == sorted(NAMES)
+    calculator = AccuracyCalculator(include=["precision_at_1", "r_precision"], exclude=("r_precision",))
+    calculator.update(x, labels)
+    assert calculator.compute().keys() == {"precision_at_1"}
+    assert calculator.get_accuracy(x, labels) == {"precision_at_1": every["precision_at_1"]}
+    assert calculator.get_accuracy(x, labels, include=("r_precision",)) == {"r_precision": every["r_precision"]}
+    assert AccuracyCalculator().get_accuracy(x, labels, exclude=NAMES[1:]) == {"precision_at_1": 1 / 3}
+
+
+def test_never_searches_deeper_than_it_reads(device, monkeypatch):
+    depths = []
+    search = TorchKNN.indices
+
+    def recorded(self, query, k, *arguments, **options):
+        depths.append(k)
+        return search(self, query, k, *arguments, **options)
+
+    monkeypatch.setattr(TorchKNN, "indices", recorded)
+    x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
+    for k in (None, "max_bin_count", 3, np.int64(50)):
+        AccuracyCalculator(k=k).get_accuracy(x, labels)
+    AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(x, labels)
+    assert depths == [3, 3, 3, 3, 1]
+
+
+def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
+    AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(TINY, TINY_LABELS)
+    assert caplog.messages == []
+    AccuracyCalculator(k=2).get_accuracy(TINY, TINY_LABELS)
+    assert caplog.record_tuples == [
+        (
+            "tensormetrics.retrieval",
+            logging.WARNING,
+            "k=2 is below the largest number of relevant references, 3: mean_average_precision_at_r and r_precision "
+            "are lower bounds; write k=None or k='max_bin_count'",
+        )
+    ]
+
+
+def test_nothing_to_score(caplog, device):
+    x = torch.tensor(TINY, device=device)
+    calculator = AccuracyCalculator()
+    for sides in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
+        assert all(math.isnan(value) for value in calculator.get_accuracy(*sides).values())
+    assert set(caplog.messages) == {"no query has a relevant reference: every metric is NaN"}
+    caplog.clear()
+    assert all(math.isnan(value) for value in calculator.get_accuracy(x[:0], [], x, range(10)).values())
+    assert caplog.messages == ["there is no query: every metric is NaN"]
+
+
+def test_kinds_of_labels(device):
+    x = torch.tensor([[0.0], [0.1], [10.0], [10.1]], device=device)
+    calculator = AccuracyCalculator(include=("precision_at_1",))
+    for labels, value in (
+        ([2**60, 2**60, 2**60 + 1, 2**60 + 1], 1),
+        ([2**60, 2**60 + 1, 2**60, 2**60 + 1], 0),
+        ([0.5, 0.5, -1.5, -1.5], 1),
+    ):
+        assert calculator.get_accuracy(x, labels) == {"precision_at_1": value}
+        calculator.update(x, torch.tensor(labels, dtype=torch.float64 if value == 0.5 else None, device=device))
+        assert calculator.compute() == {"precision_at_1": value}
+        calculator.reset()
+    mixed = calculator.get_accuracy(x, [0, 0, 1, 1], x, np.float32([0, 0, 1, 1]))
+    assert mixed == {"precision_at_1": 1}
+
+
+def test_other_searches(device):
+    x, labels = clusters(device=device)
+    calls = []
+
+    def brute(query, k, reference, ref_includes_query):
+        calls.append((len(query), k, ref_includes_query))
+        delta = torch.cdist(query.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
+        if ref_includes_query:
+            delta.diagonal().fill_(torch.inf)
+        return delta.topk(k, largest=False)
+
+    assert AccuracyCalculator(knn_func=brute).get_accuracy(x, labels) == AccuracyCalculator().get_accuracy(x, labels)
+    assert calls == [(120, 23, True)]
+    cosine = AccuracyCalculator(knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
+    assert cosine == AccuracyCalculator(distance="cosine").get_accuracy(x, labels)
+    for indices, message in (
+        (torch.zeros(120, 23), "indices of knn_func: got torch.float32, wanted an integer dtype"),
+        (torch.zeros(120, 22).long(), "indices of knn_func: got shape (120, 22), wanted (120, 23)"),
+        (torch.full((120, 23), 120), "indices of knn_func: got 120, wanted -1 to 119"),
+    ):
+        bad = AccuracyCalculator(knn_func=lambda *_, indices=indices: (None, indices))
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            bad.get_accuracy(x, labels)
+
+
+def test_in_a_collection_with_cluster_accuracy(device):
+    x, labels = clusters(device=device)
+    collection = MetricCollection([AccuracyCalculator(), ClusterAccuracy()]).to(device)
+    for batch in zip(x.split(50), labels.split(50), strict=True):
+        collection.update(*batch)
+    assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "ClusterAccuracy"]]
+    values = collection.compute()
+    assert values.keys() == {*NAMES, "ClusterAccuracy"}
+    alone = ClusterAccuracy()
+    alone.update(x, labels)
+    assert values["ClusterAccuracy"] == alone.compute()
+    assert values["r_precision"] == AccuracyCalculator().get_accuracy(x, labels)["r_precision"]
+
+
+X, Y = torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)
+NOT_FINITE = torch.tensor([[0, 0], [1, math.inf], [0, 0], [math.nan, 0]])
+BAD_CALLS = {
+    "query: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (NOT_FINITE, Y),
+    "reference: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (X, Y, NOT_FINITE, Y),
+    "query_labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": (X, [0, 1, 2, np.nan]),
+    "query: got shape (4,), wanted (N, D)": (X[:, 0], Y),
+    "query_labels: got shape (4, 2), wanted (N,)": (X, X.long()),
+    "lengths differ: query has 4, query_labels has 3": (X, Y[:3]),
+    "lengths differ: reference has 3, reference_labels has 4": (X, Y, X[:3], Y),
+    "reference: got shape (4, 1), wanted (N, 2)": (X, Y, X[:, :1], Y),
+    "reference_labels: got None, wanted both reference and reference_labels or neither": (X, Y, X),
+    "reference: got None, wanted both reference and reference_labels or neither": (X, Y, None, Y),
+    "query: got torch.complex64, wanted real numbers; write torch.view_as_real(query).flatten(1)": (X + 0j, Y),
+    "query: got an array of <U1, wanted numbers": ([["a", "b"]], [0]),
+    "query_labels: got torch.uint64, wanted integers that int64 can hold, or real numbers": (X, Y.to(torch.uint64)),
+    "query_labels and reference_labels: got torch.int64 and torch.float32 with integers of 2**53 or more, wanted both "
+    "as integers": (X, Y + 2**53 + 1, X, Y.float()),
+    "ref_includes_query: got 4 queries and 3 references, wanted references that begin with the queries": (
+        *(X, Y, X[:3], Y[:3], True),
+    ),
+    "ref_includes_query: row 2 of reference or reference_labels differs from the query's, wanted references that begin "
+    "with the queries": (X, Y, X + torch.tensor([[0], [0], [1], [1]]), Y, True),
+    "include: got 'MAP', wanted one of 'mean_average_precision_at_r', 'precision_at_1', 'r_precision'": (
+        *(X, Y, None, None, False, ["MAP"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD_CALLS)
+def test_bad_calls(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator().get_accuracy(*BAD_CALLS[message])
+
+
+BAD_OPTIONS = {
+    **{
+        f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}": {"k": k}
+        for k in (0, -1, True, 2.0, "max", np.float32(3))
+    },
+    "distance: got 'L1', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'": {"distance": "L1"},
+    "distance: got 'ip' together with a knn_func; give the distance to the knn_func": {
+        "distance": "ip",
+        "knn_func": TorchKNN(),
+    },
+    "memory_budget: got 0, wanted an integer >= 1": {"memory_budget": 0},
+    "exclude: got 'MAP', wanted one of 'mean_average_precision_at_r', 'precision_at_1', 'r_precision'": {
+        "exclude": ("MAP",)
+    },
+    "exclude: got ('r_precision',), which leaves none of r_precision": {
+        "include": ("r_precision",),
+        "exclude": ("r_precision",),
+    },
+}
+
+
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+def test_bad_options(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(**BAD_OPTIONS[message])
+
+
+def test_ragged_lists():
+    with pytest.raises(ValueError, match=r"^query: .* inhomogeneous shape"):
+        AccuracyCalculator().get_accuracy([[0, 0], [1]], [0, 1])
+
+
+def test_names_are_lists_or_tuples():
+    message = "include: got 'r_precision', wanted a list or tuple of metric names"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(include="r_precision")
+
+
+def test_update_checks_before_it_changes_anything(device):
+    x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
+    calculator = AccuracyCalculator()
+    calculator.update(x, labels)
+    before = calculator.compute()
+    for bad, message in (
+        ((x[:, :1], labels), "embeddings: got rows of shape (1,) and"),
+        ((x, labels.float()), "labels: got rows of shape () and torch.float32 after rows of shape () and torch.int64"),
+        ((x, labels[:3]), "lengths differ: embeddings has 10, labels has 3"),
+        ((x[0], labels), "embeddings: got shape (2,), wanted (N, D)"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            calculator.update(*bad)
+        assert len(calculator.embeddings) == len(calculator.labels) == 10
+    calculator.update(x[:0], labels[:0])
+    assert calculator.compute() == before
+
+
+def test_values_that_are_not_finite_are_refused_in_update_or_in_compute(device):
+    x = torch.tensor(TINY, device=device)
+    x[4, 1] = torch.nan
+    calculator = AccuracyCalculator()
+    message = "embeddings: 1 of 10 rows hold NaN or infinity, the first is row 4; wanted finite values"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        calculator.update(x, TINY_LABELS)
+        assert device.type != "cpu"  # there, no update waits for the device
+        calculator.compute()

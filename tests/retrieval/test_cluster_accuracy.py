@@ -1,0 +1,84 @@
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import cases
+
+from tensormetrics.retrieval import ClusterAccuracy, TorchKMeans, cluster_accuracy
+
+
+def best_over_permutations(labels, clusters):
+    classes, groups = sorted(set(labels)), sorted(set(clusters))
+    groups += [None] * (len(classes) - len(groups))
+    return max(
+        np.mean([match.get(label, object()) == cluster for label, cluster in zip(labels, clusters, strict=True)])
+        for match in (dict(zip(classes, chosen, strict=False)) for chosen in itertools.permutations(groups))
+    )
+
+
+@pytest.mark.parametrize("case", cases("clustering").values(), ids=cases("clustering").keys())
+def test_golden(case, device):
+    value = cluster_accuracy(*(torch.tensor(case[side], device=device) for side in ("labels", "clusters")))
+    assert value.dtype == torch.float64
+    assert float(value) == pytest.approx(case["expected"]["cluster_accuracy"], abs=1e-9)
+
+
+@pytest.mark.parametrize(("classes", "groups"), [(3, 3), (2, 5), (5, 2), (1, 4)])
+def test_every_matching(classes, groups, device):
+    random = np.random.RandomState(classes)
+    labels, clusters = (random.randint(-1, top - 1, (2, 3, 17)) for top in (classes, groups))
+    values = cluster_accuracy(torch.tensor(labels, device=device), torch.tensor(clusters, device=device))
+    assert values.shape == (2, 3)
+    for i in np.ndindex(2, 3):
+        assert float(values[i]) == pytest.approx(best_over_permutations(labels[i], clusters[i]), abs=1e-15)
+
+
+def test_by_hand(device):
+    labels = torch.tensor([0, 0, 0, 1, 1, 2], dtype=torch.uint8, device=device)
+    clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
+    assert float(cluster_accuracy(labels, clusters)) == 4 / 6
+    assert math.isnan(cluster_accuracy(labels[:0], clusters[:0]))
+
+
+def test_bad_input(device):
+    x = torch.zeros(4, dtype=torch.int64, device=device)
+    for pair, message in (
+        ((x.float(), x), "labels: got torch.float32, wanted an integer dtype; write labels.long()"),
+        ((x, x.double()), "clusters: got torch.float64, wanted an integer dtype; write clusters.long()"),
+        ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
+        ((x[0], x), "labels: got shape (), wanted (..., N)"),
+        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            cluster_accuracy(*pair)
+
+
+def test_module_clusters_what_it_has_kept(device):
+    labels = torch.arange(60, device=device) % 3
+    x = torch.eye(3, device=device)[labels] * 100 + torch.randn(60, 3, device=device)
+    metric = ClusterAccuracy(kmeans_func=TorchKMeans(init="k-means++"))
+    for batch in zip(x.split(25), labels.split(25), strict=True):
+        metric.update(*batch)
+    assert metric.compute().shape == () and float(metric.compute()) == 1
+    halves = ClusterAccuracy(n_clusters=6, kmeans_func=lambda x, n: np.arange(len(x)) % n)
+    halves.update(x, labels)
+    assert float(halves.compute()) == 0.5
+    floating = ClusterAccuracy(kmeans_func=lambda x, n: torch.arange(len(x)) % n)
+    floating.update(x, labels / 2)
+    assert float(floating.compute()) == 1
+
+
+def test_module_refuses(device):
+    with pytest.raises(ValueError, match=r"^n_clusters: got 0, wanted an integer >= 1$"):
+        ClusterAccuracy(0)
+    x, labels = torch.zeros(3, 2, device=device), torch.zeros(3, device=device).long()
+    for metric, message in (
+        (ClusterAccuracy(4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
+        (ClusterAccuracy(kmeans_func=lambda x, n: torch.zeros(2).long()), "clusters: got shape (2,), wanted (3,)"),
+    ):
+        metric.update(x, labels)
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            metric.compute()

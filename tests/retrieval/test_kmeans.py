@@ -1,0 +1,124 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import CASES, TINY
+
+from tensormetrics.retrieval import TorchKMeans
+
+
+def lloyd(x, centroids, niter):
+    """k-means with explicit loops; returns clusters, centroids, inertia and the number of updates."""
+
+    def assign():
+        d = ((x[:, None] - centroids[None]) ** 2).sum(-1)
+        return d.argmin(1), d.min(1)
+
+    centroids = centroids.copy()
+    clusters, d = assign()
+    for n in range(1, niter + 1):  # noqa: B007
+        previous, members = clusters, clusters.copy()
+        for c in range(len(centroids)):
+            if c not in clusters:
+                sizes = np.bincount(members, minlength=len(centroids))
+                free = [i for i in range(len(x)) if sizes[members[i]] > 1 and members[i] == clusters[i]]
+                members[max(free, key=lambda i: (d[i], -i))] = c
+        for c in range(len(centroids)):
+            centroids[c] = x[members == c].mean(0)
+        clusters, d = assign()
+        if (clusters == previous).all():
+            break
+    return clusters, centroids, d.sum(), n
+
+
+def agrees(kmeans, clusters, expected):
+    np.testing.assert_array_equal(clusters.cpu(), expected[0])
+    np.testing.assert_allclose(kmeans.centroids.cpu(), expected[1], rtol=1e-12, atol=1e-12)
+    assert float(kmeans.inertia) == pytest.approx(expected[2], rel=1e-12)
+    assert kmeans.n_iter == expected[3]
+
+
+def test_golden(device):
+    case = CASES["kmeans/tiny_one_step"]
+    kmeans = TorchKMeans(case["niter"], init=torch.tensor(case["init"], device=device))
+    assert kmeans(torch.tensor(TINY, device=device), 4).tolist() == case["labels"]
+    np.testing.assert_allclose(kmeans.centroids.cpu(), case["centroids"], rtol=1e-6)
+    assert float(kmeans.inertia) == pytest.approx(case["inertia"], rel=1e-6) and kmeans.n_iter == 1
+
+
+@pytest.mark.parametrize("niter", [1, 2, 50])
+def test_loops(niter, device):
+    x = np.random.RandomState(2).standard_normal((80, 3)).astype(np.float32)
+    first = np.float64(x[:6])
+    kmeans = TorchKMeans(niter, init=torch.tensor(first, device=device))
+    clusters = kmeans(torch.tensor(x, device=device), 6)
+    assert clusters.dtype == torch.int64 and kmeans.centroids.dtype == kmeans.inertia.dtype == torch.float64
+    agrees(kmeans, clusters, lloyd(np.float64(x), first, niter))
+
+
+def test_empty_clusters_take_the_farthest_rows(device):
+    x = np.array([[0.0], [1.0], [2.0], [10.0], [10.0], [-8.0]])
+    first = np.array([[0.0], [500.0], [600.0], [700.0]])
+    for niter in (1, 2, 9):
+        kmeans = TorchKMeans(niter, init=torch.tensor(first, device=device))
+        clusters = kmeans(torch.tensor(x, device=device), 4)
+        agrees(kmeans, clusters, lloyd(x, first, niter))
+    # By hand: the two rows at 10 (lower index first) and then the one at -8 leave the cluster at 0.
+    kmeans = TorchKMeans(1, init=torch.tensor(first, device=device))
+    kmeans(torch.tensor(x, device=device), 4)
+    assert kmeans.centroids.tolist() == [[1.0], [10.0], [10.0], [-8.0]]
+    # Both rows of the cluster at 50 are the farthest, but one of them stays.
+    kmeans = TorchKMeans(1, init=torch.tensor([[0.0], [50.0], [500.0], [600.0]], device=device))
+    kmeans(torch.tensor([[0.0], [0.5], [1.5], [60.0], [41.0]], device=device), 4)
+    assert kmeans.centroids[:, 0].tolist() == [0.25, 41.0, 60.0, 1.5]
+
+
+def test_as_many_clusters_as_rows_and_equal_rows(device):
+    x = torch.tensor([[0.0], [0.0], [7.0], [7.0]], device=device)
+    for init in ("random", "k-means++", torch.zeros(4, 1, device=device)):
+        kmeans = TorchKMeans(init=init)
+        assert kmeans(x, 4).unique().numel() == 2 and float(kmeans.inertia) == 0
+    assert TorchKMeans()(x, 1).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("init", ["random", "k-means++"])
+def test_draws(init, device):
+    labels = torch.arange(90) % 3
+    x = (torch.eye(3)[labels] * 100 + torch.randn(90, 3)).to(device)
+    kmeans = TorchKMeans(init=init, seed=3)
+    clusters = kmeans(x, 3)
+    assert torch.equal(clusters, TorchKMeans(init=init, seed=3)(x, 3))
+    assert torch.equal(clusters.cpu(), TorchKMeans(init=init, seed=3)(x.cpu(), 3))
+    first = TorchKMeans(1, init=init, seed=3)._first_centroids(x, 3)
+    assert all((x == row).all(1).any() for row in first)
+    if init == "k-means++":  # far apart: one centroid in each group
+        assert len({tuple(pair) for pair in torch.stack([clusters.cpu(), labels], 1).tolist()}) == 3
+
+
+def test_kmeans_plus_plus_weights(device):
+    # The second centroid is row 1 or 2 with odds 1 : 9 when the first is row 0, and never row 0 again.
+    x = torch.tensor([[0.0], [1.0], [3.0]], device=device)
+    pairs = [tuple(TorchKMeans(init="k-means++", seed=s)._first_centroids(x, 2)[:, 0].tolist()) for s in range(400)]
+    after_zero = [second for first, second in pairs if first == 0]
+    assert len(after_zero) > 100 and {first for first, _ in pairs} == {0, 1, 3}
+    assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
+
+
+def test_bad_input(device):
+    x = torch.zeros(3, 2, device=device)
+    for call, message in (
+        (lambda: TorchKMeans(0), "niter: got 0, wanted an integer >= 1"),
+        (lambda: TorchKMeans(init="best"), "init: got 'best', wanted one of 'random', 'k-means++'"),
+        (lambda: TorchKMeans(seed=-1), "seed: got -1, wanted an integer >= 0"),
+        (lambda: TorchKMeans()(x, 0), "n_clusters: got 0, wanted an integer >= 1"),
+        (lambda: TorchKMeans()(x, 4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
+        (lambda: TorchKMeans()(x[0], 1), "x: got shape (2,), wanted (N, D)"),
+        (lambda: TorchKMeans(init=x)(x, 2), "init: got shape (3, 2), wanted (2, 2)"),
+        (
+            lambda: TorchKMeans(init=x.to("meta"))(x, 3),
+            f"devices differ: x on {device}, init on meta; move them with .to(device)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            call()

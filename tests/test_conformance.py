@@ -1,0 +1,241 @@
+"""What every metric and every tensor function has in common, tested from the rows of cases.py."""
+
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+from torchmetrics import MetricCollection
+
+import tensormetrics
+from tensormetrics._metric import Metric, NoDataError
+
+N = 60
+
+
+def rows(table: dict[str, Any]) -> Any:
+    return pytest.mark.parametrize("case", table.values(), ids=table.keys())
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    for domain in tensormetrics.__all__:
+        yield from vars(import_module(f"tensormetrics.{domain}")).items()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal bit for bit, NaN included."""
+    a, b = tree_leaves(a), tree_leaves(b)
+    return len(a) == len(b) and all(
+        x.dtype == y.dtype and x.shape == y.shape and torch.equal(x.nan_to_num(7), y.nan_to_num(7))
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def on(device: torch.device, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(t.to(device) if isinstance(t, Tensor) else t for t in tensors)
+
+
+@pytest.fixture
+def fed(case: MetricCase, generator: torch.Generator, device: torch.device) -> tuple[Metric, tuple[Tensor, ...]]:
+    inputs = on(device, case.inputs(generator, N))
+    metric = case.make().to(device)
+    metric.update(*inputs)
+    return metric, inputs
+
+
+def test_every_public_metric_has_a_row():
+    names = {name for name, value in public_names() if inspect.isclass(value) and issubclass(value, Metric)}
+    assert names == METRICS.keys()
+
+
+@rows(METRICS)
+def test_oracle(case, fed):
+    metric, inputs = fed
+    values = [float(leaf) for leaf in tree_leaves(metric.compute())]
+    expected = case.oracle(*(t.cpu().double().numpy() if t.is_floating_point() else t.cpu().numpy() for t in inputs))
+    np.testing.assert_allclose(values, expected, rtol=case.rtol)
+
+
+@rows(METRICS)
+def test_results_are_on_the_device_and_in_float64(case, fed, device):
+    for leaf in tree_leaves(fed[0].compute()):
+        assert leaf.device.type == device.type and leaf.dtype == torch.float64
+
+
+@rows(METRICS)
+def test_batches_equal_one_update(case, fed, device):
+    metric, inputs = fed
+    parts = case.make().to(device)
+    for batch in zip(*(t.split([1, 7, 0, 30, 22]) for t in inputs), strict=True):  # one of them empty
+        parts.update(*batch)
+    assert same(parts.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_two_halves_merged_equal_one(case, fed, device):
+    metric, inputs = fed
+    first, second = case.make().to(device), case.make().to(device)
+    first.update(*(t[:25] for t in inputs))
+    second.update(*(t[25:] for t in inputs))
+    first.compute()  # a cached value must not survive the merge
+    first.merge_state(second)
+    assert same(first.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_only_empty_updates(case, fed, device):
+    metric = case.make().to(device)
+    metric.update(*(t[:0] for t in fed[1]))
+    empty, full = tree_leaves(metric.compute()), tree_leaves(fed[0].compute())
+    assert [leaf.shape for leaf in empty] == [leaf.shape for leaf in full]
+    assert not same(empty, full)
+
+
+@rows(METRICS)
+def test_compute_before_update(case):
+    with pytest.raises(NoDataError, match="was called before update"):
+        case.make().compute()
+
+
+@rows(METRICS)
+def test_reset_forgets(case, fed, generator, device):
+    metric, inputs = fed
+    metric.update(*on(device, case.inputs(generator, 9)))
+    metric.reset()
+    with pytest.raises(NoDataError):
+        metric.compute()
+    metric.update(*inputs)
+    fresh = case.make().to(device)
+    fresh.update(*inputs)
+    assert same(metric.compute(), fresh.compute())
+
+
+@rows(METRICS)
+def test_forward_is_the_batch_and_accumulates(case, fed, device):
+    metric, inputs = fed
+    parts = case.make().to(device)
+    for batch in zip(*(t.split([20, 40]) for t in inputs), strict=True):
+        value = parts(*batch)
+        alone = case.make().to(device)
+        alone.update(*batch)
+        if case.forward_is_compute:
+            assert same(value, alone.compute())
+    assert parts.update_count == 2 and same(parts.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_inference_mode_and_grad(case, fed, device):
+    metric, inputs = fed
+    mixed = case.make().to(device)
+    with torch.inference_mode():
+        mixed.update(*(t[:30] for t in inputs))
+    mixed.update(*(t[30:].requires_grad_() if t.is_floating_point() else t[30:] for t in inputs))
+    assert same(mixed.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_non_contiguous_input(case, fed, device):
+    metric, inputs = fed
+    strided = case.make().to(device)
+    strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in inputs))
+    assert same(strided.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_pickle_copy_and_state_dict(case, fed, generator, device):
+    metric, inputs = fed
+    if not any(inspect.isfunction(value) for value in vars(metric).values()):  # lambdas of a row cannot be pickled
+        assert same(pickle.loads(pickle.dumps(metric)).compute(), metric.compute())
+    twin = copy.deepcopy(metric)
+    twin.update(*on(device, case.inputs(generator, 5)))
+    assert not same(twin.compute(), metric.compute())
+    metric.persistent(True)
+    loaded = case.make().to(device)
+    loaded.load_state_dict(metric.state_dict())
+    loaded.update(*(t[:0] for t in inputs))
+    assert same(loaded.compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_metric_collection(case, fed, device):
+    metric, inputs = fed
+    collection = MetricCollection({"a": case.make(), "b": case.make()}).to(device)
+    for batch in zip(*(t.split([20, 40]) for t in inputs), strict=True):
+        collection.update(*batch)
+    values = tree_leaves(collection.compute())
+    assert same(values, [*tree_leaves(metric.compute())] * 2)
+    collection.reset()
+    collection(*inputs)
+    assert same(tree_leaves(collection.compute()), values)
+
+
+@rows(METRICS)
+def test_failed_update_and_forward_change_nothing(case, fed, device):
+    metric, inputs = fed
+    value = metric.compute()
+    for bad in case.bad:
+        for call in (metric.update, metric):
+            with pytest.raises(ValueError):
+                call(*on(device, bad))
+    assert metric.update_count == 1 and metric.compute() is value
+    metric.update(*(t[:0] for t in inputs))
+    assert same(metric.compute(), value)
+
+
+@rows(METRICS)
+def test_update_does_not_wait_for_the_device(case, generator, device):
+    if device.type != "cuda":
+        pytest.skip("needs a GPU")
+    metric, inputs = case.make().to(device), on(device, case.inputs(generator, N))
+    metric.update(*inputs)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        metric.update(*inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@rows(FUNCTIONS)
+def test_batch_equals_loop(case: FunctionCase, generator, device):
+    arguments = on(device, case.inputs(generator, (2, 3)))
+    results = case.call(*arguments)
+    for i in np.ndindex(2, 3):
+        single = case.call(*(a[i] for a in arguments))
+        assert same([r[i] for r in results], single)
+
+
+@rows(FUNCTIONS)
+def test_no_leading_dimension_and_an_empty_one(case, generator, device):
+    arguments = on(device, case.inputs(generator, (4,)))
+    empty = case.call(*(a[:0] for a in arguments))
+    assert [tuple(r.shape) for r in empty] == [(0, *r.shape[1:]) for r in case.call(*arguments)]
+
+
+@rows({name: case for name, case in FUNCTIONS.items() if case.pad})
+@pytest.mark.parametrize("garbage", [0.0, 1e6, -1e6, float("nan")])
+def test_padding_never_matters(case, garbage, generator, device):
+    arguments = on(device, case.inputs(generator, (5,)))
+    padded = case.call(*on(device, case.pad(garbage, *arguments)))
+    assert same(case.unpad(padded, *arguments), case.call(*arguments))
+
+
+@rows(FUNCTIONS)
+def test_functions_read_strided_input(case, generator, device):
+    arguments = on(device, case.inputs(generator, (4,)))
+    strided = [torch.stack([a, a.flip(0)], -1)[..., 0] for a in arguments]
+    assert same(case.call(*strided), case.call(*arguments))
+
+
+@rows({name: case for name, case in FUNCTIONS.items() if case.compiles})
+def test_compiles_without_a_graph_break(case, generator, device):
+    arguments = on(device, case.inputs(generator, (4,)))
+    compiled = torch.compile(case.call, fullgraph=True, backend="aot_eager")
+    assert same(compiled(*arguments), case.call(*arguments))
