@@ -1,10 +1,12 @@
 """The command line: `python -m tensormetrics demo`."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-import torch
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
+import torch  # noqa: E402
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,14 +20,16 @@ class TorchKMeans:
         niter: largest number of centroid updates; fewer when no row changes its cluster.
         init: "random" (K distinct rows), "k-means++", or the first centroids (K, D).
         seed: for the drawn inits; draws are made on the CPU and are the same for every device.
+        n_init: runs from different draws, of which the one of least inertia is kept.
     """
 
-    def __init__(self, niter: int = 20, *, init: str | Tensor = "random", seed: int = 1234) -> None:
+    def __init__(self, niter: int = 20, *, init: str | Tensor = "random", seed: int = 1234, n_init: int = 1) -> None:
         if not isinstance(init, Tensor):
             _checks.one_of("init", init, ("random", "k-means++"))
         self.niter = _checks.integer_at_least("niter", niter, 1)
         self.init = init
         self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.n_init = _checks.integer_at_least("n_init", n_init, 1)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
@@ -36,25 +38,29 @@ class TorchKMeans:
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
-        self.centroids = self._first_centroids(x, n_clusters)
-        clusters, squared = _assign(x, self.centroids)
-        for n_iter in range(1, self.niter + 1):
-            self.n_iter, previous = n_iter, clusters
-            self.centroids = _means(x, _fill_empty(clusters, squared, n_clusters), n_clusters)
-            clusters, squared = _assign(x, self.centroids)
+        generator = torch.Generator().manual_seed(self.seed)
+        runs = (self._run(x, self._first_centroids(x, n_clusters, generator)) for _ in range(self.n_init))
+        clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
+        return clusters
+
+    def _run(self, x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        # x: (N, D)  centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
+        clusters, squared = _assign(x, centroids)
+        for n_iter in range(1, self.niter + 1):  # noqa: B007
+            previous = clusters
+            centroids = _means(x, _fill_empty(clusters, squared, len(centroids)), len(centroids))
+            clusters, squared = _assign(x, centroids)
             # Waits for the device; going on for nothing would cost more.
             if torch.equal(clusters, previous):
                 break
-        self.inertia = squared.sum()
-        return clusters
+        return clusters, centroids, squared.sum(), n_iter
 
-    def _first_centroids(self, x: Tensor, n_clusters: int) -> Tensor:
+    def _first_centroids(self, x: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
         # x: (N, D)  ->  (K, D) float64
         if isinstance(self.init, Tensor):
             _checks.shape("init", self.init, n_clusters, x.shape[1])
             _checks.same_device(x=x, init=self.init)
             return self.init.double()
-        generator = torch.Generator().manual_seed(self.seed)
         if self.init == "random":
             return x[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)].double()
         draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)

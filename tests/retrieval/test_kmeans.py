@@ -90,7 +90,7 @@ def test_draws(init, device):
     clusters = kmeans(x, 3)
     assert torch.equal(clusters, TorchKMeans(init=init, seed=3)(x, 3))
     assert torch.equal(clusters.cpu(), TorchKMeans(init=init, seed=3)(x.cpu(), 3))
-    first = TorchKMeans(1, init=init, seed=3)._first_centroids(x, 3)
+    first = TorchKMeans(1, init=init)._first_centroids(x, 3, torch.Generator().manual_seed(3))
     assert all((x == row).all(1).any() for row in first)
     if init == "k-means++":  # far apart: one centroid in each group
         assert len({tuple(pair) for pair in torch.stack([clusters.cpu(), labels], 1).tolist()}) == 3
@@ -99,10 +99,22 @@ def test_draws(init, device):
 def test_kmeans_plus_plus_weights(device):
     # The second centroid is row 1 or 2 with odds 1 : 9 when the first is row 0, and never row 0 again.
     x = torch.tensor([[0.0], [1.0], [3.0]], device=device)
-    pairs = [tuple(TorchKMeans(init="k-means++", seed=s)._first_centroids(x, 2)[:, 0].tolist()) for s in range(400)]
+    generator, kmeans = torch.Generator().manual_seed(0), TorchKMeans(init="k-means++")
+    pairs = [tuple(kmeans._first_centroids(x, 2, generator)[:, 0].tolist()) for _ in range(400)]
     after_zero = [second for first, second in pairs if first == 0]
     assert len(after_zero) > 100 and {first for first, _ in pairs} == {0, 1, 3}
     assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
+
+
+def test_the_best_of_several_runs_is_kept(device):
+    x = torch.randn(60, 2, device=device)
+    kmeans = TorchKMeans(3, n_init=5, seed=2)
+    clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
+    runs = [TorchKMeans(3)._run(x, kmeans._first_centroids(x, 8, generator)) for _ in range(5)]
+    inertias = [float(run[2]) for run in runs]
+    best = runs[int(np.argmin(inertias))]
+    assert len(set(inertias)) > 1 and kmeans.inertia == min(inertias)
+    assert torch.equal(clusters, best[0]) and torch.equal(kmeans.centroids, best[1]) and kmeans.n_iter == best[3]
 
 
 def test_bad_input(device):
@@ -111,6 +123,7 @@ def test_bad_input(device):
         (lambda: TorchKMeans(0), "niter: got 0, wanted an integer >= 1"),
         (lambda: TorchKMeans(init="best"), "init: got 'best', wanted one of 'random', 'k-means++'"),
         (lambda: TorchKMeans(seed=-1), "seed: got -1, wanted an integer >= 0"),
+        (lambda: TorchKMeans(n_init=0), "n_init: got 0, wanted an integer >= 1"),
         (lambda: TorchKMeans()(x, 0), "n_clusters: got 0, wanted an integer >= 1"),
         (lambda: TorchKMeans()(x, 4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
         (lambda: TorchKMeans()(x[0], 1), "x: got shape (2,), wanted (N, D)"),

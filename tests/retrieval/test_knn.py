@@ -167,9 +167,7 @@ def test_bad_input(device):
             call()
         return str(error.value)
 
-    assert message(lambda: TorchKNN("L2")) == (
-        "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
-    )
+    assert message(lambda: TorchKNN("L2")) == ("distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'")
     assert message(lambda: TorchKNN(memory_budget=0)) == "memory_budget: got 0, wanted an integer >= 1"
     for k in (0, True, 1.0, None):
         assert message(lambda k=k: knn(x, k, x, False)) == f"k: got {k!r}, wanted an integer >= 1"
