@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,9 +20,8 @@ class NoDataError(RuntimeError, ValueError):
 class Metric(torchmetrics.Metric):
     """A metric whose state is running sums (`add_state(name, zeros, "sum")`) or kept rows (`add_rows(name)`).
 
-    Subclasses write `update` and `compute`. An `update` checks its input first and changes the state afterwards, so
-    that a failed one leaves no trace; it assigns new tensors to sums and never changes them in place. Two states are
-    combined by `merge_state`; `forward` and the exchange between ranks follow from it.
+    Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
+    sums and never changes one in place. Two states are combined by `merge_state`, on which `forward` is built.
     """
 
     full_state_update = False
@@ -85,17 +85,17 @@ class Metric(torchmetrics.Metric):
             updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
         if missing := self._defaults.keys() - incoming_state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
-        for name, reduction in self._reductions.items():
-            incoming = incoming_state[name].to(self.device)
-            if reduction is dim_zero_cat:
-                if incoming.shape != (0,):
+        with self._all_or_nothing():
+            for name, reduction in self._reductions.items():
+                incoming = incoming_state[name].to(self.device)
+                if reduction is dim_zero_sum:
+                    setattr(self, name, getattr(self, name) + incoming.detach())
+                elif reduction is not dim_zero_cat:
+                    raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
+                elif incoming.shape != (0,):
                     self.append_rows(name, incoming)
-            elif reduction is dim_zero_sum:
-                setattr(self, name, getattr(self, name) + incoming.detach())
-            else:
-                raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
-        self._update_count += updates
-        self._computed = None
+            self._update_count += updates
+            self._computed = None
 
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
@@ -116,15 +116,21 @@ class Metric(torchmetrics.Metric):
         wrapped = super()._wrap_update(update)
 
         @functools.wraps(update)
-        def all_or_nothing(*args: Any, **kwargs: Any) -> None:
-            before = self._computed, self._update_count
-            try:
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            with self._all_or_nothing():
                 wrapped(*args, **kwargs)
-            except BaseException:
-                self._computed, self._update_count = before
-                raise
 
-        return all_or_nothing
+        return guarded
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        before = {name: getattr(self, name) for name in (*self._defaults, "_update_count", "_computed")}
+        try:
+            yield
+        except BaseException:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
 
     def _wrap_compute(self, compute: Callable) -> Callable:
         # In place of torchmetrics' wrapper, which warns on ranks without data, stays synced when compute raises

@@ -136,6 +136,26 @@ def test_merging_something_else(incoming, message):
     assert str(error.value) == message
 
 
+def test_an_update_or_merge_that_fails_half_way_leaves_no_trace():
+    class Fails(Rows):
+        def update(self, rows: Tensor) -> None:
+            super().update(rows)
+            if rows.min() < 0:
+                raise ZeroDivisionError
+
+    metric = Fails()
+    metric.update(torch.ones(2, 2))
+    value = metric.compute()
+    for call in (metric.update, metric):
+        with pytest.raises(ZeroDivisionError):
+            call(-torch.ones(1, 2))
+    with pytest.raises(AttributeError):
+        metric.merge_state({"rows": torch.ones(1, 2), "count": None})
+    assert metric.compute() is value and metric.update_count == 1
+    metric.update(torch.full((1, 2), 4.0))
+    assert metric.rows.tolist() == [[1, 1], [1, 1], [4, 4]] and metric.count == 3
+
+
 def test_a_failing_compute_leaves_the_state_in_order():
     class Fails(Rows):
         def compute(self) -> Tensor:
