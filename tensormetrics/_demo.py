@@ -164,12 +164,12 @@ def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> A
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     curves, view = figure.subplots(1, 2)
     epochs = [row["epoch"] for row in history]
-    marker = "o" if len(history) == 1 else None  # a single epoch is a point, not an invisible line
-    for name, label in RETRIEVAL.items():
-        curves.plot(epochs, [row[name] for row in history], label=label, linewidth=1.3, linestyle="--", marker=marker)
-    for name, label in POSTERIOR.items():
-        (line,) = curves.plot(epochs, [row[name]["median"] for row in history], label=label, linewidth=2, marker=marker)
-        low, high = ([row[name][end] for row in history] for end in ("low", "high"))
+    for (name, label), marker in zip(RETRIEVAL.items(), "osv^", strict=True):
+        style = {"linewidth": 1.2, "linestyle": "--", "marker": marker, "markersize": 4}
+        curves.plot(epochs, [row[name] for row in history], label=label, **style)
+    for (name, label), width in zip(POSTERIOR.items(), (4, 1.5), strict=True):  # the two often coincide
+        medians, low, high = ([row[name][field] for row in history] for field in ("median", "low", "high"))
+        (line,) = curves.plot(epochs, medians, label=label, linewidth=width, marker=".")
         curves.fill_between(epochs, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     curves.set(xlabel="epoch", ylabel="score", title="Held-out digits (bands: 95 % highest-density intervals)")
     curves.xaxis.get_major_locator().set_params(integer=True)
