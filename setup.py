@@ -35,7 +35,7 @@ def find_extensions() -> list[Extension]:
             "tensormetrics._C",
             sorted(glob("csrc/*.cpp")),
             depends=sorted(glob("csrc/*.h")),
-            extra_compile_args=[*ABI, "-fopenmp-simd"],
+            extra_compile_args=[*ABI, "-Wno-psabi"],
             library_dirs=[str(torch / "lib")],
             libraries=["torch_cpu"],
             optional=True,

@@ -12,9 +12,14 @@ from torch import Tensor
 
 from . import _reference
 
-# cost: (..., R, C) float32 | float64, lengths: (...) int64 -> (..., R), (..., C) int64; (..., R), (..., C); (...) int8
+# cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64, mask: (..., R, C) bool,
+# col_capacity: (..., C) int64, unmatched_cost: (...); all but cost and mask contiguous.
+# -> col_of_row: (..., R), row_of_col: (..., C) int64, row_dual: (..., R), col_dual: (..., C), status: (...) int8, and
+#    scans: (...) int64, the row scans spent, which `work_limit` bounds (without it 2 R + R (R + 1) / 2 do).
 SCHEMA = (
-    "(Tensor cost, bool maximize, Tensor? row_lengths, Tensor? col_lengths) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "(Tensor cost, bool maximize, Tensor? row_lengths=None, Tensor? col_lengths=None, Tensor? mask=None, "
+    "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
@@ -31,18 +36,16 @@ def _say_once(device: str) -> None:
     )
 
 
-def _fallback(
-    cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None
-) -> _reference.Result:
+def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
     _say_once(cost.device.type)
-    return _reference.lsa(cost, maximize, row_lengths, col_lengths)
+    return _reference.lsa(cost, *options)
 
 
 LIBRARY.impl("lsa", _fallback, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("tensormetrics::lsa")
-def _fake(cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None) -> _reference.Result:
+def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
     *lead, rows, cols = cost.shape
     return (
         cost.new_empty((*lead, rows), dtype=torch.int64),
@@ -50,6 +53,7 @@ def _fake(cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths:
         cost.new_empty((*lead, rows)),
         cost.new_empty((*lead, cols)),
         cost.new_empty(lead, dtype=torch.int8),
+        cost.new_empty(lead, dtype=torch.int64),
     )
 
 
