@@ -32,7 +32,7 @@ struct EmulatedWarp {
     Least<T> best[kLanes];
     for_each(n, [&](int32_t j) {
       const T x = f(j);
-      if (x < infinity<T>()) best[j % kLanes].add({x, infinity<T>(), j});
+      best[j % kLanes].add({x, infinity<T>(), j});
     });
     for (int offset = kLanes / 2; offset > 0; offset /= 2)
       for (int lane = 0; lane < offset; ++lane) best[lane].add(best[lane + offset]);

@@ -1,6 +1,7 @@
 // One CPU lane that takes several columns at once, where the compiler's vectors allow it.
 #pragma once
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "lsa.h"
@@ -35,6 +36,19 @@ inline void store(T* array, Columns<Bytes> j, T x) {
   store(array, j, Vector<T, Bytes>{} + x);
 }
 
+template <int Offset, class V, size_t... k>
+inline V exchanged(const V& x, std::index_sequence<k...>) {
+  return __builtin_shufflevector(x, x, (k ^ Offset)...);
+}
+
+// The least entry, in every entry.
+template <int Offset, class V, size_t... k>
+inline V spread_least(const V& x, std::index_sequence<k...> entries) {
+  const V other = exchanged<Offset>(x, entries), least = other < x ? other : x;
+  if constexpr (Offset == 1) return least;
+  else return spread_least<Offset / 2>(least, entries);
+}
+
 template <class T, int Bytes>
 struct OneLane {
   static constexpr int32_t kWidth = Bytes / sizeof(T);
@@ -56,6 +70,8 @@ struct OneLane {
     for (; j < n; ++j) f(j);
   }
 
+  static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
+
   template <class F>
   Least<T> least(int32_t n, F f) const {
     Least<T> best;
@@ -71,12 +87,13 @@ struct OneLane {
         column = less ? here : column;
         value = less ? x : value;
       }
-      for (int k = 0; k < kWidth; ++k)
-        if (value[k] < infinity<T>()) best.add({value[k], second[k], static_cast<int32_t>(column[k])});
+      const V least = spread(value);
+      const V lowest = spread(value == least ? column : infinity<T>());
+      best = {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
     }
     for (; j < n; ++j) {
       const T x = f(j);
-      if (x < infinity<T>()) best.add({x, infinity<T>(), j});
+      best.add({x, infinity<T>(), j});
     }
     return best;
   }
