@@ -9,11 +9,12 @@
 // the second least. A Group says how its lanes share that and the rest:
 //   least(n, f)      the Least of f(j) over j < n, the same for every lane and every order of evaluation; f may also
 //                    write what belongs to column j
+//   first(n, start, x, f)  the first j from `start` on, then from 0, whose f(j) is x; -1: none
 //   sweep(n, f)      f(j) for every j < n, where f touches nothing but column j
 //   for_each(n, f)   f(j) for every j < n, where f may touch anything that no other j touches
 //   once(f)          f() by one lane
-// Each of them but `least` first lets all lanes arrive, and each lets them all see what was written. `least` and `sweep`
-// may hand f several neighbouring columns at once: it reaches arrays through load and store only, and chooses by `?:`.
+// Those that write at will first let all lanes arrive, and each lets them all see what was written. least, first and
+// sweep may hand f several neighbouring columns at once: it reaches arrays through load and store only, and chooses by `?:`.
 // One lane is the CPU, 32 emulated lanes let the tests run the warp's algorithm there, warp and block are CUDA.
 #pragma once
 #include <cmath>
@@ -196,7 +197,7 @@ struct Solver {
         infeasible = true;
         continue;
       }
-      const int32_t column = with_room(best, value);
+      const int32_t column = with_room(best, row, value);
       const T second = best.second < p.unmatched ? best.second : p.unmatched;
       const T price = p.price[column] - (priced && second < infinity<T>() ? second - best.value : T(0));
       const bool free = p.room[column] > 0;
@@ -220,16 +221,17 @@ struct Solver {
     return infeasible ? kInfeasible : kOptimal;
   }
 
-  // The lowest column with room among those as good as the best, or else the best.
+  // A column with room among those as good as the best, or else the best. The search starts anywhere: from a fixed
+  // column it would pass more and more full ones.
   template <class F>
-  LSA_FN int32_t with_room(const Least<T>& best, F value) {
+  LSA_FN int32_t with_room(const Least<T>& best, int32_t row, F value) {
     if (best.second > best.value || p.room[best.column] > 0) return best.column;
-    ++scans;
-    const Least<T> free = group.least(p.width, [&](auto j) {
+    const uint32_t start = static_cast<uint32_t>(row) * 2654435769u % static_cast<uint32_t>(p.cols);
+    const int32_t column = group.first(p.width, static_cast<int32_t>(start), best.value, [&](auto j) {
       const auto x = value(j);
       return load(p.room, j) > T(0) ? x : infinity<T>();
     });
-    return free.value == best.value ? free.column : best.column;
+    return column >= 0 ? column : best.column;
   }
 
   // Grows a tree of shortest alternating paths from `root` until it reaches a column with room, or a row that had better
@@ -243,7 +245,7 @@ struct Solver {
     Least<T> best = relax(root, T(0));
     int32_t size = 0;
     while (best.value <= exit.length && best.value < infinity<T>()) {
-      const int32_t column = with_room(best, distance);
+      const int32_t column = with_room(best, root, distance);
       if (p.room[column] > 0) {
         settle(size, best.value);
         move(root, static_cast<int32_t>(p.parent[column]), column);

@@ -26,6 +26,15 @@ struct EmulatedWarp {
   void once(F f) const {
     f();
   }
+  template <class T, class F>
+  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
+    int32_t best = -1;
+    for_each(n, [&](int32_t j) {
+      const auto after = [&](int32_t i) { return i >= start ? i - start : i - start + n; };
+      if (f(j) == wanted && (best < 0 || after(j) < after(best))) best = j;
+    });
+    return best;
+  }
   template <class F>
   auto least(int32_t n, F f) const {
     using T = decltype(f(0));

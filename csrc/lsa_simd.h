@@ -63,56 +63,70 @@ struct OneLane {
   void once(F f) const {
     f();
   }
+  // The last vector overlaps the one before it where n is no multiple of the width. (n < width: see stage.)
   template <class F>
   void sweep(int32_t n, F f) const {
-    int32_t j = 0;
-    for (; j + kWidth <= n; j += kWidth) f(Columns<Bytes>{j});
-    for (; j < n; ++j) f(j);
+    for (int32_t j = 0; j < n; j += kWidth) f(Columns<Bytes>{j + kWidth <= n ? j : n - kWidth});
   }
 
   static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
 
-  template <class F>
-  Least<T> least(int32_t n, F f) const {
-    Least<T> best;
-    int32_t j = 0;
-    if (n >= kWidth) {
-      V value = V{} + infinity<T>(), second = value, column{}, here{};
-      for (int k = 0; k < kWidth; ++k) here[k] = static_cast<T>(k);
-      for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) {
-        const V x = f(Columns<Bytes>{j});
-        const auto less = x < value;
-        const V later = less ? value : x;
-        second = later < second ? later : second;
-        column = less ? here : column;
-        value = less ? x : value;
-      }
-      const V least = spread(value);
-      const V lowest = spread(value == least ? column : infinity<T>());
-      best = {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
-    }
-    for (; j < n; ++j) {
-      const T x = f(j);
-      best.add({x, infinity<T>(), j});
-    }
-    return best;
+  static V columns_from(int32_t begin) {
+    V columns;
+    for (int k = 0; k < kWidth; ++k) columns[k] = static_cast<T>(begin + k);
+    return columns;
   }
 
-  // Copies the costs, unless a scan of whole rows where they lie is as good: so that neighbours lie side by side, that
-  // forbidden pairs are infinite, and that rows end on whole vectors.
+  template <class F>
+  Least<T> least(int32_t n, F f) const {
+    if (n == 0) return {};
+    V value = V{} + infinity<T>(), second = value, column{}, here = columns_from(0);
+    const auto add = [&](const V& x) {
+      const auto less = x < value;
+      const V later = less ? value : x;
+      second = later < second ? later : second;
+      column = less ? here : column;
+      value = less ? x : value;
+    };
+    int32_t j = 0;
+    for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(f(Columns<Bytes>{j}));
+    if (j < n) {
+      here = columns_from(n - kWidth);
+      const V x = f(Columns<Bytes>{n - kWidth});
+      add(here < static_cast<T>(j) ? infinity<T>() : x);
+    }
+    const V least = spread(value), lowest = spread(value == least ? column : infinity<T>());
+    return {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
+  }
+
+  template <class F>
+  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
+    for (const int32_t begin : {start, int32_t(0)}) {
+      for (int32_t j = begin; j < n;) {
+        V lowest = V{} + infinity<T>();
+        for (int k = 0; k < 4 && j < n; ++k, j += kWidth) {  // four vectors to one look at all of their entries
+          const int32_t from = j + kWidth <= n ? j : n - kWidth;
+          const V here = columns_from(from);
+          const V found = f(Columns<Bytes>{from}) == wanted ? here : infinity<T>();
+          const V passed = here < static_cast<T>(j) ? infinity<T>() : V{};  // added: two masks at once are slow
+          lowest = found + passed < lowest ? found + passed : lowest;
+        }
+        const T column = spread(lowest)[0];
+        if (column < infinity<T>()) return static_cast<int32_t>(column);
+      }
+    }
+    return -1;
+  }
+
+  // Copies the costs where a vector could not be read from them in place: where neighbours do not lie side by side,
+  // pairs are masked, or a row is shorter than a vector.
   void stage(Problem<T>& p) {
-    const int64_t width = (int64_t(p.cols) + kWidth - 1) / kWidth * kWidth;
-    const bool in_place = p.col_stride == 1 && !p.mask;
-    if (in_place && (width == p.cols || p.rows * width * int64_t(sizeof(T)) > kStagedBytes)) return;
+    if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
+    const int64_t width = p.cols > kWidth ? p.cols : kWidth;
     if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
     for (int32_t i = 0; i < p.rows; ++i) {
       T* row = staged.data() + i * width;
-      if (in_place) {
-        std::memcpy(row, p.cost + i * p.row_stride, p.cols * sizeof(T));
-      } else {
-        for (int32_t j = 0; j < p.cols; ++j) row[j] = p.sign * p.at(i, j);
-      }
-      for (int64_t j = p.cols; j < width; ++j) row[j] = p.sign * infinity<T>();
+      for (int32_t j = 0; j < width; ++j) row[j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
     }
     p.cost = staged.data();
     p.mask = nullptr;
@@ -120,7 +134,6 @@ struct OneLane {
     p.col_stride = 1;
     p.width = static_cast<int32_t>(width);
   }
-  static constexpr int64_t kStagedBytes = 1 << 20;
 };
 
 }  // namespace lsa
