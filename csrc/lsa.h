@@ -156,10 +156,17 @@ struct Solver {
     });
     // Column reduction, only where every column will be full: a column with room left must keep the price 0.
     if (p.rows != p.cols || p.supply || p.capacity || p.unmatched < infinity<T>()) return;
-    for (int32_t i = 0; i < p.rows; ++i) {
+    group.sweep(p.width, [&](auto j) { store(p.price, j, infinity<T>()); });
+    constexpr int32_t kBlock = 8;  // rows at a time: the prices are loaded and stored once for all of them
+    for (int32_t begin = 0; begin < p.rows; begin += kBlock) {
+      const int32_t end = begin + kBlock < p.rows ? begin + kBlock : p.rows;
       group.sweep(p.width, [&](auto j) {
-        const auto cost = p.at(i, j), least = i == 0 ? cost : load(p.price, j);
-        store(p.price, j, cost < least ? cost : least);
+        auto least = load(p.price, j);
+        for (int32_t i = begin; i < end; ++i) {
+          const auto cost = p.at(i, j);
+          least = cost < least ? cost : least;
+        }
+        store(p.price, j, least);
       });
     }
     group.for_each(p.width, [&](int32_t j) {
@@ -226,8 +233,9 @@ struct Solver {
   template <class F>
   LSA_FN int32_t with_room(const Least<T>& best, int32_t row, F value) {
     if (best.second > best.value || p.room[best.column] > 0) return best.column;
-    const uint32_t start = static_cast<uint32_t>(row) * 2654435769u % static_cast<uint32_t>(p.cols);
-    const int32_t column = group.first(p.width, static_cast<int32_t>(start), best.value, [&](auto j) {
+    const uint32_t hash = static_cast<uint32_t>(row) * 2654435769u;
+    const int32_t start = static_cast<int32_t>(uint64_t(hash) * static_cast<uint32_t>(p.cols) >> 32);
+    const int32_t column = group.first(p.width, start, best.value, [&](auto j) {
       const auto x = value(j);
       return load(p.room, j) > T(0) ? x : infinity<T>();
     });

@@ -124,9 +124,11 @@ struct OneLane {
     if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
     const int64_t width = p.cols > kWidth ? p.cols : kWidth;
     if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
-    for (int32_t i = 0; i < p.rows; ++i) {
-      T* row = staged.data() + i * width;
-      for (int32_t j = 0; j < width; ++j) row[j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
+    for (int32_t begin = 0; begin < width; begin += kWidth) {  // a block of columns, for the sake of a turned matrix
+      const int32_t end = begin + kWidth < width ? begin + kWidth : static_cast<int32_t>(width);
+      for (int32_t i = 0; i < p.rows; ++i)
+        for (int32_t j = begin; j < end; ++j)
+          staged[i * width + j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
     }
     p.cost = staged.data();
     p.mask = nullptr;
