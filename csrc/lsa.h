@@ -127,6 +127,7 @@ struct Solver {
   Group& group;
   const Problem<T>& p;
   int64_t scans = 0;
+  bool reduced = false;
 
   // Matches every row. On return sign * (cost - row_dual - col_dual) is >= 0, and 0 on matched pairs; sign * col_dual
   // is <= 0 unless all columns are full, and 0 on columns with room left.
@@ -163,8 +164,8 @@ struct Solver {
       group.sweep(p.width, [&](auto j) {
         auto least = load(p.price, j);
         for (int32_t i = begin; i < end; ++i) {
-          const auto cost = p.at(i, j);
-          least = cost < least ? cost : least;
+          const auto cost = p.at(i, j), guarded = cost == cost ? cost : -infinity<T>();
+          least = guarded < least ? guarded : least;
         }
         store(p.price, j, least);
       });
@@ -172,6 +173,7 @@ struct Solver {
     group.for_each(p.width, [&](int32_t j) {
       if (!(p.price[j] < infinity<T>())) p.price[j] = 0;
     });
+    reduced = true;
   }
 
   // Augmenting row reduction: a row without a column bids for its best one. It takes it and lowers the price until the
@@ -183,9 +185,9 @@ struct Solver {
     const bool priced = !p.supply && !p.capacity;  // several rows of a column share its price and cannot bid it down
     const int64_t bids = priced ? 2 * int64_t(p.rows) : p.rows;
     int32_t head = 0, waiting = p.rows;
-    bool infeasible = false;
+    bool infeasible = false, tied = false;
     for (int64_t k = 0; k < bids && waiting > 0; ++k) {
-      if (scans++ >= p.work_limit) return kWorkLimit;
+      if (scans >= p.work_limit) return kWorkLimit;
       const int32_t row = p.waiting[head];
       head = head + 1 < p.rows ? head + 1 : 0;
       --waiting;
@@ -193,7 +195,12 @@ struct Solver {
         const auto x = p.at(row, j) - load(p.price, j);
         return x == x ? x : -infinity<T>();
       };
-      const Least<T> best = group.least(p.width, value);
+      int32_t column = -1;
+      if (tied) column = first_with_room(row, T(0), value);
+      Least<T> best{0, 0, column};
+      if (column < 0) {
+      ++scans;
+      best = group.least(p.width, value);
       if (best.value == -infinity<T>()) return kInvalid;
       if (p.missing[row] == 0) continue;
       if (p.unmatched < best.value) {
@@ -204,7 +211,9 @@ struct Solver {
         infeasible = true;
         continue;
       }
-      const int32_t column = with_room(best, row, value);
+      column = with_room(best, row, value);
+      tied = reduced && best.second == best.value;
+      }
       const T second = best.second < p.unmatched ? best.second : p.unmatched;
       const T price = p.price[column] - (priced && second < infinity<T>() ? second - best.value : T(0));
       const bool free = p.room[column] > 0;
@@ -233,13 +242,18 @@ struct Solver {
   template <class F>
   LSA_FN int32_t with_room(const Least<T>& best, int32_t row, F value) {
     if (best.second > best.value || p.room[best.column] > 0) return best.column;
+    const int32_t column = first_with_room(row, best.value, value);
+    return column >= 0 ? column : best.column;
+  }
+
+  template <class F>
+  LSA_FN int32_t first_with_room(int32_t row, T wanted, F value) {
     const uint32_t hash = static_cast<uint32_t>(row) * 2654435769u;
     const int32_t start = static_cast<int32_t>(uint64_t(hash) * static_cast<uint32_t>(p.cols) >> 32);
-    const int32_t column = group.first(p.width, start, best.value, [&](auto j) {
+    return group.first(p.width, start, wanted, [&](auto j) {
       const auto x = value(j);
       return load(p.room, j) > T(0) ? x : infinity<T>();
     });
-    return column >= 0 ? column : best.column;
   }
 
   // Grows a tree of shortest alternating paths from `root` until it reaches a column with room, or a row that had better

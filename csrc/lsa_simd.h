@@ -73,8 +73,8 @@ struct OneLane {
 
   static V columns_from(int32_t begin) {
     V columns;
-    for (int k = 0; k < kWidth; ++k) columns[k] = static_cast<T>(begin + k);
-    return columns;
+    for (int k = 0; k < kWidth; ++k) columns[k] = static_cast<T>(k);
+    return columns + static_cast<T>(begin);
   }
 
   template <class F>
