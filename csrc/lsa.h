@@ -86,6 +86,7 @@ struct Problem {
 
   int64_t *col_of_row, *row_of_col;  // results
   T *row_dual, *col_dual;
+  T *row_cost, *col_cost;  // the cost of the chosen pair; the caller wants one of the two, the other is null
 
   T* price;          // cols: the column's dual; -inf while it is on the tree, and where it may serve no row at all
   T* room;           // cols: how many more rows it may get
@@ -127,13 +128,14 @@ struct Solver {
   Group& group;
   const Problem<T>& p;
   int64_t scans = 0;
-  bool reduced = false;
+  bool reduced = false;  // no reduced cost is negative
 
   // Matches every row. On return sign * (cost - row_dual - col_dual) is >= 0, and 0 on matched pairs; sign * col_dual
   // is <= 0 unless all columns are full, and 0 on columns with room left.
   LSA_FN Status solve() {
     start();
-    Status status = bid();
+    Status status = reduce_columns();
+    if (status == kOptimal) status = bid();
     int32_t tree = 0;
     for (int32_t row = 0; row < p.rows && status == kOptimal; ++row)
       while (status == kOptimal && p.missing[row] > 0) status = augment(row, ++tree);
@@ -155,25 +157,26 @@ struct Solver {
       p.via[i] = -1;
       p.seen[i] = 0;
     });
-    // Column reduction, only where every column will be full: a column with room left must keep the price 0.
-    if (p.rows != p.cols || p.supply || p.capacity || p.unmatched < infinity<T>()) return;
-    group.sweep(p.width, [&](auto j) { store(p.price, j, infinity<T>()); });
-    constexpr int32_t kBlock = 8;  // rows at a time: the prices are loaded and stored once for all of them
-    for (int32_t begin = 0; begin < p.rows; begin += kBlock) {
-      const int32_t end = begin + kBlock < p.rows ? begin + kBlock : p.rows;
+  }
+
+  // Column reduction, only where every column will be full: a column with room left must keep the price 0. It halves
+  // the scans of a random square problem. Whichever reduction is first finds NaN and -inf: NaN counts as -inf.
+  LSA_FN Status reduce_columns() {
+    if (p.rows != p.cols || p.supply || p.capacity || p.unmatched < infinity<T>()) return kOptimal;
+    reduced = true;
+    for (int32_t i = 0; i < p.rows; ++i) {
       group.sweep(p.width, [&](auto j) {
-        auto least = load(p.price, j);
-        for (int32_t i = begin; i < end; ++i) {
-          const auto cost = p.at(i, j), guarded = cost == cost ? cost : -infinity<T>();
-          least = guarded < least ? guarded : least;
-        }
-        store(p.price, j, least);
+        const auto cost = p.at(i, j), least = i == 0 ? cost : load(p.price, j);
+        const auto lower = cost >= least ? least : cost;  // and so is NaN
+        store(p.price, j, lower == lower ? lower : -infinity<T>());
       });
     }
-    group.for_each(p.width, [&](int32_t j) {
-      if (!(p.price[j] < infinity<T>())) p.price[j] = 0;
+    const auto price = [&](auto j) { return load(p.price, j); };
+    if (p.rows > 0 && group.least(p.width, price).value == -infinity<T>()) return kInvalid;
+    group.for_each(p.width, [&](int32_t j) {  // a column without an allowed pair, which may be padding
+      if (p.price[j] == infinity<T>()) p.price[j] = 0;
     });
-    reduced = true;
+    return kOptimal;
   }
 
   // Augmenting row reduction: a row without a column bids for its best one. It takes it and lowers the price until the
@@ -191,47 +194,47 @@ struct Solver {
       const int32_t row = p.waiting[head];
       head = head + 1 < p.rows ? head + 1 : 0;
       --waiting;
-      const auto value = [&](auto j) {  // every row comes here once: this is where NaN and -inf are found
+      const auto value = [&](auto j) {
         const auto x = p.at(row, j) - load(p.price, j);
         return x == x ? x : -infinity<T>();
       };
-      int32_t column = -1;
-      if (tied) column = first_with_room(row, T(0), value);
-      Least<T> best{0, 0, column};
-      if (column < 0) {
-      ++scans;
-      best = group.least(p.width, value);
-      if (best.value == -infinity<T>()) return kInvalid;
-      if (p.missing[row] == 0) continue;
-      if (p.unmatched < best.value) {
-        group.once([&] { p.missing[row] = 0; });
-        continue;
-      }
-      if (best.value == infinity<T>()) {  // known to be infeasible, but a later row may be invalid
-        infeasible = true;
-        continue;
-      }
-      column = with_room(best, row, value);
-      tied = reduced && best.second == best.value;
+      // After a row with ties, try for a column with room at 0 first: where no reduced cost is negative it is a best
+      // one, found without a whole scan.
+      Least<T> best{T(0), T(0), tied ? first_with_room(row, T(0), value) : -1};
+      if (best.column < 0) {
+        ++scans;
+        best = group.least(p.width, value);
+        if (best.value == -infinity<T>()) return kInvalid;
+        if (p.missing[row] == 0) continue;
+        if (p.unmatched < best.value) {
+          group.once([&] { p.missing[row] = 0; });
+          continue;
+        }
+        if (best.value == infinity<T>()) {  // infeasible, unless a later row is invalid
+          infeasible = true;
+          continue;
+        }
+        tied = reduced && best.second == best.value;
+        best.column = with_room(best, row, value);
       }
       const T second = best.second < p.unmatched ? best.second : p.unmatched;
-      const T price = p.price[column] - (priced && second < infinity<T>() ? second - best.value : T(0));
-      const bool free = p.room[column] > 0;
-      if (!free && !(price < p.price[column])) continue;
+      const T price = p.price[best.column], lower = price - (second - best.value);
+      const bool free = p.room[best.column] > 0, lowers = priced && lower < price && lower > -infinity<T>();
+      if (!free && !lowers) continue;
       const int32_t tail = head + waiting < p.rows ? head + waiting : head + waiting - p.rows;
       if (!free) ++waiting;
       group.once([&] {
         if (free) {
-          p.room[column] -= 1;
+          p.room[best.column] -= 1;
         } else {
-          const int32_t displaced = p.first[column];
-          p.take(column, displaced);
+          const int32_t displaced = p.first[best.column];
+          p.take(best.column, displaced);
           p.missing[displaced] = 1;
           p.waiting[tail] = displaced;
         }
-        p.give(column, row);
+        p.give(best.column, row);
         p.missing[row] -= 1;
-        p.price[column] = price;
+        if (lowers) p.price[best.column] = lower;
       });
     }
     return infeasible ? kInfeasible : kOptimal;
@@ -343,15 +346,17 @@ struct Solver {
   LSA_FN void finish() {
     group.for_each(p.rows, [&](int32_t i) {
       const int32_t j = p.via[i];
-      const T unmatched = p.unmatched < infinity<T>() ? p.unmatched : T(0);
+      const T cost = j >= 0 ? p.at(i, j) : p.unmatched < infinity<T>() ? p.unmatched : T(0);
       p.col_of_row[i] = j;
-      p.row_dual[i] = p.sign * (j >= 0 ? p.at(i, j) - p.price[j] : unmatched);
+      p.row_dual[i] = p.sign * (j >= 0 ? cost - p.price[j] : cost);
+      if (p.row_cost) p.row_cost[i] = j >= 0 ? p.sign * cost : T(0);
     });
     group.for_each(p.cols, [&](int32_t j) {
       int32_t lowest = p.first[j];
       for (int32_t i = lowest; i >= 0; i = p.next[i]) lowest = i < lowest ? i : lowest;
       p.row_of_col[j] = lowest;
       p.col_dual[j] = p.price[j] > -infinity<T>() ? p.sign * p.price[j] : T(0);
+      if (p.col_cost) p.col_cost[j] = lowest >= 0 ? p.sign * p.at(lowest, j) : T(0);
     });
     if (!p.supply) return;
     group.once([&] {  // of several columns a row shows the lowest

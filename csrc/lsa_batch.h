@@ -31,7 +31,7 @@ struct Batch {
   const T* unmatched_cost;                   // null: every row must be matched while there are columns
   int64_t work_limit;
   int64_t *col_of_row, *row_of_col;
-  T *row_dual, *col_dual;
+  T *row_dual, *col_dual, *chosen;
   int8_t* status;
   int64_t* scans;
 
@@ -55,6 +55,7 @@ struct Batch {
       if (solved && i < r) return;
       col_of_row[b * rows + i] = -1;
       row_dual[b * rows + i] = 0;
+      chosen[b * rows + i] = 0;
     });
     group.for_each(static_cast<int32_t>(cols), [&](int32_t j) {
       if (solved && j < c) return;
@@ -98,6 +99,7 @@ struct Batch {
     p.row_of_col = turned ? col_of_row + b * rows : row_of_col + b * cols;
     p.row_dual = turned ? col_dual + b * cols : row_dual + b * rows;
     p.col_dual = turned ? row_dual + b * rows : col_dual + b * cols;
+    (turned ? p.col_cost : p.row_cost) = chosen + b * rows;
 
     T** const values[] = {&p.price, &p.room, &p.distance, &p.parent, &p.level, &p.kept};
     for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * side();

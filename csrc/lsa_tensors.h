@@ -14,7 +14,7 @@ namespace lsa {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 struct Inputs {
   Tensor cost;
@@ -24,7 +24,7 @@ struct Inputs {
 };
 
 struct Outputs {
-  Tensor col_of_row, row_of_col, row_dual, col_dual, status, scans;
+  Tensor col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans;
 
   explicit Outputs(const Tensor& cost) {
     const int64_t rows = cost.size(-2), cols = cost.size(-1);
@@ -35,11 +35,12 @@ struct Outputs {
     row_of_col = torch::stable::new_empty(cost, with_cols, ScalarType::Long);
     row_dual = torch::stable::new_empty(cost, with_rows);
     col_dual = torch::stable::new_empty(cost, with_cols);
+    chosen = torch::stable::new_empty(cost, with_rows);
     status = torch::stable::new_empty(cost, lead, ScalarType::Char);
     scans = torch::stable::new_empty(cost, lead, ScalarType::Long);
   }
 
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, scans}; }
+  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans}; }
 };
 
 template <class T>
@@ -79,6 +80,7 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());
   batch.row_dual = static_cast<T*>(out.row_dual.data_ptr());
   batch.col_dual = static_cast<T*>(out.col_dual.data_ptr());
+  batch.chosen = static_cast<T*>(out.chosen.data_ptr());
   batch.status = static_cast<int8_t*>(out.status.data_ptr());
   batch.scans = static_cast<int64_t*>(out.scans.data_ptr());
   return batch;

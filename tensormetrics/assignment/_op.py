@@ -14,12 +14,12 @@ from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64, mask: (..., R, C) bool,
 # col_capacity: (..., C) int64, unmatched_cost: (...); all but cost and mask contiguous.
-# -> col_of_row: (..., R), row_of_col: (..., C) int64, row_dual: (..., R), col_dual: (..., C), status: (...) int8, and
-#    scans: (...) int64, the row scans spent, which `work_limit` bounds (without it 2 R + R (R + 1) / 2 do).
+# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); chosen: (..., R), the
+#    costs of the pairs, 0 where there is none; status: (...) int8; scans: (...) int64, the row scans spent, which `work_limit` bounds (2 n + n (n + 1) / 2 do for n rows to match).
 SCHEMA = (
     "(Tensor cost, bool maximize, Tensor? row_lengths=None, Tensor? col_lengths=None, Tensor? mask=None, "
     "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
@@ -52,6 +52,7 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
         cost.new_empty((*lead, cols), dtype=torch.int64),
         cost.new_empty((*lead, rows)),
         cost.new_empty((*lead, cols)),
+        cost.new_empty((*lead, rows)),
         cost.new_empty(lead, dtype=torch.int8),
         cost.new_empty(lead, dtype=torch.int64),
     )

@@ -60,7 +60,7 @@ def linear_sum_assignment(
     working = torch.float32 if cost.dtype in (torch.float16, torch.bfloat16) else torch.float64
     costs = cost if cost.dtype in (torch.float32, torch.float64) else cost.to(working)
     rows, cols = (None if n is None else n.long().contiguous() for n in (row_lengths, col_lengths))
-    col_of_row, row_of_col, row_dual, col_dual, status, _ = _op.lsa(costs.detach(), maximize, rows, cols)
+    col_of_row, row_of_col, row_dual, col_dual, chosen, status, _ = _op.lsa(costs.detach(), maximize, rows, cols)
     if check and status.numel() and bool(status.any()):
         _raise(status, cost, maximize, row_lengths, col_lengths)
     return Assignment(col_of_row, row_of_col, _chosen(costs, col_of_row), row_dual, col_dual, status)
