@@ -137,12 +137,19 @@ def table(quick: bool) -> str:
         wanted = scipy_loop(*inputs)
         for solver, solve in solvers.items():
             tolerance = 1e-5 if solver == "ours float32" else 1e-9
-            np.testing.assert_allclose(solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
+            np.testing.assert_allclose(
+                solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}"
+            )
         took = seconds(solvers, inputs, 1.0 if quick else 10.0)
         fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
         ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
         scans = _op.lsa(inputs[1], False)[6].double().mean()
-        cells = [name, *(f"{1e3 * t:.2f}" for t in took.values()), f"{scans:.0f}", *(f"{ratio:.2f}x" for ratio in ratios)]
+        cells = [
+            name,
+            *(f"{1e3 * t:.2f}" for t in took.values()),
+            f"{scans:.0f}",
+            *(f"{ratio:.2f}x" for ratio in ratios),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     notes = f"One thread, medians. Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."

@@ -207,7 +207,10 @@ struct Solver {
         if (best.value == -infinity<T>()) return kInvalid;
         if (p.missing[row] == 0) continue;
         if (p.unmatched < best.value) {
-          group.once([&] { p.missing[row] = 0; });
+          group.once([&] {
+            p.missing[row] = 0;
+            p.via[row] = -1;
+          });
           continue;
         }
         if (best.value == infinity<T>()) {  // infeasible, unless a later row is invalid

@@ -35,8 +35,8 @@ struct Batch {
   int8_t* status;
   int64_t* scans;
 
-  // Room for the longer side, and for the columns that a group may add.
-  LSA_FN int64_t side() const { return ((rows > cols ? rows : cols) + 15) / 16 * 16; }
+  // Room for the longer side, and for the columns that a group may add: up to a vector of 16, also where there are none.
+  LSA_FN int64_t side() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
 
   template <class Group>
   LSA_FN void solve_one(Group& group, int64_t b, const Memory<T>& memory) const {
