@@ -7,14 +7,16 @@
 //
 // The algorithm stands here once. What it spends its time on is the scan of a row: over all columns, the least value and
 // the second least. A Group says how its lanes share that and the rest:
-//   least(n, f)      the Least of f(j) over j < n, the same for every lane and every order of evaluation; f may also
-//                    write what belongs to column j
-//   first(n, start, x, f)  the first j from `start` on, then from 0, whose f(j) is x; -1: none
-//   sweep(n, f)      f(j) for every j < n, where f touches nothing but column j
-//   for_each(n, f)   f(j) for every j < n, where f may touch anything that no other j touches
-//   once(f)          f() by one lane
-// Those that write at will first let all lanes arrive, and each lets them all see what was written. least, first and
-// sweep may hand f several neighbouring columns at once: it reaches arrays through load and store only, and chooses by `?:`.
+//   least(n, f)           the Least of f(j) over j < n, the same for every lane and every order of evaluation; f may
+//                         also write what belongs to column j
+//   first(n, start, x, f) the first j from `start` on, then from 0, whose f(j) is x; -1: none
+//   sweep(n, f)           f(j) for every j < n, where f touches nothing but what belongs to column j
+//   for_each(n, f)        f(j) for every j < n, where f may touch anything that no other j touches
+//   once(f)               f() by one lane
+//   stage(problem)        may put the costs where the group reads them faster
+// for_each and once first let all lanes arrive, and they and least let them all see what was written. A column always
+// belongs to the same lane. least, first and sweep may hand f several neighbouring columns at once: it reaches arrays
+// through load and store only, and chooses by `?:`.
 // One lane is the CPU, 32 emulated lanes let the tests run the warp's algorithm there, warp and block are CUDA.
 #pragma once
 #include <cmath>
@@ -316,7 +318,8 @@ struct Solver {
     ++scans;
     return group.least(p.width, [&](auto j) {
       const auto through = base + (p.at(row, j) - load(p.price, j)), known = load(p.distance, j);
-      const auto shorter = through < known, length = shorter ? through : known;
+      const auto shorter = through < known;
+      const auto length = shorter ? through : known;
       store(p.distance, j, length);
       store(p.parent, j, shorter ? static_cast<T>(row) : load(p.parent, j));
       return length;
