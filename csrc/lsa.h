@@ -80,7 +80,7 @@ struct Problem {
   int64_t mask_row_stride, mask_col_stride;
   T sign;  // -1 maximises
   int32_t rows, cols;
-  int32_t width;  // columns to scan: a group may add forbidden ones, so as to scan whole vectors
+  int32_t width;            // columns to scan: a group may add forbidden ones, so as to scan whole vectors
   const int64_t* supply;    // rows: how many columns the row must get; null: 1
   const int64_t* capacity;  // cols: how many rows the column may get; null: 1. One of the two is null.
   T unmatched;              // leaving a row unmatched costs this much; infinite: not allowed
@@ -268,6 +268,7 @@ struct Solver {
   // go unmatched, and moves every row on the path there by one. Row duals are never stored: a row on the tree has a
   // column, and their reduced cost is 0. (Of the root, the dual would only shift all lengths: it counts as 0.)
   LSA_FN Status augment(int32_t root, int32_t tree) {
+    if (scans >= p.work_limit) return kWorkLimit;
     const auto distance = [&](auto j) { return load(p.distance, j); };
     group.sweep(p.width, [&](auto j) { store(p.distance, j, infinity<T>()); });
     group.once([&] { p.seen[root] = tree; });
