@@ -35,7 +35,7 @@ def find_extensions() -> list[Extension]:
             "tensormetrics._C",
             sorted(glob("csrc/*.cpp")),
             depends=sorted(glob("csrc/*.h")),
-            extra_compile_args=[*ABI, "-fopenmp-simd"],
+            extra_compile_args=[*ABI, "-Wno-psabi", "-fvisibility=hidden"],
             library_dirs=[str(torch / "lib")],
             libraries=["torch_cpu"],
             optional=True,
@@ -65,7 +65,8 @@ class BuildExt(build_ext):
         target = Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         includes = [f"-isystem={folder}" for folder in extension.include_dirs]
-        flags = [*ABI, "-DUSE_CUDA", "--extended-lambda", "-Xcompiler=-fPIC", "-cudart=static", "-shared"]
+        language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
+        flags = [*ABI, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared"]
         command = [find_nvcc(), *flags, *ARCHITECTURES, *includes, *extension.sources, "-o", str(target)]
         self.spawn(command)
 

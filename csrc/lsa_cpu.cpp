@@ -1,97 +1,120 @@
 // The assignment operator on the CPU: one lane per problem, problems spread over threads.
 // `lsa_lanes` runs the same algorithm with 32 emulated lanes, so that the tests exercise what a CUDA warp does.
+#include <atomic>
+#include <new>
+
+#include "lsa_simd.h"
 #include "lsa_tensors.h"
 
 namespace lsa {
 
-struct OneLane {
-  template <class F>
-  void for_each(int32_t n, F f) const {
-    for (int32_t j = 0; j < n; ++j) f(j);
-  }
-  template <class F>
-  bool any(int32_t n, F f) const {
-    bool found = false;
-    for (int32_t j = 0; j < n; ++j) found |= f(j);
-    return found;
-  }
-  template <class F>
-  auto least(int32_t n, F f) const {
-    auto best = f(0);
-    for (int32_t j = 1; j < n; ++j) {
-      const auto candidate = f(j);
-      if (candidate.before(best)) best = candidate;
-    }
-    return best;
-  }
-  template <class F>
-  void once(F f) const { f(); }
-};
-
 struct EmulatedWarp {
   static constexpr int kLanes = 32;
 
+  template <class T>
+  void stage(Problem<T>&) const {}
   template <class F>
   void for_each(int32_t n, F f) const {
     for (int lane = kLanes - 1; lane >= 0; --lane)  // backwards: an order that real lanes may take, too
       for (int32_t j = lane; j < n; j += kLanes) f(j);
   }
   template <class F>
-  bool any(int32_t n, F f) const {
-    bool found = false;
-    for_each(n, [&](int32_t j) { found |= f(j); });
-    return found;
+  void sweep(int32_t n, F f) const {
+    for_each(n, f);
+  }
+  template <class F>
+  void once(F f) const {
+    f();
+  }
+  template <class T, class F>
+  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
+    int32_t best = -1;
+    for_each(n, [&](int32_t j) {
+      const auto after = [&](int32_t i) { return i >= start ? i - start : i - start + n; };
+      if (f(j) == wanted && (best < 0 || after(j) < after(best))) best = j;
+    });
+    return best;
   }
   template <class F>
   auto least(int32_t n, F f) const {
-    using T = decltype(f(0).distance);
-    Candidate<T> best[kLanes];
-    for (auto& lane : best) lane = no_candidate<T>();
+    using T = decltype(f(0));
+    Least<T> best[kLanes];
     for_each(n, [&](int32_t j) {
-      const auto candidate = f(j);
-      if (candidate.before(best[j % kLanes])) best[j % kLanes] = candidate;
+      const T x = f(j);
+      best[j % kLanes].add({x, infinity<T>(), j});
     });
-    for (int offset = kLanes / 2; offset > 0; offset /= 2)  // the butterfly of the warp's shuffles
-      for (int lane = 0; lane < offset; ++lane)
-        if (best[lane + offset].before(best[lane])) best[lane] = best[lane + offset];
+    for (int offset = kLanes / 2; offset > 0; offset /= 2)
+      for (int lane = 0; lane < offset; ++lane) best[lane].add(best[lane + offset]);
     return best[0];
   }
-  template <class F>
-  void once(F f) const { f(); }
 };
 
 template <class Group, class T>
-Results solve_all(const Tensor& cost, bool maximize, const std::optional<Tensor>& row_lengths,
-                  const std::optional<Tensor>& col_lengths) {
-  const Outputs out(cost);
-  const Batch<T> batch = make_batch<T>(cost, maximize, row_lengths, col_lengths, out);
-  // About 10^5 cost entries make a task: below that, handing it to another thread costs more than it saves.
-  const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
-  torch::stable::parallel_for(0, batch.problems, grain, [&](int64_t begin, int64_t end) {
-    std::vector<T> distance(batch.wide());
-    std::vector<int32_t> parent(batch.wide());
-    std::vector<uint8_t> reached(batch.wide());
-    Batch<T> task = batch;
-    task.distance = distance.data();
-    task.parent = parent.data();
-    task.reached = reached.data();
-    for (int64_t b = begin; b < end; ++b) task.solve_one(Group{}, b, 0);
-  });
-  return out.results();
+void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
+  Group group;
+  std::vector<char> bytes(batch.side() * Memory<T>::kBytes);
+  const Memory<T> memory(bytes.data(), batch.side());
+  for (int64_t b = begin; b < end; ++b) batch.solve_one(group, b, memory);
 }
 
-template <class Group>
-Results on_cpu(const Tensor& cost, bool maximize, std::optional<Tensor> row_lengths,
-               std::optional<Tensor> col_lengths) {
-  const ScalarType type = cost.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "cost: wanted float32 or float64");
-  return type == ScalarType::Float ? solve_all<Group, float>(cost, maximize, row_lengths, col_lengths)
-                                   : solve_all<Group, double>(cost, maximize, row_lengths, col_lengths);
+// The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
+#if defined(__x86_64__)
+template <class T>
+__attribute__((flatten, target("avx512f"))) void solve_range_64(const Batch<T>& batch, int64_t begin, int64_t end) {
+  solve_range<OneLane<T, 64>>(batch, begin, end);
+}
+template <class T>
+__attribute__((flatten, target("avx2"))) void solve_range_32(const Batch<T>& batch, int64_t begin, int64_t end) {
+  solve_range<OneLane<T, 32>>(batch, begin, end);
+}
+#endif
+
+template <class T>
+void solve_fast(const Batch<T>& batch, int64_t begin, int64_t end) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return solve_range_64(batch, begin, end);
+  if (__builtin_cpu_supports("avx2")) return solve_range_32(batch, begin, end);
+#endif
+  solve_range<OneLane<T, 16>>(batch, begin, end);
+}
+
+struct Fast {
+  template <class T>
+  void operator()(const Batch<T>& batch, int64_t begin, int64_t end) const {
+    solve_fast(batch, begin, end);
+  }
+};
+
+struct Lanes {
+  template <class T>
+  void operator()(const Batch<T>& batch, int64_t begin, int64_t end) const {
+    solve_range<EmulatedWarp>(batch, begin, end);
+  }
+};
+
+template <class Range>
+Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
+               std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
+               std::optional<int64_t> work_limit) {
+  const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
+  return dispatch(in, [](const auto& batch) {
+    // About 10^5 cost entries make a task: below that, handing it to another thread costs more than it saves.
+    const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
+    std::atomic<bool> out_of_memory{false};  // an exception would lose its message on its way out of parallel_for
+    torch::stable::parallel_for(0, batch.problems, grain, [&](int64_t begin, int64_t end) {
+      try {
+        Range{}(batch, begin, end);
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
+    });
+    STD_TORCH_CHECK(!out_of_memory, "linear_sum_assignment: out of memory for the search");
+  });
 }
 
 }  // namespace lsa
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa", TORCH_BOX(&lsa::on_cpu<lsa::OneLane>));
-  m.impl("lsa_lanes", TORCH_BOX(&lsa::on_cpu<lsa::EmulatedWarp>));
+  m.impl("lsa", TORCH_BOX(&lsa::on_cpu<lsa::Fast>));
+  m.impl("lsa_lanes", TORCH_BOX(&lsa::on_cpu<lsa::Lanes>));
 }

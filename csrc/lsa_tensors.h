@@ -1,4 +1,4 @@
-// From tensors to a lsa::Batch, without its scratch: what the CPU and the CUDA file of the operator share.
+// From tensors to a lsa::Batch: what the CPU and the CUDA file of the operator share.
 #pragma once
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -8,16 +8,23 @@
 #include <tuple>
 #include <vector>
 
-#include "lsa.h"
+#include "lsa_batch.h"
 
 namespace lsa {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;  // col_of_row, row_of_col, duals, status
+using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+struct Inputs {
+  Tensor cost;
+  bool maximize;
+  std::optional<Tensor> row_lengths, col_lengths, mask, col_capacity, unmatched_cost;
+  std::optional<int64_t> work_limit;
+};
 
 struct Outputs {
-  Tensor col_of_row, row_of_col, row_dual, col_dual, status;
+  Tensor col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans;
 
   explicit Outputs(const Tensor& cost) {
     const int64_t rows = cost.size(-2), cols = cost.size(-1);
@@ -28,39 +35,66 @@ struct Outputs {
     row_of_col = torch::stable::new_empty(cost, with_cols, ScalarType::Long);
     row_dual = torch::stable::new_empty(cost, with_rows);
     col_dual = torch::stable::new_empty(cost, with_cols);
+    chosen = torch::stable::new_empty(cost, with_rows);
     status = torch::stable::new_empty(cost, lead, ScalarType::Char);
+    scans = torch::stable::new_empty(cost, lead, ScalarType::Long);
   }
 
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status}; }
+  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans}; }
 };
 
 template <class T>
-Batch<T> make_batch(const Tensor& cost, bool maximize, const std::optional<Tensor>& row_lengths,
-                    const std::optional<Tensor>& col_lengths, const Outputs& out) {
+const T* data(const std::optional<Tensor>& tensor) {
+  return tensor ? static_cast<const T*>(tensor->data_ptr()) : nullptr;
+}
+
+template <class T>
+Batch<T> make_batch(const Inputs& in, const Outputs& out) {
+  const Tensor& cost = in.cost;
   Batch<T> batch{};
   batch.leading_dims = static_cast<int32_t>(cost.dim()) - 2;
   STD_TORCH_CHECK(batch.leading_dims <= kMaxLeading, "cost: got ", cost.dim(), " dimensions, wanted at most ",
                   kMaxLeading + 2);
   for (int d = 0; d < batch.leading_dims; ++d) {
     batch.leading[d] = cost.size(d);
-    batch.leading_stride[d] = cost.stride(d);
+    batch.cost_leading[d] = cost.stride(d);
+    batch.mask_leading[d] = in.mask ? in.mask->stride(d) : 0;
   }
+  batch.problems = out.status.numel();
   batch.rows = cost.size(-2);
   batch.cols = cost.size(-1);
-  STD_TORCH_CHECK(batch.rows <= INT32_MAX && batch.cols <= INT32_MAX, "cost: a side has more than 2^31 - 1 entries");
+  STD_TORCH_CHECK(batch.rows <= kMaxSide && batch.cols <= kMaxSide, "cost: a side has more than 2^24 entries");
   batch.row_stride = cost.stride(-2);
   batch.col_stride = cost.stride(-1);
-  batch.sign = maximize ? T(-1) : T(1);
+  batch.mask_row_stride = in.mask ? in.mask->stride(-2) : 0;
+  batch.mask_col_stride = in.mask ? in.mask->stride(-1) : 0;
+  batch.sign = in.maximize ? T(-1) : T(1);
   batch.cost = static_cast<const T*>(cost.data_ptr());
-  batch.row_lengths = row_lengths ? static_cast<const int64_t*>(row_lengths->data_ptr()) : nullptr;
-  batch.col_lengths = col_lengths ? static_cast<const int64_t*>(col_lengths->data_ptr()) : nullptr;
+  batch.mask = data<bool>(in.mask);
+  batch.row_lengths = data<int64_t>(in.row_lengths);
+  batch.col_lengths = data<int64_t>(in.col_lengths);
+  batch.col_capacity = data<int64_t>(in.col_capacity);
+  batch.unmatched_cost = data<T>(in.unmatched_cost);
+  batch.work_limit = in.work_limit.value_or(INT64_MAX);
   batch.col_of_row = static_cast<int64_t*>(out.col_of_row.data_ptr());
   batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());
   batch.row_dual = static_cast<T*>(out.row_dual.data_ptr());
   batch.col_dual = static_cast<T*>(out.col_dual.data_ptr());
+  batch.chosen = static_cast<T*>(out.chosen.data_ptr());
   batch.status = static_cast<int8_t*>(out.status.data_ptr());
-  batch.problems = out.status.numel();
+  batch.scans = static_cast<int64_t*>(out.scans.data_ptr());
   return batch;
+}
+
+// The operator of a device, from its solve_all<float> and solve_all<double>.
+template <class SolveAll>
+Results dispatch(const Inputs& in, SolveAll solve_all) {
+  const ScalarType type = in.cost.scalar_type();
+  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "cost: wanted float32 or float64");
+  const Outputs out(in.cost);
+  if (type == ScalarType::Float) solve_all(make_batch<float>(in, out));
+  else solve_all(make_batch<double>(in, out));
+  return out.results();
 }
 
 }  // namespace lsa

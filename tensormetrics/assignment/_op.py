@@ -12,9 +12,15 @@ from torch import Tensor
 
 from . import _reference
 
-# cost: (..., R, C) float32 | float64, lengths: (...) int64 -> (..., R), (..., C) int64; (..., R), (..., C); (...) int8
+# cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
+# col_capacity: (..., C) int64; unmatched_cost: (...). All but cost and mask are contiguous.
+# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); chosen: (..., R), the
+#    costs of the pairs, 0 where there is none; status: (...) int8; scans: (...) int64, the row scans spent. They end
+#    by themselves after 2 n + n (n + 1) / 2 for n rows to match; `work_limit` ends them sooner, with status 3.
 SCHEMA = (
-    "(Tensor cost, bool maximize, Tensor? row_lengths, Tensor? col_lengths) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "(Tensor cost, bool maximize, Tensor? row_lengths=None, Tensor? col_lengths=None, Tensor? mask=None, "
+    "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
@@ -31,25 +37,25 @@ def _say_once(device: str) -> None:
     )
 
 
-def _fallback(
-    cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None
-) -> _reference.Result:
+def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
     _say_once(cost.device.type)
-    return _reference.lsa(cost, maximize, row_lengths, col_lengths)
+    return _reference.lsa(cost, *options)
 
 
 LIBRARY.impl("lsa", _fallback, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("tensormetrics::lsa")
-def _fake(cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None) -> _reference.Result:
+def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
     *lead, rows, cols = cost.shape
     return (
         cost.new_empty((*lead, rows), dtype=torch.int64),
         cost.new_empty((*lead, cols), dtype=torch.int64),
         cost.new_empty((*lead, rows)),
         cost.new_empty((*lead, cols)),
+        cost.new_empty((*lead, rows)),
         cost.new_empty(lead, dtype=torch.int8),
+        cost.new_empty(lead, dtype=torch.int64),
     )
 
 

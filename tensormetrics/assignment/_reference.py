@@ -1,6 +1,8 @@
 """Shortest augmenting paths in plain torch, all problems of the batch in step: readable, slow, right on any device.
 
-D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016, doi:10.1109/TAES.2016.140952
+Capacities become copies of columns, and rows may stay unmatched on columns of their own: the square problem left over
+is solved as in D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016,
+doi:10.1109/TAES.2016.140952
 """
 
 import math
@@ -8,60 +10,113 @@ import math
 import torch
 from torch import Tensor
 
-OPTIMAL, INFEASIBLE, INVALID = 0, 1, 2
-Result = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # col_of_row, row_of_col, row_dual, col_dual, status
+OPTIMAL, INFEASIBLE, INVALID, WORK_LIMIT = 0, 1, 2, 3
+Result = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]  # as the schema in _op.py says
 
 
-def lsa(cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None) -> Result:
-    # cost: (..., R, C), lengths: (...)  ->  (..., R), (..., C), (..., R), (..., C), (...)
+def lsa(
+    cost: Tensor,
+    maximize: bool,
+    row_lengths: Tensor | None = None,
+    col_lengths: Tensor | None = None,
+    mask: Tensor | None = None,
+    col_capacity: Tensor | None = None,
+    unmatched_cost: Tensor | None = None,
+    work_limit: int | None = None,
+) -> Result:
     *lead, rows, cols = cost.shape
-    batch, side = math.prod(lead), max(rows, cols)
-    costs = (-cost if maximize else cost).reshape(batch, rows, cols)
-    r = costs.new_full((batch,), rows, dtype=torch.int64) if row_lengths is None else row_lengths.reshape(batch)
-    c = costs.new_full((batch,), cols, dtype=torch.int64) if col_lengths is None else col_lengths.reshape(batch)
+    batch, sign = math.prod(lead), -1 if maximize else 1
+    costs = sign * cost.reshape(batch, rows, cols)
+    lengths = costs.new_empty(batch, dtype=torch.int64)
+    r = lengths.new_full((batch,), rows) if row_lengths is None else row_lengths.reshape(batch)
+    c = lengths.new_full((batch,), cols) if col_lengths is None else col_lengths.reshape(batch)
+    capacity = lengths.new_ones(batch, cols) if col_capacity is None else col_capacity.reshape(batch, cols)
+    unmatched = costs.new_full((batch,), torch.inf) if unmatched_cost is None else sign * unmatched_cost.reshape(batch)
 
-    index = torch.arange(side, device=cost.device)
-    inside = (index[:rows] < r[:, None])[:, :, None] & (index[:cols] < c[:, None])[:, None, :]  # (B, R, C)
-    invalid = (inside & ~(costs > -torch.inf)).any((1, 2)) | (r < 0) | (r > rows) | (c < 0) | (c > cols)
-    square = costs.new_full((batch, side, side), torch.inf)
-    square[:, :rows, :cols] = costs.where(inside, torch.inf)
-    tall = r > c  # the search matches every row, so a tall problem is turned
-    square = square.mT.where(tall[:, None, None], square)
+    row, col = torch.arange(rows, device=cost.device), torch.arange(cols, device=cost.device)
+    row_inside, col_inside = row < r[:, None], col < c[:, None]
+    allowed = row_inside[:, :, None] & col_inside[:, None, :]  # (B, R, C)
+    if mask is not None:
+        allowed = allowed & mask.reshape(batch, rows, cols)
+    invalid = (allowed & ~(costs > -torch.inf)).any(2).any(1) | ~(unmatched > -torch.inf)
+    invalid |= (r < 0) | (r > rows) | (c < 0) | (c > cols) | (col_inside & (capacity < 0)).any(1)
+    costs = costs.where(allowed, torch.inf)
 
-    col_of_row, row_of_col, u, v, feasible = _solve(square, torch.minimum(r, c).where(~invalid, 0))
-
-    status = torch.where(feasible, OPTIMAL, INFEASIBLE).where(~invalid, INVALID).to(torch.int8)
-    sign = -1 if maximize else 1
-    col_of_row, row_of_col = _turn(col_of_row, row_of_col, tall)
-    u, v = _turn(sign * u, sign * v, tall)
-    solved = (status == OPTIMAL)[:, None]
-    return (
-        col_of_row[:, :rows].where(solved, -1).reshape(*lead, rows),
-        row_of_col[:, :cols].where(solved, -1).reshape(*lead, cols),
-        u[:, :rows].where(solved & (index[:rows] < r[:, None]), 0).reshape(*lead, rows),
-        v[:, :cols].where(solved & (index[:cols] < c[:, None]), 0).reshape(*lead, cols),
-        status.reshape(lead),
+    # Columns of the expanded problem: copy k of column j at j + k * cols, then the rows' own. Those in use come first.
+    capacity = capacity.clamp(0, rows).where(col_inside, 0)
+    copies = int(capacity.max()) if capacity.numel() else 0
+    copy = torch.arange(copies, device=cost.device)
+    used = torch.cat(
+        ((copy[:, None] < capacity[:, None, :]).flatten(1), row_inside & (unmatched < torch.inf)[:, None]), 1
     )
+    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(
+        torch.eye(rows, device=cost.device) > 0, torch.inf
+    )
+    order = (~used).to(torch.uint8).argsort(stable=True, dim=1)
+    wide = torch.cat((costs.repeat(1, 1, copies), own), 2).where(used[:, None, :] & row_inside[:, :, None], torch.inf)
+    wide = wide.gather(2, order[:, None, :].expand_as(wide))
+    number = used.sum(1)
+
+    tall = r > number  # the search matches every row, so a tall problem is turned
+    side = max(wide.shape[1:])
+    square = costs.new_full((batch, side, side), torch.inf)
+    square[:, :rows, : wide.shape[2]] = wide
+    square = square.mT.where(tall[:, None, None], square)
+    match, _, u, v, feasible, scans = _solve(square, torch.minimum(r, number).where(~invalid, 0))
+    status = torch.where(feasible, OPTIMAL, INFEASIBLE).where(~invalid, INVALID).to(torch.int8)
+    u, v = _turn(u, v, tall)
+
+    solved = (status == OPTIMAL)[:, None]
+    pairs = torch.zeros_like(square, dtype=torch.bool)  # of rows and columns of the expanded problem
+    pairs.scatter_(2, match.clamp(min=0)[:, :, None], (match >= 0)[:, :, None])
+    pairs = pairs.mT.where(tall[:, None, None], pairs)[:, :rows, : wide.shape[2]] & solved[:, :, None]
+    back = order.argsort(1)
+    pairs = pairs.gather(2, back[:, None, :].expand_as(pairs))
+    pairs = pairs[:, :, : copies * cols].unflatten(2, (copies, cols)).any(2)
+    inside = solved & row_inside
+    row_dual = u[:, :rows].where(inside, 0)
+    # All copies of a column have the same dual, up to rounding; a column without a copy shows 0.
+    col_dual = (
+        v[:, : wide.shape[2]].where(used.gather(1, order), 0).gather(1, back)[:, :cols]
+        if copies
+        else costs.new_zeros(batch, cols)
+    )
+    return (
+        torch.where(pairs.any(2), _first(pairs), -1).reshape(*lead, rows),
+        torch.where(pairs.any(1), _first(pairs.mT), -1).reshape(*lead, cols),
+        (sign * row_dual).reshape(*lead, rows),
+        (sign * col_dual.where(solved, 0)).reshape(*lead, cols),
+        (sign * costs).where(pairs, 0).sum(2).reshape(*lead, rows),
+        status.reshape(lead),
+        scans.reshape(lead),
+    )
+
+
+def _first(x: Tensor) -> Tensor:
+    # (..., N) bool  ->  (...) the first that holds
+    return x.to(torch.uint8).argmax(-1) if x.shape[-1] else x.new_zeros(x.shape[:-1], dtype=torch.int64)
 
 
 def _turn(x: Tensor, y: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(turned[:, None], y, x), torch.where(turned[:, None], x, y)
 
 
-def _solve(cost: Tensor, roots: Tensor) -> Result:
-    # cost: (B, N, N), +inf = forbidden; roots: (B,) rows to match  ->  (B, N), (B, N), (B, N), (B, N), (B,) feasible
+def _solve(cost: Tensor, roots: Tensor) -> tuple[Tensor, ...]:
+    # cost: (B, N, N), +inf = forbidden; roots: (B,) rows to match
+    # ->  (B, N), (B, N), (B, N), (B, N), (B,) feasible, (B,) row scans
     batch, n = cost.shape[:2]
     each, index = torch.arange(batch, device=cost.device), torch.arange(n, device=cost.device)
     col_of_row = cost.new_full((batch, n), -1, dtype=torch.int64)
     row_of_col = col_of_row.clone()
     u, v = cost.new_zeros(batch, n), cost.new_zeros(batch, n)
-    feasible = torch.ones_like(roots, dtype=torch.bool)
+    feasible, scans = torch.ones_like(roots, dtype=torch.bool), torch.zeros_like(roots)
     for root in range(n):
         distance, parent = torch.full_like(v, torch.inf), torch.full_like(row_of_col, -1)
         reached = torch.zeros_like(parent, dtype=torch.bool)
         row, length, sink = torch.full_like(roots, root), cost.new_zeros(batch), torch.full_like(roots, -1)
         growing = feasible & (root < roots)
         while growing.any():
+            scans += growing
             through = (length - u[each, row])[:, None] + (cost[each, row] - v)
             shorter = growing[:, None] & ~reached & (through < distance)
             distance, parent = through.where(shorter, distance), row[:, None].where(shorter, parent)
@@ -91,4 +146,4 @@ def _solve(cost: Tensor, roots: Tensor) -> Result:
             row_of_col[each, at] = row.where(on_path, row_of_col[each, at])
             col_of_row[each, row] = at.where(on_path, before)
             column = before.where(on_path & (row != root), -1)
-    return col_of_row, row_of_col, u, v, feasible
+    return col_of_row, row_of_col, u, v, feasible, scans

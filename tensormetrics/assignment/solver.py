@@ -1,5 +1,6 @@
 """The linear sum assignment problem: match rows to columns, one to one, at the least total cost."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -14,11 +15,11 @@ class Assignment(NamedTuple):
     """The solution of each problem. Pairs are -1 where nothing is matched and everywhere if `status` is not 0."""
 
     col_of_row: Tensor  # (..., R) int64: matched column of each row
-    row_of_col: Tensor  # (..., C) int64: matched row of each column
+    row_of_col: Tensor  # (..., C) int64: matched row of each column, the lowest of several
     cost: Tensor  # (...) float64: sum of the chosen entries
-    row_dual: Tensor  # (..., R): with col_dual the proof of optimality: cost - row_dual - col_dual >= 0 (<= 0 when
-    col_dual: Tensor  # (..., C): maximising), 0 on matched pairs, and an unmatched row or column has dual 0
-    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf in the cost or lengths out of range
+    row_dual: Tensor  # (..., R), and
+    col_dual: Tensor  # (..., C): the proof of optimality. See `linear_sum_assignment`
+    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf in the cost or an option out of range
 
 
 def linear_sum_assignment(
@@ -27,19 +28,27 @@ def linear_sum_assignment(
     maximize: bool = False,
     row_lengths: Tensor | None = None,  # (...)
     col_lengths: Tensor | None = None,  # (...)
+    mask: Tensor | None = None,  # (..., R, C)
+    col_capacity: Tensor | None = None,  # (..., C)
+    unmatched_cost: float | Tensor | None = None,  # (...)
     check: bool = True,
 ) -> Assignment:
     """Match min(R, C) pairs of rows and columns so that the sum of their costs is least, for every problem of a batch.
 
-    `cost` may have any strides; it is read in place. `row_lengths` and `col_lengths` (int64) say how many rows and
-    columns of each problem count; what lies beyond never matters. An entry of +inf (-inf when maximising) forbids its
-    pair. float32 and float64 are solved as they are, half types in float32, integers in float64. Equal input gives
-    equal output, wherever a problem stands in the batch; which of several optimal matchings is chosen is not promised.
-    `Assignment.cost` is differentiable with respect to `cost`.
+    `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
+    integers in float64. An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
+    `row_lengths` and `col_lengths` (int64) say how many rows and columns count; what lies beyond never matters.
+    A column may serve `col_capacity` rows (default 1): then min(R, sum of capacities) pairs are matched. With
+    `unmatched_cost` fewer may be: each row is then matched, or counts as an entry of that value; `cost` leaves it out.
 
-    With `check` a ValueError names the first bad problem (this waits for the device once); without it look at `status`.
+    Duals: sign * (cost - row_dual - col_dual) is >= 0 where allowed and 0 on pairs, sign = -1 when maximising. Columns
+    with capacity left and rows left out have dual 0, or `unmatched_cost` such rows; columns of capacity 0 show 0.
 
-    D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016, doi:10.1109/TAES.2016.140952
+    Equal input gives equal output, wherever a problem stands in the batch; which of several optimal matchings is chosen
+    is not promised. `Assignment.cost` is differentiable. With `check` a ValueError names the first bad problem (this
+    waits for the device once); without it look at `status`.
+
+    R. Jonker, A. Volgenant, 1987, doi:10.1007/BF02278710; D. F. Crouse, 2016, doi:10.1109/TAES.2016.140952
 
     >>> linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).col_of_row
     tensor([1, 0])
@@ -47,48 +56,75 @@ def linear_sum_assignment(
     _checks.shape("cost", cost, "...", "R", "C")
     if cost.dtype == torch.bool or cost.dtype.is_complex:
         raise ValueError(f"cost: got {cost.dtype}, wanted a real dtype; write cost.float()")
-    _checks.same_device(cost=cost, row_lengths=row_lengths, col_lengths=col_lengths)
-    for name, lengths in (("row_lengths", row_lengths), ("col_lengths", col_lengths)):
-        if lengths is not None:
-            _checks.shape(name, lengths, *cost.shape[:-2])
-            _checks.integral(name, lengths)
-    if check and cost.dtype == torch.int64 and cost.numel():
-        largest = max(abs(int(bound)) for bound in torch.aminmax(cost)) * min(cost.shape[-2:])
-        if largest >= 2**53:
-            raise ValueError(f"cost: int64 sums may reach {largest}, wanted below 2**53; scale or subtract a constant")
+    counts = {"row_lengths": row_lengths, "col_lengths": col_lengths, "col_capacity": col_capacity}
+    reals = {"unmatched_cost": unmatched_cost if isinstance(unmatched_cost, Tensor) else None}
+    _checks.same_device(cost=cost, mask=mask, **counts, **reals)
+    for name, tensor in (counts | reals).items():
+        if tensor is not None:
+            _checks.shape(name, tensor, *cost.shape[:-2], *(cost.shape[-1:] if name == "col_capacity" else ()))
+    for name, count in counts.items():
+        if count is not None:
+            _checks.integral(name, count)
+    if mask is not None:
+        _checks.shape("mask", mask, *cost.shape)
+        if mask.dtype != torch.bool:
+            raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
+    if isinstance(unmatched_cost, float | int) and not math.isfinite(unmatched_cost):
+        raise ValueError(f"unmatched_cost: got {unmatched_cost}, wanted a finite number, or None where not allowed")
 
     working = torch.float32 if cost.dtype in (torch.float16, torch.bfloat16) else torch.float64
     costs = cost if cost.dtype in (torch.float32, torch.float64) else cost.to(working)
-    rows, cols = (None if n is None else n.long().contiguous() for n in (row_lengths, col_lengths))
-    col_of_row, row_of_col, row_dual, col_dual, status = _op.lsa(costs.detach(), maximize, rows, cols)
+    if unmatched_cost is not None:
+        unmatched_cost = torch.as_tensor(unmatched_cost, dtype=costs.dtype, device=cost.device)
+        unmatched_cost = unmatched_cost.detach().expand(cost.shape[:-2]).contiguous()
+    rows, cols, capacity = (None if count is None else count.long().contiguous() for count in counts.values())
+    if check and cost.dtype == torch.int64:
+        _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
+    result = _op.lsa(costs.detach(), maximize, rows, cols, mask, capacity, unmatched_cost)
+    col_of_row, row_of_col, row_dual, col_dual, chosen, status, _ = result
     if check and status.numel() and bool(status.any()):
-        _raise(status, cost, maximize, row_lengths, col_lengths)
-    return Assignment(col_of_row, row_of_col, _chosen(costs, col_of_row), row_dual, col_dual, status)
+        _raise(status, cost, maximize, **counts)
+    if costs.requires_grad and costs.shape[-1]:
+        chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
+    total = chosen.sum(-1, dtype=torch.float64)
+    return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
 
 
-def _chosen(cost: Tensor, col_of_row: Tensor) -> Tensor:
-    # cost: (..., R, C), col_of_row: (..., R)  ->  (...)
-    if cost.shape[-1] == 0:
-        return cost.new_zeros(cost.shape[:-2], dtype=torch.float64)
-    chosen = cost.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0]
-    return chosen.where(col_of_row >= 0, 0).sum(-1, dtype=torch.float64)
-
-
-def _raise(
-    status: Tensor, cost: Tensor, maximize: bool, row_lengths: Tensor | None, col_lengths: Tensor | None
+def _check_exact(
+    cost: Tensor, row_lengths: Tensor | None, col_lengths: Tensor | None, mask: Tensor | None, pairs: int
 ) -> None:
+    """float64 is exact on sums of int64 only below 2**53. Padding and masked pairs do not count."""
+    for axis, lengths in ((-2, row_lengths), (-1, col_lengths)):
+        if lengths is not None:
+            inside = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
+            cost = cost.where(inside.unsqueeze(-1 if axis == -2 else -2), 0)
+    cost = cost if mask is None else cost.where(mask, 0)
+    largest = max((abs(int(bound)) for bound in torch.aminmax(cost)), default=0) if cost.numel() else 0
+    if (most := largest * pairs) >= 2**53:
+        raise ValueError(f"cost: int64 sums may reach {most}, wanted below 2**53; scale or subtract a constant")
+
+
+def _raise(status: Tensor, cost: Tensor, maximize: bool, **counts: Tensor | None) -> None:
     problem = tuple(status.nonzero()[0].tolist())
     where = f"problem {problem}" if problem else "the problem"
     if status[problem] == INFEASIBLE:
-        raise ValueError(f"cost: {where} has no complete matching, a row or column has too few allowed pairs")
-    for name, lengths, most in (
-        ("row_lengths", row_lengths, cost.shape[-2]),
-        ("col_lengths", col_lengths, cost.shape[-1]),
-    ):
-        if lengths is not None and not 0 <= (length := int(lengths[problem])) <= most:
-            raise ValueError(f"{name}: got {length} for {where}, wanted 0 to {most}")
+        raise ValueError(
+            f"cost: {where} has no complete matching, a row or column has too few allowed pairs; "
+            "to leave rows out pass unmatched_cost"
+        )
+    most = {"row_lengths": cost.shape[-2], "col_lengths": cost.shape[-1], "col_capacity": None}
+    for name, count in counts.items():
+        if count is None:
+            continue
+        low, high = (int(bound) for bound in torch.aminmax(count[problem])) if count[problem].numel() else (0, 0)
+        if low < 0 or (most[name] is not None and high > most[name]):
+            wanted = ">= 0" if most[name] is None else f"0 to {most[name]}"
+            raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {wanted}")
     forbidden = "+inf" if maximize else "-inf"
-    raise ValueError(f"cost: {where} contains NaN or {forbidden}; to forbid a pair write {'-' if maximize else '+'}inf")
+    raise ValueError(
+        f"cost: {where} contains NaN or {forbidden}, or its unmatched_cost is one; "
+        f"to forbid a pair write {'-' if maximize else '+'}inf"
+    )
 
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
@@ -101,9 +137,12 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
 class LinearAssignment(nn.Module):
     """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`."""
 
-    def __init__(self, *, maximize: bool = False, check: bool = True) -> None:
+    def __init__(
+        self, *, maximize: bool = False, unmatched_cost: float | Tensor | None = None, check: bool = True
+    ) -> None:
         super().__init__()
-        self.options = {"maximize": maximize, "check": check}
+        self.options = {"maximize": maximize, "unmatched_cost": unmatched_cost, "check": check}
 
-    def forward(self, cost: Tensor, **lengths: Tensor) -> Assignment:
-        return linear_sum_assignment(cost, **lengths, **self.options)
+    def forward(self, cost: Tensor, **sizes: Tensor) -> Assignment:
+        # cost: (..., R, C)  sizes: row_lengths, col_lengths, mask, col_capacity
+        return linear_sum_assignment(cost, **sizes, **self.options)

@@ -1,0 +1,171 @@
+"""linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
+
+    python benchmarks/assignment.py [--quick]
+
+All get the same float64 values; tensormetrics once as float64 (the fair column) and once as float32. Solvers with a
+batched call get the batch, the others a loop. Every total cost is compared with scipy's before anything is timed. The
+solvers take turns within a case, and a figure is the median of its turns. Writes results/assignment-<machine>.md.
+lap and lapx share the module name `lap`: run once with each, scipy and tensormetrics are the common columns.
+"""
+
+import argparse
+import importlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from tensormetrics.assignment import _op, linear_sum_assignment
+
+Solver = Callable[[np.ndarray, Tensor, Tensor], np.ndarray]  # (B, R, C) as float64, as tensors of 64, 32 -> (B,) totals
+
+
+def cases(quick: bool) -> Iterator[tuple[str, np.ndarray]]:
+    generator = np.random.default_rng(0)
+    many = 10 if quick else 1
+    for batch, rows, cols in [
+        (10000, 8, 8),
+        (10000, 30, 30),
+        (1000, 100, 100),
+        (208, 100, 300),
+        (20, 300, 300),
+        (20, 300, 600),
+        (20, 600, 300),
+    ]:
+        batch = max(batch // many, 2)
+        yield f"uniform {batch} x {rows} x {cols}", generator.random((batch, rows, cols))
+    for batch, n in [(10000, 30), (1000, 100), (20, 300)]:
+        batch = max(batch // many, 2)
+        yield f"ties {batch} x {n} x {n}", (generator.random((batch, n, n)) < 0.5).astype(np.float64)
+    for n in [300] if quick else [300, 1000]:
+        left, right = generator.random((2, n, 1, 2))
+        yield f"geometric 1 x {n} x {n}", np.linalg.norm(left - right.swapaxes(0, 1), axis=-1)[None]
+        index = np.arange(1.0, n + 1)
+        yield f"i*j 1 x {n} x {n}", np.outer(index, index)[None]
+    if not quick:
+        yield "uniform 1 x 2000 x 2000", generator.random((1, 2000, 2000))
+
+
+def scipy_loop(cost: np.ndarray, *_: Tensor) -> np.ndarray:
+    def total(c: np.ndarray) -> float:
+        return c[scipy.optimize.linear_sum_assignment(c)].sum()
+
+    return np.array([total(c) for c in cost])
+
+
+def ours(which: int) -> Solver:
+    def solve(*inputs: np.ndarray | Tensor) -> np.ndarray:
+        return linear_sum_assignment(inputs[which]).cost.numpy()
+
+    return solve
+
+
+def batched(module: str, name: str) -> Solver:
+    function = getattr(importlib.import_module(module), name)
+    return lambda cost, *_: function(cost, extend_cost=True, n_threads=1)[0]
+
+
+def lap_loop() -> Solver:
+    lap = importlib.import_module("lap")
+    return lambda cost, *_: np.array([lap.lapjv(c, extend_cost=True)[0] for c in cost])
+
+
+def torch_linear_assignment() -> Solver:
+    function = importlib.import_module("torch_linear_assignment").batch_linear_assignment
+
+    def solve(cost: np.ndarray, doubles: Tensor, floats: Tensor) -> np.ndarray:
+        column = function(doubles)
+        return doubles.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0).sum(1).numpy()
+
+    return solve
+
+
+RIVALS: dict[str, Callable[[], Solver]] = {
+    "lapx lapjv": lambda: batched("lap", "lapjvx_batch"),
+    "lapx lapjvh": lambda: batched("lap", "lapjvh_batch"),
+    "laprust": lambda: batched("laprust", "lapjv_batch"),
+    "lapcpp": lambda: batched("lapcpp", "lapjv_batch"),
+    "lap lapjv": lap_loop,
+    "torch-linear-assignment": torch_linear_assignment,
+}
+BEST_OF = ("lapx lapjvh", "laprust", "lapcpp")
+
+
+def installed() -> tuple[dict[str, Solver], list[str]]:
+    solvers: dict[str, Solver] = {"scipy": scipy_loop, "ours float64": ours(1), "ours float32": ours(2)}
+    missing = []
+    for name, make in RIVALS.items():
+        try:
+            solvers[name] = make()
+        except (ImportError, AttributeError):
+            missing.append(name)
+    if "lapx lapjv" in solvers:
+        solvers.pop("lap lapjv", None)
+        missing.append("lap lapjv")
+    return solvers, missing
+
+
+def seconds(solvers: dict[str, Solver], inputs: tuple, budget: float) -> dict[str, float]:
+    """The median time of each solver, over as many turns (3 to 30) as the budget allows."""
+    times: dict[str, list[float]] = {name: [] for name in solvers}
+    begin = time.perf_counter()
+    while len(times["scipy"]) < 3 or (time.perf_counter() - begin < budget and len(times["scipy"]) < 30):
+        for name, solve in solvers.items():
+            start = time.perf_counter()
+            solve(*inputs)
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> str:
+    isa = next((f"avx{s}" for s in ("512", "2") if f"AVX{s}" in torch.backends.cpu.get_cpu_capability()), "plain")
+    return f"{os.cpu_count()}-core-{os.uname().machine.replace('x86_64', 'x86')}-{isa}"
+
+
+def table(quick: bool) -> str:
+    solvers, missing = installed()
+    header = ["case", *(f"{name} ms" for name in solvers), "row scans", "64 / scipy", "32 / scipy", "64 / best peer"]
+    lines = ["| " + " | ".join(header) + " |", "| --- " * len(header) + "|"]
+    for name, cost in cases(quick):
+        inputs = (cost, torch.from_numpy(cost), torch.from_numpy(cost).float())
+        wanted = scipy_loop(*inputs)
+        for solver, solve in solvers.items():
+            tolerance = 1e-5 if solver == "ours float32" else 1e-9
+            np.testing.assert_allclose(
+                solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}"
+            )
+        took = seconds(solvers, inputs, 1.0 if quick else 10.0)
+        fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
+        ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
+        scans = _op.lsa(inputs[1], False)[6].double().mean()
+        cells = [
+            name,
+            *(f"{1e3 * t:.2f}" for t in took.values()),
+            f"{scans:.0f}",
+            *(f"{ratio:.2f}x" for ratio in ratios),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    notes = f"One thread, medians. Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
+    versions = f"torch {torch.__version__}, scipy {scipy.__version__}, numpy {np.__version__}."
+    return f"# Assignment, {machine()}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller batches, and no result file")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    text = table(options.quick)
+    if options.quick:
+        print(text)
+    else:
+        target = Path(__file__).parent / "results" / f"assignment-{machine()}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text)

@@ -1,0 +1,141 @@
+// One CPU lane that takes several columns at once, where the compiler's vectors allow it.
+#pragma once
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lsa.h"
+
+namespace lsa {
+
+// Neighbouring columns from `begin` on, as many as one vector of `Bytes` holds.
+template <int Bytes>
+struct Columns {
+  int32_t begin;
+};
+
+template <class T, int Bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(Bytes)));
+};
+template <class T, int Bytes>
+using Vector = typename VectorOf<T, Bytes>::type;
+
+template <class T, int Bytes>
+inline Vector<T, Bytes> load(const T* array, Columns<Bytes> j) {
+  Vector<T, Bytes> x;
+  std::memcpy(&x, array + j.begin, Bytes);
+  return x;
+}
+template <class T, int Bytes>
+inline void store(T* array, Columns<Bytes> j, const Vector<T, Bytes>& x) {
+  std::memcpy(array + j.begin, &x, Bytes);
+}
+template <class T, int Bytes>
+inline void store(T* array, Columns<Bytes> j, T x) {
+  store(array, j, Vector<T, Bytes>{} + x);
+}
+
+template <int Offset, class V, size_t... k>
+inline V exchanged(const V& x, std::index_sequence<k...>) {
+  return __builtin_shufflevector(x, x, (k ^ Offset)...);
+}
+
+// The least entry, in every entry.
+template <int Offset, class V, size_t... k>
+inline V spread_least(const V& x, std::index_sequence<k...> entries) {
+  const V other = exchanged<Offset>(x, entries), least = other < x ? other : x;
+  if constexpr (Offset == 1) return least;
+  else return spread_least<Offset / 2>(least, entries);
+}
+
+template <class T, int Bytes>
+struct OneLane {
+  static constexpr int32_t kWidth = Bytes / sizeof(T);
+  using V = Vector<T, Bytes>;
+  std::vector<T> staged;
+
+  template <class F>
+  void for_each(int32_t n, F f) const {
+    for (int32_t j = 0; j < n; ++j) f(j);
+  }
+  template <class F>
+  void once(F f) const {
+    f();
+  }
+  // The last vector overlaps the one before it where n is no multiple of the width. (n < width: see stage.)
+  template <class F>
+  void sweep(int32_t n, F f) const {
+    for (int32_t j = 0; j < n; j += kWidth) f(Columns<Bytes>{j + kWidth <= n ? j : n - kWidth});
+  }
+
+  static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
+
+  static V columns_from(int32_t begin) {
+    V columns;
+    for (int k = 0; k < kWidth; ++k) columns[k] = static_cast<T>(k);
+    return columns + static_cast<T>(begin);
+  }
+
+  template <class F>
+  Least<T> least(int32_t n, F f) const {
+    if (n == 0) return {};
+    V value = V{} + infinity<T>(), second = value, column{}, here = columns_from(0);
+    const auto add = [&](const V& x) {
+      const auto less = x < value;
+      const V later = less ? value : x;
+      second = later < second ? later : second;
+      column = less ? here : column;
+      value = less ? x : value;
+    };
+    int32_t j = 0;
+    for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(f(Columns<Bytes>{j}));
+    if (j < n) {
+      here = columns_from(n - kWidth);
+      const V x = f(Columns<Bytes>{n - kWidth});
+      add(here < static_cast<T>(j) ? infinity<T>() : x);
+    }
+    const V least = spread(value), lowest = spread(value == least ? column : infinity<T>());
+    return {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
+  }
+
+  template <class F>
+  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
+    for (const int32_t begin : {start, int32_t(0)}) {
+      for (int32_t j = begin; j < n;) {
+        V lowest = V{} + infinity<T>();
+        for (int k = 0; k < 4 && j < n; ++k, j += kWidth) {  // four vectors to one look at all of their entries
+          const int32_t from = j + kWidth <= n ? j : n - kWidth;
+          const V here = columns_from(from);
+          const V found = f(Columns<Bytes>{from}) == wanted ? here : infinity<T>();
+          const V passed = here < static_cast<T>(j) ? infinity<T>() : V{};  // added: two masks at once are slow
+          lowest = found + passed < lowest ? found + passed : lowest;
+        }
+        const T column = spread(lowest)[0];
+        if (column < infinity<T>()) return static_cast<int32_t>(column);
+      }
+    }
+    return -1;
+  }
+
+  // Copies the costs where a vector could not be read from them in place: where neighbours do not lie side by side,
+  // pairs are masked, or a row is shorter than a vector.
+  void stage(Problem<T>& p) {
+    if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
+    const int64_t width = p.cols > kWidth ? p.cols : kWidth;
+    if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
+    for (int32_t begin = 0; begin < width; begin += kWidth) {  // a block of columns, for the sake of a turned matrix
+      const int32_t end = begin + kWidth < width ? begin + kWidth : static_cast<int32_t>(width);
+      for (int32_t i = 0; i < p.rows; ++i)
+        for (int32_t j = begin; j < end; ++j)
+          staged[i * width + j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
+    }
+    p.cost = staged.data();
+    p.mask = nullptr;
+    p.row_stride = width;
+    p.col_stride = 1;
+    p.width = static_cast<int32_t>(width);
+  }
+};
+
+}  // namespace lsa

@@ -1,0 +1,118 @@
+"""What the tests of the solver share: its kernels by name, the certificate of optimality, and brute force."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensormetrics.assignment import _op, _reference
+
+KERNELS = {"op": _op.lsa, "lanes": _op.lsa_lanes, "reference": _reference.lsa}
+
+
+class Result(NamedTuple):
+    col_of_row: Tensor
+    row_of_col: Tensor
+    row_dual: Tensor
+    col_dual: Tensor
+    chosen: Tensor
+    status: Tensor
+    scans: Tensor
+
+
+class Problem(NamedTuple):
+    """One problem, as a kernel takes it."""
+
+    cost: Tensor  # (R, C)
+    maximize: bool = False
+    mask: Tensor | None = None  # (R, C)
+    capacity: Tensor | None = None  # (C,)
+    unmatched: float | None = None
+
+    def solve(self, kernel: str) -> Result:
+        unmatched = None if self.unmatched is None else self.cost.new_tensor(self.unmatched)
+        arguments = (self.cost, self.maximize, None, None, self.mask, self.capacity, unmatched)
+        return Result(*KERNELS[kernel](*arguments))
+
+    def minimised(self) -> tuple[Tensor, Tensor, float]:
+        """float64 cost to minimise with +inf where forbidden, capacities, cost of an unmatched row."""
+        sign = -1 if self.maximize else 1
+        cost = sign * self.cost.double()
+        if self.mask is not None:
+            cost = cost.where(self.mask, math.inf)
+        capacity = torch.ones(cost.shape[1], dtype=torch.int64) if self.capacity is None else self.capacity
+        return (
+            cost,
+            capacity,
+            math.inf if self.unmatched is None else sign * float(self.cost.new_tensor(self.unmatched)),
+        )
+
+
+def value(problem: Problem, result: Result) -> float:
+    """What is minimised: the chosen entries, and the unmatched rows where they count."""
+    cost, _, unmatched = problem.minimised()
+    rows = (result.col_of_row >= 0).nonzero()[:, 0]
+    left_out = len(result.col_of_row) - len(rows)
+    return math.fsum(cost[rows, result.col_of_row[rows]].tolist()) + (
+        left_out * unmatched if unmatched < math.inf else 0
+    )
+
+
+def certify(problem: Problem, result: Result) -> None:
+    """In float64: the matching is one, and the duals prove that none is better. No other solver is asked."""
+    cost, capacity, unmatched = problem.minimised()
+    sign = -1 if problem.maximize else 1
+    match, u, v = result.col_of_row, sign * result.row_dual.double(), sign * result.col_dual.double()
+    assert result.status == 0
+    rows = (match >= 0).nonzero()[:, 0]
+    served = torch.bincount(match[rows], minlength=len(capacity))
+    assert (served <= capacity).all()
+    if unmatched == math.inf:
+        assert len(rows) == min(len(match), int(capacity.clamp(max=max(len(match), 1)).sum()))
+    for column in range(len(capacity)):
+        holders = (match == column).nonzero()[:, 0].tolist()
+        assert result.row_of_col[column] == (holders[0] if holders else -1)
+
+    cost[:, capacity == 0] = math.inf
+    finite = cost[cost.isfinite()].abs()
+    scale = max([1e-300, *finite.tolist(), abs(unmatched) if unmatched < math.inf else 0])
+    tolerance = torch.finfo(problem.cost.dtype).eps * (8 + 2 * sum(cost.shape)) * scale
+    chosen = cost[rows, match[rows]]
+    assert chosen.isfinite().all()
+    assert (sign * result.chosen.double()[rows] == chosen).all() and (result.chosen[match < 0] == 0).all()
+    assert (cost - u[:, None] - v >= -tolerance).all()
+    assert ((chosen - u[rows] - v[match[rows]]).abs() <= tolerance).all()
+    # Complementary slackness: what is left over has dual 0 (or the cost of being left over), and duals have their sign.
+    assert (v[served < capacity].abs() <= tolerance).all()
+    if unmatched < math.inf:
+        assert (u <= unmatched + tolerance).all() and (v <= tolerance).all()
+        assert ((u[match < 0] - unmatched).abs() <= tolerance).all()
+    else:
+        assert (u[match < 0].abs() <= tolerance).all()
+        if len(rows) < len(match):
+            assert (u <= tolerance).all()
+        if (served < capacity).any():
+            assert (v <= tolerance).all()
+
+
+def choices(problem: Problem) -> Iterator[float]:
+    """The value of every matching that the options allow."""
+    cost, capacity, unmatched = problem.minimised()
+    rows, total = cost.shape[0], int(capacity.sum())
+    matched = min(rows, total)
+    table = cost.tolist()
+    for columns in itertools.product(range(-1, cost.shape[1]), repeat=rows):
+        if unmatched == math.inf and rows - columns.count(-1) != matched:
+            continue
+        if all(columns.count(j) <= capacity[j] for j in set(columns) - {-1}):
+            yield math.fsum(
+                table[i][j] if j >= 0 else 0 if unmatched == math.inf else unmatched for i, j in enumerate(columns)
+            )
+
+
+def brute_force(problem: Problem) -> float:
+    """The least value, inf where every matching has a forbidden pair."""
+    return min(choices(problem))

@@ -1,0 +1,146 @@
+"""Larger problems: every result carries its proof, in every layout, dtype and kernel, and is the same every time."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from oracle import KERNELS, Problem, Result, certify, value
+from torch import Tensor
+
+from tensormetrics.assignment import _op, linear_sum_assignment
+
+SHAPES = [(1, 1), (1, 9), (9, 1), (8, 8), (17, 17), (30, 31), (31, 30), (64, 64), (33, 100), (100, 33), (90, 90)]
+DTYPES = [torch.float32, torch.float64]
+
+
+def random_cost(family: str, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    x = torch.rand(shape, generator=generator, dtype=torch.float64)
+    table = {"uniform": x, "ties": (x < 0.5).double(), "sparse": (x < 0.9).double(), "ints": (x * 10).floor()}
+    return table[family].to(dtype)
+
+
+@pytest.mark.parametrize("kernel", ["op", "lanes"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", ["uniform", "ties", "sparse", "ints"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_proof_and_scipy_value(kernel: str, dtype: torch.dtype, family: str, shape: tuple[int, int]) -> None:
+    for maximize in [False, True]:
+        problem = Problem(random_cost(family, *shape, dtype=dtype), maximize)
+        result = problem.solve(kernel)
+        certify(problem, result)
+        table = problem.minimised()[0].numpy()
+        wanted = table[scipy.optimize.linear_sum_assignment(table)].sum()
+        eps = torch.finfo(dtype).eps
+        assert value(problem, result) == pytest.approx(wanted, abs=eps * 100 * min(shape), rel=eps)
+        doored = linear_sum_assignment(problem.cost, maximize=maximize)
+        assert doored.cost == pytest.approx(value(problem, result) * (-1 if maximize else 1), rel=1e-15)
+
+
+@pytest.mark.parametrize("options", ["capacity", "unmatched", "both", "mask"])
+@pytest.mark.parametrize("family", ["uniform", "ties", "ints"])
+@pytest.mark.parametrize("shape", [(40, 10), (10, 40), (30, 30), (70, 50)])
+def test_proof_with_options(options: str, family: str, shape: tuple[int, int]) -> None:
+    cost = random_cost(family, *shape)
+    generator = torch.Generator().manual_seed(0)
+    for most in [2, 4, 9]:
+        capacity = torch.randint(0, most, shape[1:], generator=generator) if options in ["capacity", "both"] else None
+        unmatched = float(cost.mean()) / most if options in ["unmatched", "both"] else None
+        mask = torch.rand(shape, generator=generator) < 0.7 if options == "mask" else None
+        problem = Problem(cost, most == 4, mask, capacity, unmatched)
+        values = []
+        for kernel in KERNELS:
+            result = problem.solve(kernel)
+            certify(problem, result)
+            values.append(value(problem, result))
+        assert values == pytest.approx([values[0]] * len(values), rel=1e-12)
+
+
+def equal(left: Result | tuple, right: Result | tuple) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", ["uniform", "ties"])
+def test_same_bits_wherever_a_problem_stands(dtype: torch.dtype, family: str) -> None:
+    cost = random_cost(family, 40, 33, 35, dtype=dtype)
+    together = _op.lsa(cost, False)
+    alone = [_op.lsa(one, False) for one in cost]
+    backwards = _op.lsa(cost.flip(0), False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if threads > 1 else 2)
+    other_threads = _op.lsa(cost, False)
+    torch.set_num_threads(threads)
+    assert equal(together, other_threads) and equal(together, _op.lsa(cost, False))
+    assert equal(together, [torch.stack(field) for field in zip(*alone, strict=True)])
+    assert equal(together, [field.flip(0) for field in backwards])
+
+
+def test_any_layout_is_read_in_place() -> None:
+    cost = random_cost("uniform", 4, 6, 20, 24)
+    wanted = linear_sum_assignment(cost)
+    large = torch.full((4, 6, 41, 50), torch.nan, dtype=torch.float64)
+    large[:, :, 1::2, 2:] = cost.repeat(1, 1, 1, 2)[..., :48]
+    layouts = [
+        cost.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1),
+        cost.mT.contiguous().mT,
+        large[:, :, 1::2, 2:26],
+        cost.transpose(0, 1).contiguous().transpose(0, 1),
+    ]
+    for layout in layouts:
+        assert equal(wanted, linear_sum_assignment(layout))
+    one = cost[0, 0]
+    assert equal(linear_sum_assignment(one.expand(3, 20, 24)), linear_sum_assignment(one.repeat(3, 1, 1)))
+    torch.testing.assert_close(linear_sum_assignment(cost.mT).cost, wanted.cost)
+    mask = random_cost("uniform", 20, 24) < 0.7
+    assert equal(linear_sum_assignment(one, mask=mask), linear_sum_assignment(one.where(mask, torch.inf)))
+    assert equal(linear_sum_assignment(one, mask=mask.T.contiguous().T), linear_sum_assignment(one, mask=mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16])
+def test_other_dtypes(dtype: torch.dtype) -> None:
+    cost = (random_cost("uniform", 5, 12, 15) * 50).to(dtype)
+    result = linear_sum_assignment(cost)
+    for table, total in zip(cost.double().numpy(), result.cost, strict=True):
+        assert total == table[scipy.optimize.linear_sum_assignment(table)].sum()
+    assert result.row_dual.dtype == (torch.float32 if dtype.is_floating_point else torch.float64)
+
+
+def test_invariances() -> None:
+    cost = random_cost("ints", 25, 25)
+    base = linear_sum_assignment(cost).cost
+    shifted = linear_sum_assignment(cost + torch.arange(25.0)[:, None] - 3 * torch.arange(25.0)).cost
+    assert shifted == base + sum(range(25)) - 3 * sum(range(25))
+    order = torch.randperm(25, generator=torch.Generator().manual_seed(0))
+    assert linear_sum_assignment(cost[order][:, order.flip(0)]).cost == base
+    assert linear_sum_assignment(-cost, maximize=True).cost == -base
+
+
+def test_int64_padding_may_be_huge() -> None:
+    cost = torch.ones(2, 3, 3, dtype=torch.int64)
+    cost[:, 2] = 2**62
+    assert linear_sum_assignment(cost, row_lengths=torch.tensor([2, 1])).cost.tolist() == [2, 1]
+    with pytest.raises(ValueError) as error:
+        linear_sum_assignment(cost)
+    assert str(error.value) == (
+        f"cost: int64 sums may reach {3 * 2**62}, wanted below 2**53; scale or subtract a constant"
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3, 0, 5), (0, 3, 4), (2, 3, 4, 0)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    for kernel in KERNELS.values():
+        result = Result(*kernel(torch.zeros(shape), False))
+        assert result.col_of_row.shape == shape[:-1] and result.row_of_col.shape == (*shape[:-2], shape[-1])
+        assert (result.col_of_row == -1).all() and (result.row_of_col == -1).all() and (result.status == 0).all()
+    assert linear_sum_assignment(torch.zeros(shape)).cost.tolist() == np.zeros(shape[:-2]).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(300, 300), (300, 600), (600, 300), (1000, 1000)])
+def test_large(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+    for family in ["uniform", "ties", "ints"]:
+        problem = Problem(random_cost(family, *shape, dtype=dtype))
+        certify(problem, problem.solve("op"))
+        assert equal(problem.solve("op"), problem.solve("lanes"))
