@@ -24,7 +24,7 @@ struct Inputs {
 };
 
 struct Outputs {
-  Tensor col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans;
+  Tensor col_of_row, row_of_col, row_dual, col_dual, status, chosen, scans;
 
   explicit Outputs(const Tensor& cost) {
     const int64_t rows = cost.size(-2), cols = cost.size(-1);
@@ -40,7 +40,7 @@ struct Outputs {
     scans = torch::stable::new_empty(cost, lead, ScalarType::Long);
   }
 
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, chosen, status, scans}; }
+  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, chosen, scans}; }
 };
 
 template <class T>

@@ -14,8 +14,8 @@ from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
 # col_capacity: (..., C) int64; unmatched_cost: (...). All but cost and mask are contiguous.
-# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); chosen: (..., R), the
-#    costs of the pairs, 0 where there is none; status: (...) int8; scans: (...) int64, the row scans spent. They end
+# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); status: (...) int8;
+#    chosen: (..., R), the costs of the pairs, 0 where there is none; scans: (...) int64, the row scans spent. They end
 #    by themselves after 2 n + n (n + 1) / 2 for n rows to match; `work_limit` ends them sooner, with status 3.
 SCHEMA = (
     "(Tensor cost, bool maximize, Tensor? row_lengths=None, Tensor? col_lengths=None, Tensor? mask=None, "
@@ -53,8 +53,8 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
         cost.new_empty((*lead, cols), dtype=torch.int64),
         cost.new_empty((*lead, rows)),
         cost.new_empty((*lead, cols)),
-        cost.new_empty((*lead, rows)),
         cost.new_empty(lead, dtype=torch.int8),
+        cost.new_empty((*lead, rows)),
         cost.new_empty(lead, dtype=torch.int64),
     )
 

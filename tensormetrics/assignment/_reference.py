@@ -86,8 +86,8 @@ def lsa(
         torch.where(pairs.any(1), _first(pairs.mT), -1).reshape(*lead, cols),
         (sign * row_dual).reshape(*lead, rows),
         (sign * col_dual.where(solved, 0)).reshape(*lead, cols),
-        (sign * costs).where(pairs, 0).sum(2).reshape(*lead, rows),
         status.reshape(lead),
+        (sign * costs).where(pairs, 0).sum(2).reshape(*lead, rows),
         scans.reshape(lead),
     )
 

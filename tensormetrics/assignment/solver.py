@@ -36,7 +36,8 @@ def linear_sum_assignment(
     """Match min(R, C) pairs of rows and columns so that the sum of their costs is least, for every problem of a batch.
 
     `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
-    integers in float64. An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
+    integers in float64. Entries of a problem must differ by less than the largest number of that dtype.
+    An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
     `row_lengths` and `col_lengths` (int64) say how many rows and columns count; what lies beyond never matters.
     A column may serve `col_capacity` rows (default 1): then min(R, sum of capacities) pairs are matched. With
     `unmatched_cost` fewer may be: each row is then matched, or counts as an entry of that value; `cost` leaves it out.
@@ -81,9 +82,9 @@ def linear_sum_assignment(
     if check and cost.dtype == torch.int64:
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), maximize, rows, cols, mask, capacity, unmatched_cost)
-    col_of_row, row_of_col, row_dual, col_dual, chosen, status, _ = result
+    col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
     if check and status.numel() and bool(status.any()):
-        _raise(status, cost, maximize, **counts)
+        _raise(status, cost, maximize, unmatched_cost, **counts)
     if costs.requires_grad and costs.shape[-1]:
         chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
     total = chosen.sum(-1, dtype=torch.float64)
@@ -104,14 +105,13 @@ def _check_exact(
         raise ValueError(f"cost: int64 sums may reach {most}, wanted below 2**53; scale or subtract a constant")
 
 
-def _raise(status: Tensor, cost: Tensor, maximize: bool, **counts: Tensor | None) -> None:
+def _raise(
+    status: Tensor, cost: Tensor, maximize: bool, unmatched_cost: Tensor | None, **counts: Tensor | None
+) -> None:
     problem = tuple(status.nonzero()[0].tolist())
     where = f"problem {problem}" if problem else "the problem"
     if status[problem] == INFEASIBLE:
-        raise ValueError(
-            f"cost: {where} has no complete matching, a row or column has too few allowed pairs; "
-            "to leave rows out pass unmatched_cost"
-        )
+        raise ValueError(f"cost: {where} has no complete matching, a row or column has too few allowed pairs")
     most = {"row_lengths": cost.shape[-2], "col_lengths": cost.shape[-1], "col_capacity": None}
     for name, count in counts.items():
         if count is None:
@@ -121,10 +121,11 @@ def _raise(status: Tensor, cost: Tensor, maximize: bool, **counts: Tensor | None
             wanted = ">= 0" if most[name] is None else f"0 to {most[name]}"
             raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {wanted}")
     forbidden = "+inf" if maximize else "-inf"
-    raise ValueError(
-        f"cost: {where} contains NaN or {forbidden}, or its unmatched_cost is one; "
-        f"to forbid a pair write {'-' if maximize else '+'}inf"
-    )
+    allowed = "-inf" if maximize else "+inf"
+    left_out = math.inf if unmatched_cost is None else float(unmatched_cost[problem])
+    if math.isnan(left_out) or (unmatched_cost is not None and left_out == float(forbidden)):
+        raise ValueError(f"unmatched_cost: got {left_out} for {where}, wanted a number, or {allowed} where not allowed")
+    raise ValueError(f"cost: {where} contains NaN or {forbidden}; to forbid a pair write {allowed}")
 
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,8 @@ class Result(NamedTuple):
     row_of_col: Tensor
     row_dual: Tensor
     col_dual: Tensor
-    chosen: Tensor
     status: Tensor
+    chosen: Tensor
     scans: Tensor
 
 

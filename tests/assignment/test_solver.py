@@ -1,44 +1,14 @@
-import itertools
-
-import numpy as np
 import pytest
 import scipy.optimize
 import torch
+from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
-from tensormetrics.assignment import Assignment, _op, _reference, linear_sum_assignment
+from tensormetrics.assignment import Assignment, _op, linear_sum_assignment
 
 
-def kernels(cost: Tensor) -> list:
-    return [_op.lsa, _reference.lsa, *([_op.lsa_lanes] if cost.device.type == "cpu" else [])]
-
-
-def brute_force(cost: np.ndarray, maximize: bool = False) -> float:
-    r, c = cost.shape
-    if r > c:
-        return brute_force(cost.T, maximize)
-    sums = [cost[np.arange(r), list(columns)].sum() for columns in itertools.permutations(range(c), r)]
-    return (max if maximize else min)(sums)
-
-
-def assert_optimal(cost: Tensor, a: Assignment, maximize: bool = False) -> None:
-    """The certificate, in float64, of one unpadded problem: a matching, feasible duals, equal sums."""
-    r, c = cost.shape
-    rows = (a.col_of_row >= 0).nonzero()[:, 0]
-    columns = a.col_of_row[rows]
-    assert len(rows) == min(r, c) == len(columns.unique())
-    assert torch.equal(a.row_of_col[columns], rows) and int((a.row_of_col >= 0).sum()) == len(rows)
-    sign = -1.0 if maximize else 1.0
-    cost, u, v = (sign * t.double() for t in (cost, a.row_dual, a.col_dual))
-    scale = float(cost.abs().max()) if cost.numel() else 0.0
-    tolerance = scale * (r + c) * torch.finfo(a.row_dual.dtype).eps
-    assert bool((cost - u[:, None] - v >= -tolerance).all())
-    assert bool((u[a.col_of_row < 0] == 0).all()) and bool((v[a.row_of_col < 0] == 0).all())
-    assert float((u.sum() + v.sum() - cost[rows, columns].sum()).abs()) <= tolerance * max(len(rows), 1)
-    assert float(a.cost) == pytest.approx(float(sign * cost[rows, columns].sum()), rel=1e-12, abs=1e-300)
-
-
-def problem(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
+def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
+    """One problem of a batch, without its padding."""
     a = Assignment(*(field[index] for field in assignment))
     return a._replace(
         col_of_row=a.col_of_row[:rows],
@@ -48,17 +18,26 @@ def problem(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int
     )
 
 
+def assert_optimal(cost: Tensor, a: Assignment, maximize: bool = False) -> None:
+    cost, a = cost.cpu(), Assignment(*(field.cpu() for field in a))
+    chosen = torch.tensor([row[j] if j >= 0 else 0 for row, j in zip(cost, a.col_of_row, strict=True)]).to(cost)
+    fields = {name: getattr(a, name) for name in Result._fields if hasattr(a, name)}
+    certify(Problem(cost, maximize), Result(**fields, chosen=chosen, scans=torch.tensor(0)))
+    assert float(a.cost) == pytest.approx(float(chosen.double().sum()), rel=1e-12, abs=1e-300)
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 5), (5, 3), (4, 4), (6, 6)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 5), (5, 3), (4, 4)])
 def test_equals_brute_force(shape, dtype, maximize, device):
     ties = torch.randint(0, 4, (10, *shape)).to(dtype)
     for cost in (torch.randn(10, *shape, dtype=dtype), ties, torch.full((1, *shape), -3.0, dtype=dtype)):
         solved = linear_sum_assignment(cost.to(device), maximize=maximize)
         for i, matrix in enumerate(cost):
-            a = problem(solved, (i,), *shape)
+            a = one(solved, (i,), *shape)
             assert_optimal(matrix.to(device), a, maximize)
-            assert float(a.cost) == pytest.approx(brute_force(matrix.double().numpy(), maximize), rel=1e-6, abs=1e-6)
+            least = brute_force(Problem(matrix, maximize))
+            assert float(a.cost) == pytest.approx(-least if maximize else least, rel=1e-6, abs=1e-6)
 
 
 def test_equals_scipy_on_1000_ragged_problems(device):
@@ -70,7 +49,7 @@ def test_equals_scipy_on_1000_ragged_problems(device):
         matrix = cost[i, : r[i], : c[i]]
         rows, columns = scipy.optimize.linear_sum_assignment(matrix.numpy())
         assert float(solved.cost[i]) == pytest.approx(float(matrix[rows, columns].sum()), rel=1e-12)
-        assert_optimal(matrix.to(device), problem(solved, (i,), int(r[i]), int(c[i])))
+        assert_optimal(matrix.to(device), one(solved, (i,), int(r[i]), int(c[i])))
         assert (solved.col_of_row[i, r[i] :] == -1).all() and (solved.row_of_col[i, c[i] :] == -1).all()
 
 
@@ -78,17 +57,17 @@ def test_equals_scipy_on_1000_ragged_problems(device):
 @pytest.mark.parametrize(
     "shape", [(40, 9, 9), (40, 5, 40), (40, 40, 5), (3, 70, 70), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3)]
 )
-def test_lanes_and_reference_agree_with_the_kernel(shape, dtype, device):
-    """One warp's algorithm (emulated on the CPU) and the reference take the same steps as the kernel: equal bits."""
+def test_emulated_lanes_are_the_kernel_bit_for_bit_and_the_reference_in_value(shape, dtype):
     *lead, rows, cols = shape
     lengths = torch.randint(0, rows + 1, lead), torch.randint(0, cols + 1, lead)
     for cost in (torch.randn(shape, dtype=dtype), torch.randint(0, 3, shape).to(dtype)):
-        cost[cost > 1.5] = torch.inf
-        for args in ((False, None, None), (True, None, None), (False, *(n.to(device) for n in lengths))):
-            first, *others = (kernel(cost.to(device), *args) for kernel in kernels(cost.to(device)))
-            for other in others:
-                for a, b in zip(first, other, strict=True):
-                    assert a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+        forbidden = cost.masked_fill(cost > 1.5, torch.inf)
+        for arguments in ((forbidden, False), (-forbidden, True), (forbidden, False, *lengths)):
+            op, lanes, reference = (Result(*kernel(*arguments)) for kernel in KERNELS.values())
+            assert all(torch.equal(a, b) for a, b in zip(op, lanes, strict=True))
+            assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(op, reference, strict=True))
+            assert torch.equal(op.status, reference.status)
+            torch.testing.assert_close(op.chosen.sum(-1), reference.chosen.sum(-1), rtol=1e-5, atol=1e-5)
 
 
 def test_hand_worked(device):
@@ -200,11 +179,11 @@ def test_bad_input(arguments, message):
 
 def test_operator_contract(device):
     lengths = torch.tensor([3, 2], device=device)
-    for kernel in kernels(torch.zeros(0, device=device)):
-        if kernel is _op.lsa:
-            for args in ((torch.rand(2, 3, 4, device=device), False, None, None),
-                         (torch.rand(2, 4, 3, device=device).mT, True, lengths, lengths)):  # fmt: skip
-                torch.library.opcheck(kernel.default, args)
+    for arguments in (
+        (torch.rand(2, 3, 4, device=device), False),
+        (torch.rand(2, 4, 3, device=device).mT, True, lengths, lengths),
+    ):
+        torch.library.opcheck(_op.lsa.default, arguments)
 
 
 def test_compiles_without_a_graph_break(device):
