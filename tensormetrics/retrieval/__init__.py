@@ -6,6 +6,7 @@ from .cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .cluster_accuracy import cluster_accuracy as cluster_accuracy
 from .contingency import Contingency as Contingency
 from .contingency import contingency as contingency
+from .faiss_kmeans import FaissKMeans as FaissKMeans
 from .kmeans import TorchKMeans as TorchKMeans
 from .knn import TorchKNN as TorchKNN
 from .mutual_info import AdjustedMutualInfo as AdjustedMutualInfo
