@@ -30,3 +30,7 @@ from .precision import r_precision as r_precision
 from .ranks import PositiveRanks as PositiveRanks
 from .ranks import count_relevant as count_relevant
 from .ranks import ranks_of_neighbours as ranks_of_neighbours
+from .uncertainty import Interval as Interval
+from .uncertainty import Test as Test
+from .uncertainty import bootstrap as bootstrap
+from .uncertainty import paired_randomisation as paired_randomisation
