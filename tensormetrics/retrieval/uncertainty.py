@@ -4,6 +4,7 @@ Random numbers are a function of a key, drawn once from the generator, and of th
 same on every device, however the work is cut into pieces, and every row of a batch gets the same ones.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -131,7 +132,7 @@ def paired_randomisation(
 
 def _by_group(scores: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
     # scores: (..., Q)  groups: (Q,)  ->  (L, G) float64 sums, (L, G) float64 numbers of scores that are not NaN
-    scores = scores.double().reshape(-1, scores.shape[-1])
+    scores = scores.double().reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
     items = torch.stack([scores.nan_to_num(0.0, torch.inf, -torch.inf), (~scores.isnan()).double()])
     if groups is None:
         return items[0], items[1]
@@ -212,7 +213,7 @@ def _resamples(
 
 
 def _rows(width: int, device: torch.device) -> int:
-    # Pieces that stay in a CPU's cache are twice as fast as ones that fill the memory budget.
+    # Pieces that stay in a CPU's cache are several times faster than ones that fill the memory budget.
     return max(budget(None, device) // 512 // max(width, 1), 1)
 
 
