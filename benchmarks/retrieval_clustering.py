@@ -95,7 +95,7 @@ def row(items: int, classes: int, clusters: int, score: str, with_torchmetrics: 
         shown(times["ours"]),
         shown(times["scikit-learn"]),
     ]
-    return f"| {' | '.join([*cells, shown(times.get('torchmetrics')), f'{factor:,.0f}x'])} |"
+    return f"| {' | '.join([*cells, shown(times.get('torchmetrics')), f'{factor:,.1f}x'])} |"
 
 
 def main() -> None:

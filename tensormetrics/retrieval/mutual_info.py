@@ -207,19 +207,19 @@ def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: i
         log_factorial[a] + log_factorial[b] + log_factorial[n - a] + log_factorial[n - b] - log_factorial[n : n + 1]
     )
     terms = (last - first + 1).clamp(min=0)
-    ends = terms.cumsum(0)
-    total, rows = int(ends[-1]) if len(ends) else 0, max(budget(None, a.device) // 2**10, 1)
-    # Cut between pairs of sizes only, so that no sum depends on the budget.
-    cuts = torch.searchsorted(ends, torch.arange(0, total, rows, device=a.device), right=True).tolist()
+    offset = torch.nn.functional.pad(terms.cumsum(0), (1, 0))
+    # Pieces are cut between pairs of sizes only, so that no sum depends on the budget. Waits for the device.
+    size = max(budget(None, a.device) // 2**10, 1)
+    cuts = torch.searchsorted(offset, torch.arange(0, int(offset[-1]), size, device=a.device))
+    cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
     sums = torch.zeros(len(a), dtype=torch.float64, device=a.device)
-    for start, stop in pairwise([*dict.fromkeys(cuts), len(a)] if total else []):
+    for (start, stop), (begin, end) in zip(pairwise(cuts.tolist()), pairwise(offset[cuts].tolist()), strict=True):
         pair, lengths = slice(start, stop), terms[start:stop]
-        begin, end = int(ends[start] - terms[start]), int(ends[stop - 1])
 
         def spread(values: Tensor) -> Tensor:
             return values[pair].repeat_interleave(lengths, output_size=end - begin)  # noqa: B023
 
-        k = spread(first - ends + terms) + torch.arange(begin, end, device=a.device)
+        k = spread(first - offset[:-1]) + torch.arange(begin, end, device=a.device)
         left, right = spread(a) - k, spread(b) - k
         log_weight = spread(constant) - log_factorial[k] - log_factorial[left] - log_factorial[right]
         log_weight -= log_factorial[spread(n - a - b) + k]
