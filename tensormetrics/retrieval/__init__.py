@@ -11,3 +11,4 @@ from .precision import r_precision as r_precision
 from .ranks import PositiveRanks as PositiveRanks
 from .ranks import count_relevant as count_relevant
 from .ranks import ranks_of_neighbours as ranks_of_neighbours
+from .sharded import ShardedKNN as ShardedKNN
