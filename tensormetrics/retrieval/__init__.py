@@ -4,6 +4,8 @@ from .accuracy_calculator import AccuracyCalculator as AccuracyCalculator
 from .average_precision import average_precision_at_r as average_precision_at_r
 from .cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .cluster_accuracy import cluster_accuracy as cluster_accuracy
+from .faiss_knn import FaissKNN as FaissKNN
+from .keops_knn import KeOpsKNN as KeOpsKNN
 from .kmeans import TorchKMeans as TorchKMeans
 from .knn import TorchKNN as TorchKNN
 from .precision import precision as precision
