@@ -1,6 +1,7 @@
 """Ranks find what one process finds among all references, bit for bit."""
 
 import gc
+import sys
 import warnings
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def run_rank(rank: int, folder: str) -> None:
                 results[sizes, label] = knn(own, k, references, includes, self_index=self_index)
         results["idle"] = idle_rank(rank)
         results["errors"] = errors(rank)
+        results["packages"] = {"faiss", "pykeops"} & set(sys.modules)
         results["held"] = rows_held_besides_own()
         torch.save(results, Path(folder) / f"{rank}.pt")
     finally:
@@ -163,6 +165,10 @@ def test_all_ranks_raise(ranks):
 def test_at_most_two_blocks_besides_own_rows(ranks):
     for rank in ranks:
         assert rank["held"] == [20, 40, 20]  # the next one; the present and the next; the last
+
+
+def test_the_package_imports_no_other_backend(ranks):
+    assert all(rank["packages"] == set() for rank in ranks)
 
 
 def test_bad_input():
