@@ -1,4 +1,4 @@
-"""What the backends of a nearest-neighbour search share: their arguments, and the order of candidates."""
+"""What the backends of a nearest-neighbour search share: their arguments, unit rows, and the order of candidates."""
 
 import torch
 from torch import Tensor
@@ -46,3 +46,9 @@ def nearest(values: Tensor, indices: Tensor, self_index: Tensor, k: int) -> tupl
     values, by_value = values.masked_fill(left_out, torch.inf).gather(1, order).sort(dim=1, stable=True)
     indices = indices.gather(1, by_value)[:, :k]
     return values[:, :k], indices.masked_fill(indices == last, -1)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    # rows: (N, D) floating  ->  (N, D) of its dtype, with norm 1, or 0 where a row is zero
+    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64).to(rows.dtype)
+    return rows / norm.where(norm > 0, 1)

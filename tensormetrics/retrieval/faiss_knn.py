@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments
+from ._backend import nearest, search_arguments, unit_rows
 from ._embeddings import as_embeddings
 from ._order import DISTANCES, as_distance
 from .knn import TorchKNN
@@ -77,41 +77,36 @@ class FaissKNN:
 
         Without `reference` the rows in the index are searched, whatever `reset_before` says.
         """
-        held = 0 if self.index is None else self.index.ntotal
-        if reference is None and not held:
-            raise ValueError("reference: got None while the index holds no rows; pass references, or train() or load()")
-        if reference is not None and held and not self.reset_before:
-            raise ValueError(
-                f"reference: got {len(reference)} rows while the index holds {held}; search these with "
-                "reference=None, or reset() first"
-            )
-        # The rows in the index are checked by a tensor of their shape that takes no memory.
-        rows = query.new_empty(()).expand(held, self.index.d) if reference is None else reference
+        rows = self._rows(query, reference)
         query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
         wanted = max(min(k + (ref_includes_query or self_index is not None), len(rows)), 1)
-        try:
-            if not (reason := self._unable(query.device, wanted)):
+        reason = self._unable(query.device, wanted)
+        if not reason:
+            try:
                 if reference is not None:
                     self._build("reference", rows)
-                return self._search(query, wanted, own, k)
-        except RuntimeError as error:
-            if reference is None or "out of memory" not in str(error):
-                raise
-            self.reset()
-            reason = "faiss ran out of GPU memory"
-        finally:
-            if self.reset_after:
-                self.reset()
-        if reference is None:
+                distances, indices = self._search(query, wanted, own, k)
+            except RuntimeError as error:
+                if "out of memory" not in str(error):
+                    raise
+                reason = "faiss ran out of GPU memory"
+        if reason and reference is None:
             raise RuntimeError(f"{reason}; pass the references, for TorchKNN to search them")
-        warnings.warn(f"{reason}: TorchKNN searches instead", stacklevel=3)
-        return TorchKNN(self.distance)(query, k, rows, False, self_index=own)
+        if reason:
+            warnings.warn(f"{reason}: TorchKNN searches instead", stacklevel=3)
+            self.reset()  # its memory may be needed
+            distances, indices = TorchKNN(self.distance)(query, k, rows, False, self_index=own)
+        if self.reset_after:
+            self.reset()
+        return distances, indices
 
+    @torch.no_grad()
     def train(self, embeddings: Tensor) -> None:
         # embeddings: (N, D)
         """A new index, trained where its kind needs it, of these rows."""
         self._build("embeddings", as_embeddings("embeddings", embeddings))
 
+    @torch.no_grad()
     def add(self, embeddings: Tensor) -> None:
         # embeddings: (N, D)
         """Append rows to the index; the first ones train it."""
@@ -134,6 +129,19 @@ class FaissKNN:
     def reset(self) -> None:
         """Forget the index."""
         self._indexes = []
+
+    def _rows(self, query: Tensor, reference: Tensor | None) -> Tensor:
+        # query: (Q, D)  reference: (R, D)  ->  (R, D), the rows to search
+        held = 0 if self.index is None else self.index.ntotal
+        if reference is None and not held:
+            raise ValueError("reference: got None while the index holds no rows; pass references, or train() or load()")
+        if reference is not None and held and not self.reset_before:
+            raise ValueError(
+                f"reference: got {len(reference)} rows while the index holds {held}; search these with "
+                "reference=None, or reset() first"
+            )
+        # Of the rows in the index only the shape is asked; this tensor has it without the memory.
+        return query.new_empty(()).expand(held, self.index.d) if reference is None else reference
 
     def _build(self, name: str, rows: Tensor) -> None:
         # rows: (N, D)
@@ -178,10 +186,7 @@ class FaissKNN:
         if rows.dtype == torch.float64:
             warnings.warn(f"{name}: got torch.float64, which faiss searches as float32", stacklevel=5)
         rows = rows.float().contiguous()
-        if self.distance == "cosine":
-            norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64).float()
-            rows = rows / norm.where(norm > 0, 1)
-        return rows
+        return unit_rows(rows) if self.distance == "cosine" else rows
 
     def _spread(self, device: torch.device) -> None:
         """Moves an index from the host to the GPUs that search for tensors on `device`."""
@@ -208,7 +213,7 @@ class FaissKNN:
         if index.metric_type != self._metric():
             raise ValueError(
                 f"index: got one of faiss metric {index.metric_type}, wanted {self._metric()} for "
-                f"distance={self.distance!r}"
+                f"distance={self.distance!r}; pass the distance that the index has"
             )
         return index
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments
-from ._order import DISTANCES, as_distance, filter_rows
+from ._backend import nearest, search_arguments, unit_rows
+from ._order import DISTANCES, as_distance
 
 
 class KeOpsKNN:
@@ -46,7 +46,7 @@ class KeOpsKNN:
         # query: (Q, D)  reference: (R, D)  ->  (Q, k), (Q, k) int64, -1 where there are fewer references
         lazy = _lazy_tensor()
         if self.distance == "cosine":
-            query, reference = (filter_rows(rows, rows, "cosine").to(rows.dtype) for rows in (query, reference))
+            query, reference = unit_rows(query), unit_rows(reference)
         query, reference = lazy(query.contiguous()[:, None]), lazy(reference.contiguous()[None])
         euclidean = self.distance in ("l2", "sqeuclidean")
         values = ((query - reference) ** 2).sum(-1) if euclidean else -(query | reference)

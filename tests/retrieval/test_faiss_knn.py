@@ -119,7 +119,9 @@ def test_bad_input(rows):
     )
     assert raised(ValueError, FaissKNN().save, "index") == "save: got no index to write; train() first"
     knn = FaissKNN(index_init_fn=faiss.IndexFlatIP)
-    assert raised(ValueError, knn.train, rows) == "index: got one of faiss metric 0, wanted 1 for distance='l2'"
+    assert raised(ValueError, knn.train, rows) == (
+        "index: got one of faiss metric 0, wanted 1 for distance='l2'; pass the distance that the index has"
+    )
     knn = FaissKNN()
     knn.train(rows)
     assert raised(ValueError, knn.add, rows[:, :3]) == "embeddings: got shape (60, 3), wanted (N, 4)"
@@ -205,6 +207,7 @@ def test_rows_in_an_index_cannot_go_to_torch(rows, gpus, monkeypatch):
     assert raised(RuntimeError, knn, torch.randn(3, 2), 2049) == (
         "faiss finds at most 2048 neighbours on a GPU, not 2049; pass the references, for TorchKNN to search them"
     )
+    assert knn(torch.randn(3, 2), 2048)[1].shape == (3, 2048)  # they are still there
     monkeypatch.delattr(faiss, "StandardGpuResources")
     assert raised(RuntimeError, FaissKNN(gpus=[0]).train, rows) == (
         "the installed faiss does not support cuda; move the tensors with .cpu(), or use TorchKNN"
