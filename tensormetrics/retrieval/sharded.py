@@ -98,25 +98,31 @@ class ShardedKNN:
         here = (self_index >= offset) & (self_index < offset + len(block))
         own = torch.where(here, self_index - offset, -1)
         found = self.knn.indices(query, min(k, len(block)), block, False, self_index=own)
-        memory = budget(self.knn.memory_budget, query.device) // 2
-        rows = max(memory // (256 * k), 1)
+        memory = budget(self.knn.memory_budget, query.device)
+        # On a CPU small pieces stay in the cache.
+        pairs = max((memory if query.is_cuda else min(memory, 2**23)) // (40 * query.shape[1] + 64), 1)
+        columns = min(pairs, 16)
+        rows = max(min(pairs // columns, memory // (256 * k)), 1)
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
-            deltas = self._canonical(query[tile], block, found[tile].clamp(min=0), memory)
+            near = found[tile]
+            deltas = self._canonical(query[tile], block, near, delta[tile, -1], columns)
             values = torch.cat([delta[tile], deltas], 1)
-            candidates = torch.cat([indices[tile], torch.where(found[tile] < 0, -1, found[tile] + offset)], 1)
+            candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
             delta[tile], indices[tile] = nearest(values, candidates, self_index[tile], k)
 
-    def _canonical(self, query: Tensor, reference: Tensor, candidates: Tensor, memory: int) -> Tensor:
-        # query: (Q, D)  reference: (R, D)  candidates: (Q, C)  ->  (Q, C) float64
-        flat = candidates.flatten()
-        delta = torch.empty(flat.shape, dtype=torch.float64, device=query.device)
-        pairs = max(memory // (48 * query.shape[1] + 64), 1)
-        for start in range(0, len(flat), pairs):
-            piece = torch.arange(start, min(start + pairs, len(flat)), device=query.device)
-            rows = query[piece // candidates.shape[1]], reference[flat[piece]]
-            delta[piece] = canonical(*rows, self.knn.distance)
-        return delta.view(candidates.shape)
+    def _canonical(self, query: Tensor, block: Tensor, found: Tensor, worst: Tensor, columns: int) -> Tensor:
+        # query: (Q, D)  block: (R, D)  found: (Q, C) nearest first  worst: (Q,)  ->  (Q, C) float64
+        """Canonical distances, `columns` at a time; infinity from where all queries have found enough nearer ones."""
+        delta = torch.full(found.shape, torch.inf, dtype=torch.float64, device=query.device)
+        for start in range(0, found.shape[1], columns):
+            piece = found[:, start : start + columns].clamp(min=0)
+            evaluated = canonical(query[:, None], block[piece], self.knn.distance)
+            delta[:, start : start + columns] = evaluated
+            # Waits for the device, to spare most of the work on all blocks but the first.
+            if (evaluated[:, -1] > worst).all():
+                break
+        return delta
 
 
 def _exchange(outcome: Any, group: dist.ProcessGroup | None) -> list[Any]:
