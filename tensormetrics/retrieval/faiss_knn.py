@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments, unit_rows
+from ._backend import nearest, search_arguments, unit_rows, without_self
 from ._embeddings import as_embeddings
 from ._order import DISTANCES, as_distance
 from .knn import TorchKNN
@@ -79,7 +79,7 @@ class FaissKNN:
         """
         rows = self._rows(query, reference)
         query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-        wanted = max(min(k + (ref_includes_query or self_index is not None), len(rows)), 1)
+        wanted = max(min(k, len(rows)) + (own is not None), 1)
         reason = self._unable(query.device, wanted)
         if not reason:
             try:
@@ -141,7 +141,7 @@ class FaissKNN:
                 "reference=None, or reset() first"
             )
         # Of the rows in the index only the shape is asked; this tensor has it without the memory.
-        return query.new_empty(()).expand(held, self.index.d) if reference is None else reference
+        return query.new_empty((), dtype=torch.float32).expand(held, self.index.d) if reference is None else reference
 
     def _build(self, name: str, rows: Tensor) -> None:
         # rows: (N, D)
@@ -164,7 +164,7 @@ class FaissKNN:
                     index.train(part)
                 index.add(part)
 
-    def _search(self, query: Tensor, wanted: int, self_index: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _search(self, query: Tensor, wanted: int, self_index: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  self_index: (Q,)  ->  (Q, k) float32, (Q, k) int64
         query = self._prepared("query", query)
         self._spread(query.device)
@@ -178,7 +178,9 @@ class FaissKNN:
             delta = values.clamp(min=0)  # faiss gives squares, by a matrix product
         else:
             delta = 1 - values if self.distance == "cosine" else -values
-        delta, indices = nearest(delta, indices, self_index, k)
+        if self_index is not None:
+            delta, indices = without_self(delta, indices, self_index)
+        delta, indices = nearest(delta, indices, k)
         return as_distance(delta, self.distance), indices
 
     def _prepared(self, name: str, rows: Tensor) -> Tensor:

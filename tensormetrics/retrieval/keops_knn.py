@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments, unit_rows
+from ._backend import nearest, search_arguments, unit_rows, without_self
 from ._order import DISTANCES, as_distance
 
 
@@ -33,13 +33,14 @@ class KeOpsKNN:
         query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
-        indices = own.new_empty(len(query), 0)
+        indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
         if len(query) and len(reference):
-            wanted = _rounded(k + (ref_includes_query or self_index is not None))
             # KeOps keeps indices in the dtype of the values.
             exact = torch.float64 if len(reference) > 2**24 else dtype
-            delta, indices = self._search(query.to(exact), reference.to(exact), wanted)
-        delta, indices = nearest(delta.to(dtype), indices, own, k)
+            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(k + (own is not None)))
+            if own is not None:
+                delta, indices = without_self(delta, indices, own)
+        delta, indices = nearest(delta.to(dtype), indices, k)
         return as_distance(delta, self.distance), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:

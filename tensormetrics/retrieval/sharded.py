@@ -53,8 +53,10 @@ class ShardedKNN:
         _check_alike(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
         sizes = [shape[0] for shape, _ in references]
-        if self_index is None:
-            own = torch.where(own < 0, own, own + sum(sizes[: dist.get_rank(self.group)]))
+        if own is None:
+            own = torch.full((len(query),), -1, device=query.device)
+        elif self_index is None:
+            own = own + sum(sizes[: dist.get_rank(self.group)])
         delta, indices = self._search(query, own, k, reference, sizes)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         return as_distance(delta, self.knn.distance).to(dtype), indices
@@ -109,7 +111,7 @@ class ShardedKNN:
             deltas = self._canonical(query[tile], block, near, delta[tile, -1], columns)
             values = torch.cat([delta[tile], deltas], 1)
             candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
-            delta[tile], indices[tile] = nearest(values, candidates, self_index[tile], k)
+            delta[tile], indices[tile] = nearest(values, candidates, k)
 
     def _canonical(self, query: Tensor, block: Tensor, found: Tensor, worst: Tensor, columns: int) -> Tensor:
         # query: (Q, D)  block: (R, D)  found: (Q, C) nearest first  worst: (Q,)  ->  (Q, C) float64
