@@ -70,9 +70,9 @@ class ShardedKNN:
         rank, world = dist.get_rank(self.group), len(sizes)
         block, failure = block.contiguous(), None
         for step in range(world):
-            owner = (rank - step) % world
-            arriving = block.new_empty(sizes[owner - 1] if step < world - 1 else 0, block.shape[1])
-            passing = self._pass_on(block, arriving) if step < world - 1 else []
+            owner, last = (rank - step) % world, step == world - 1
+            arriving = block.new_empty(0 if last else sizes[owner - 1], block.shape[1])
+            passing = [] if last else self._pass_on(block, arriving)
             try:
                 if failure is None and len(query) and len(block):
                     self._merge(delta, indices, query, self_index, block, sum(sizes[:owner]))
@@ -100,7 +100,7 @@ class ShardedKNN:
         here = (self_index >= offset) & (self_index < offset + len(block))
         own = torch.where(here, self_index - offset, -1)
         found = self.knn.indices(query, min(k, len(block)), block, False, self_index=own)
-        memory = budget(self.knn.memory_budget, query.device)
+        memory = budget(self.knn.memory_budget, query.device) // 2
         # On a CPU small pieces stay in the cache.
         pairs = max((memory if query.is_cuda else min(memory, 2**23)) // (40 * query.shape[1] + 64), 1)
         columns = min(pairs, 16)

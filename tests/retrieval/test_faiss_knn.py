@@ -131,6 +131,22 @@ def test_bad_input(rows):
     assert "could not parse index string Nope" in raised(RuntimeError, FaissKNN(index_init_fn="Nope").train, rows)
 
 
+def test_in_the_place_of_the_peers(rows, tmp_path):
+    inference = pytest.importorskip("pytorch_metric_learning.utils.inference")
+    found = []
+    for kind in (FaissKNN, inference.FaissKNN):
+        model = inference.InferenceModel(torch.nn.Identity(), knn_func=kind(False, False), data_device="cpu")
+        model.train_knn(rows[:40])
+        model.add_to_knn(rows[40:])
+        model.save_knn_func(str(tmp_path / "index"))
+        model.knn_func.reset()
+        model.load_knn_func(str(tmp_path / "index"))
+        found.append(model.get_nearest_neighbors(rows[:5], 4))
+    (distances, indices), (squares, peer_indices) = found
+    assert torch.equal(indices, peer_indices)
+    torch.testing.assert_close(distances.square(), squares, rtol=1e-6, atol=0)
+
+
 # The branch for GPUs, with stand-ins: indexes that say they are on a GPU and are searched on the CPU.
 
 
