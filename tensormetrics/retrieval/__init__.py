@@ -7,6 +7,8 @@ from .cluster_accuracy import cluster_accuracy as cluster_accuracy
 from .contingency import Contingency as Contingency
 from .contingency import contingency as contingency
 from .faiss_kmeans import FaissKMeans as FaissKMeans
+from .faiss_knn import FaissKNN as FaissKNN
+from .keops_knn import KeOpsKNN as KeOpsKNN
 from .kmeans import TorchKMeans as TorchKMeans
 from .knn import TorchKNN as TorchKNN
 from .mutual_info import AdjustedMutualInfo as AdjustedMutualInfo
@@ -30,6 +32,7 @@ from .precision import r_precision as r_precision
 from .ranks import PositiveRanks as PositiveRanks
 from .ranks import count_relevant as count_relevant
 from .ranks import ranks_of_neighbours as ranks_of_neighbours
+from .sharded import ShardedKNN as ShardedKNN
 from .uncertainty import Interval as Interval
 from .uncertainty import Test as Test
 from .uncertainty import bootstrap as bootstrap

@@ -1,0 +1,167 @@
+"""One protocol: every backend answers every search here alike."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import neighbours
+from torch import distributed as dist
+
+from tensormetrics.retrieval import FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
+from tensormetrics.retrieval._order import DISTANCES
+
+# A function of the distance, and the package that it needs.
+BACKENDS = {
+    "torch": (TorchKNN, None),
+    "sharded": (lambda distance="l2": ShardedKNN(knn=TorchKNN(distance)), None),
+    "faiss": (lambda distance="l2": FaissKNN(distance=distance), "faiss"),
+    "keops": (KeOpsKNN, "pykeops"),
+}
+# Each number of dimensions and rounded k is compiled once: some ten seconds each.
+PARAMETERS = [pytest.param(name, marks=pytest.mark.slow if name == "keops" else ()) for name in BACKENDS]
+
+
+@pytest.fixture(scope="module")
+def group_of_one():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture(params=PARAMETERS)
+def backend(request, device):
+    make, package = BACKENDS[request.param]
+    if package:
+        module = pytest.importorskip(package)
+        if request.param == "faiss" and device.type == "cuda" and not hasattr(module, "StandardGpuResources"):
+            pytest.skip("this faiss has no GPU support")
+    if request.param == "sharded":
+        request.getfixturevalue("group_of_one")
+    return make
+
+
+@pytest.fixture
+def rows(device):
+    return torch.randn(40, 3, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_order_and_distances(backend, distance, rows):
+    for query, k, reference, includes, self_index in (
+        (rows, 4, rows, True, range(40)),
+        (rows[:7], 4, rows, True, range(7)),
+        (rows[:1], 5, rows[9:], False, None),
+    ):
+        distances, indices = backend(distance)(query, k, reference, includes)
+        expected, values = neighbours(query.cpu(), reference.cpu(), k, distance, self_index=self_index)
+        assert distances.dtype == torch.float32 and distances.device == indices.device == rows.device
+        assert indices.dtype == torch.int64 and np.array_equal(indices.cpu(), expected)
+        np.testing.assert_allclose(distances.cpu(), values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip"])
+def test_ties_and_missing_neighbours(backend, distance, device):
+    lattice = torch.randint(-1, 2, (19, 3), generator=torch.Generator().manual_seed(2)).float()
+    distances, indices = backend(distance)(lattice.to(device), 19, lattice.to(device), True)
+    expected, values = neighbours(lattice, lattice, 19, distance, self_index=range(19))
+    assert np.array_equal(indices.cpu(), expected) and indices[:, 18].unique().tolist() == [-1]
+    assert np.array_equal(distances.cpu(), np.float32(values))
+    distances, indices = backend(distance)(lattice[:2].to(device), 4, lattice[:2].to(device), True)
+    assert indices.tolist() == [[1, -1, -1, -1], [0, -1, -1, -1]]
+    assert distances[:, 1:].unique().tolist() == [-torch.inf if distance == "ip" else torch.inf]
+
+
+def test_no_rows(backend, rows):
+    distances, indices = backend()(rows[:2], 3, rows[:0], False)
+    assert indices.tolist() == [[-1] * 3] * 2 and distances.tolist() == [[torch.inf] * 3] * 2
+    for k in (3, 50):
+        distances, indices = backend()(rows[:0], k, rows, True)
+        assert distances.shape == indices.shape == (0, k)
+        assert distances.dtype == torch.float32 and indices.dtype == torch.int64
+
+
+def test_self_is_left_out_by_index(backend, device):
+    x = torch.tensor([[0.0], [0.0], [5.0], [0.0]], device=device).expand(4, 3)  # duplicates of a query stay
+    assert backend()(x, 3, x, True)[1].tolist() == [[1, 3, 2], [0, 3, 2], [0, 1, 3], [0, 1, 2]]
+    assert backend()(x[:2], 3, x, True)[1].tolist() == [[1, 3, 2], [0, 3, 2]]
+    own = torch.tensor([3, -1], dtype=torch.int32, device=device)
+    assert backend()(x[:2], 4, x, False, self_index=own)[1].tolist() == [[0, 1, 2, -1], [0, 1, 3, 2]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int16], ids=str)
+def test_dtypes_that_float32_holds(backend, dtype, device):
+    x = torch.tensor([[0], [1], [3], [7]], device=device).expand(4, 3).to(dtype)
+    distances, indices = backend("sqeuclidean")(x, 4, x, True)
+    assert distances.dtype == torch.float32 and distances[:, :3].tolist() == [
+        [3, 27, 147],
+        [3, 12, 108],
+        [12, 27, 48],
+        [48, 108, 147],
+    ]
+    assert indices.tolist() == [[1, 2, 3, -1], [0, 2, 3, -1], [1, 0, 3, -1], [2, 1, 0, -1]]
+
+
+def test_input_is_only_read(backend, rows):
+    expected = backend()(rows, 4, rows, True)
+    strided = rows.T.contiguous().T.requires_grad_()
+    assert not strided.is_contiguous()
+    for result, wanted in zip(backend()(strided, 4, strided, True), expected, strict=True):
+        assert torch.equal(result, wanted) and not result.requires_grad
+    assert torch.equal(strided, rows)
+
+
+def test_bad_input(backend, device):
+    x = torch.zeros(3, 2, device=device)
+    knn = backend()
+
+    def message(*args, **kwargs):
+        with pytest.raises(ValueError) as error:
+            knn(*args, **kwargs)
+        return str(error.value)
+
+    with pytest.raises(ValueError) as error:
+        backend("L2")
+    assert str(error.value) == "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
+    for k in (0, -1, True, 1.0, None, "max_bin_count"):
+        assert message(x, k, x, False) == f"k: got {k!r}, wanted an integer >= 1"
+    assert message(x[0], 1, x, False) == "query: got shape (2,), wanted (N, D)"
+    assert message(x, 1, x[None], False) == "reference: got shape (1, 3, 2), wanted (N, D)"
+    assert message(x, 1, x[:, :1], False) == (
+        "query and reference: got shapes (3, 2) and (3, 1), wanted the same number of columns"
+    )
+    assert message(x, 1, x.to(torch.complex64), False) == (
+        "reference: got torch.complex64, wanted real numbers; write torch.view_as_real(reference).flatten(1)"
+    )
+    assert message(x, 1, x[:2], True) == (
+        "ref_includes_query: got 3 queries and 2 references, wanted references that begin with the queries"
+    )
+    assert message(x, 1, x.to("meta"), False) == (
+        f"devices differ: query on {x.device}, reference on meta; move them with .to(device)"
+    )
+    assert message(x, 1, x, False, self_index=torch.zeros(2, dtype=torch.int64, device=device)) == (
+        "self_index: got shape (2,), wanted (3,)"
+    )
+    assert message(x, 1, x, False, self_index=torch.zeros(3, device=device)) == (
+        "self_index: got torch.float32, wanted an integer dtype; write self_index.long()"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "modules", "message"),
+    [
+        (
+            FaissKNN,
+            ["faiss"],
+            "FaissKNN needs faiss: pip install faiss-cpu, or the official faiss-gpu (CUDA 12); "
+            "tensormetrics[faiss] installs faiss-cpu",
+        ),
+        (KeOpsKNN, ["pykeops", "pykeops.torch"], "KeOpsKNN needs pykeops: pip install tensormetrics[keops]"),
+    ],
+)
+def test_a_missing_package_is_named(make, modules, message, monkeypatch):
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError) as error:
+        make()
+    assert str(error.value) == message

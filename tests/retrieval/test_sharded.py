@@ -1,0 +1,177 @@
+"""Ranks find what one process finds among all references, bit for bit."""
+
+import gc
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from tensormetrics.retrieval import ShardedKNN, TorchKNN
+from tensormetrics.retrieval._order import DISTANCES
+
+N = 30
+# Members of the group, and how many rows each has.
+SPLITS = [((0, 1, 2), (2, 17, 11)), ((0, 1, 2), (16, 0, 14)), ((1, 2), (7, 23)), ((1, 2), (0, 30))]
+
+
+def families():
+    generator = torch.Generator().manual_seed(3)
+    gaussian = torch.randn(N, 6, generator=generator)
+    pick = torch.randint(0, 3, (N,), generator=generator)
+    return {
+        "gaussian": gaussian,
+        "bfloat16": gaussian.bfloat16(),
+        "float64": gaussian.double(),
+        "integers": pick[:, None] - 1,
+        "three distinct points": gaussian[pick],
+        "all equal": gaussian[:1].repeat(N, 1),
+        "some zero rows": gaussian * (torch.arange(N) % 4 > 0)[:, None],
+        "large common mean": gaussian + 1e4,
+        "one dimension": gaussian[:, :1],
+        "strided": gaussian.T.contiguous().T,
+    }
+
+
+def searches():
+    """(label, distance, memory budget, query, k, reference, ref_includes_query, self_index), rows of all ranks."""
+    for family, rows in families().items():
+        for distance in DISTANCES:
+            for k, memory in ((12, 20_000), (40, None)):
+                yield f"{family}, {distance}, k={k}", distance, memory, rows, k, rows, True, None
+        yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, None
+    rolled, own = families()["all equal"], torch.arange(N).roll(9)
+    yield "self_index", "l2", None, rolled, 5, rolled, False, own.where(own > 3, -1)
+    yield "no references", "ip", None, rolled, 3, rolled[:0], False, None
+
+
+def shard(rows, sizes, rank):
+    return rows.split(sizes)[rank] if rows is not None and len(rows) else rows
+
+
+def run_rank(rank: int, folder: str) -> None:
+    warnings.simplefilter("error")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=3)
+    try:
+        pair = dist.new_group([1, 2])
+        results = {}
+        for members, sizes in SPLITS:
+            if rank not in members:
+                continue
+            place, group = members.index(rank), pair if len(members) == 2 else None
+            for label, distance, memory, query, k, reference, includes, self_index in searches():
+                own, references, self_index = (shard(rows, sizes, place) for rows in (query, reference, self_index))
+                knn = ShardedKNN(group, TorchKNN(distance, memory_budget=memory))
+                results[sizes, label] = knn(own, k, references, includes, self_index=self_index)
+        results["idle"] = idle_rank(rank)
+        results["errors"] = errors(rank)
+        results["packages"] = {"faiss", "pykeops"} & set(sys.modules)
+        results["held"] = rows_held_besides_own()
+        torch.save(results, Path(folder) / f"{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+def idle_rank(rank: int):
+    rows = torch.arange(8.0, dtype=torch.float64).view(4, 2) if rank == 1 else torch.empty(0)
+    return ShardedKNN()(rows, 2, rows, True)
+
+
+def errors(rank: int) -> list[str]:
+    rows, knn, failing = torch.zeros(3, 2), ShardedKNN(), ShardedKNN()
+    narrow = rows[:, :1] if rank == 1 else rows
+
+    def broken(*args, **kwargs):
+        raise MemoryError("no room")
+
+    if rank == 1:
+        failing.knn.indices = broken
+    messages = []
+    for call in (
+        lambda: knn(rows, 0 if rank == 1 else 2, rows, True),
+        lambda: knn(narrow, 1, rows, False),
+        lambda: knn(narrow, 1, narrow, False),
+        lambda: knn(rows, 1, rows.double() if rank == 1 else rows, False),
+        lambda: failing(rows, 1, rows, True),
+    ):
+        with pytest.raises(Exception) as error:  # noqa: B017
+            call()
+        messages.append(f"{error.type.__name__}: {error.value}")
+        assert knn(rows, 1, rows, True)[1].shape == (3, 1)  # the ranks are still in step
+    return messages
+
+
+def rows_held_besides_own() -> list[int]:
+    """At every search of a block: rows of all tensors as wide as the references, less our own."""
+    rows, held = torch.zeros(20, 97), []
+
+    class Watched(TorchKNN):
+        def indices(self, *args, **kwargs):
+            tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.shape[1:] == (97,)]
+            held.append(sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - len(rows))
+            return super().indices(*args, **kwargs)
+
+    ShardedKNN(knn=Watched())(rows, 1, rows, True)
+    return held
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(run_rank, args=(str(folder),), nprocs=3)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(3)]
+
+
+@pytest.mark.parametrize(("members", "sizes"), SPLITS, ids=str)
+def test_ranks_find_what_one_finds(ranks, members, sizes):
+    for label, distance, _, query, k, reference, includes, self_index in searches():
+        alone = TorchKNN(distance)(query, k, reference, includes, self_index=self_index)
+        shards = zip(*(ranks[member][sizes, label] for member in members), strict=True)
+        for together, wanted in zip(map(torch.cat, shards), alone, strict=True):
+            assert together.dtype == wanted.dtype and torch.equal(together, wanted), label
+
+
+def test_idle_ranks(ranks):
+    for rank in (0, 2):
+        distances, indices = ranks[rank]["idle"]
+        assert distances.shape == indices.shape == (0, 2)
+        assert distances.dtype == torch.float64 and indices.dtype == torch.int64
+    assert ranks[1]["idle"][1].tolist() == [[1, 2], [0, 2], [1, 3], [2, 1]]
+
+
+def test_all_ranks_raise(ranks):
+    own = [
+        "ValueError: k: got 0, wanted an integer >= 1",
+        "ValueError: query and reference: got shapes (3, 1) and (3, 2), wanted the same number of columns",
+        "MemoryError: no room",
+    ]
+    got = "query (3, 2) torch.float32 and reference (3, 2) torch.float32 on rank"
+    together = [
+        f"ValueError: query and reference: got {got} 0; {other} on rank 1; {got} 2; "
+        "wanted one number of columns and one dtype of each"
+        for other in (
+            "query (3, 1) torch.float32 and reference (3, 1) torch.float32",
+            "query (3, 2) torch.float32 and reference (3, 2) torch.float64",
+        )
+    ]
+    elsewhere = [f"RuntimeError: rank 1 failed with {message}" for message in own]
+    assert ranks[1]["errors"] == [*own[:2], *together, own[2]]
+    assert ranks[0]["errors"] == ranks[2]["errors"] == [*elsewhere[:2], *together, elsewhere[2]]
+
+
+def test_at_most_two_blocks_besides_own_rows(ranks):
+    for rank in ranks:
+        assert rank["held"] == [20, 40, 20]  # the next one; the present and the next; the last
+
+
+def test_the_package_imports_no_other_backend(ranks):
+    assert all(rank["packages"] == set() for rank in ranks)
+
+
+def test_bad_input():
+    with pytest.raises(TypeError) as error:
+        ShardedKNN(knn=len)
+    assert str(error.value) == "knn: got a builtin_function_or_method, wanted a TorchKNN, whose order can be merged"
