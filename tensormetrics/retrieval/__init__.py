@@ -31,6 +31,7 @@ from .precision import precision as precision
 from .precision import r_precision as r_precision
 from .ranks import PositiveRanks as PositiveRanks
 from .ranks import count_relevant as count_relevant
+from .ranks import positive_ranks as positive_ranks
 from .ranks import ranks_of_neighbours as ranks_of_neighbours
 from .sharded import ShardedKNN as ShardedKNN
 from .uncertainty import Interval as Interval

@@ -1,25 +1,203 @@
 """Ranks of the positives: the integers from which every retrieval score is made."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import _checks
+from ._counting import RankCounter
+from ._embeddings import as_embeddings, budget
+from ._nearest import NearestSearch
+from ._order import DISTANCES
+from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
+
+TIES = ("index", "optimistic", "pessimistic")
+
 
 class PositiveRanks(NamedTuple):
-    """Where the relevant references of each query stand among its neighbours.
+    """Where the relevant references of each query stand among its candidates.
 
-    rank (..., Q, P) int64: 1-based ranks, ascending; 0 means no positive here and may stand anywhere.
+    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one deeper than `depth`, and may
+        stand anywhere.
     relevant (..., Q) int64: R, the number of relevant references, found or not.
+    candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
+    gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.
+    depth: ranks above it were not looked for; None: all were.
     """
 
     rank: Tensor
     relevant: Tensor
+    candidates: Tensor | None = None
+    gain: Tensor | None = None
+    ideal: Tensor | None = None
+    depth: int | None = None
 
     def within(self, depth: int | Tensor) -> Tensor:
         # depth: broadcasts against (..., Q, P)  ->  (..., Q, P) bool
         """Which entries are positives of rank <= depth."""
         return (self.rank > 0) & (self.rank <= depth)
+
+
+@torch.no_grad()
+def positive_ranks(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    label_comparison_fn: Comparison | None = None,
+    gains: Tensor | Comparison | None = None,
+    ignore: Ignore | None = None,
+    depth: int | None = None,
+    ties: str = "index",
+    distance: str = "l2",
+    memory_budget: int | None = None,
+) -> PositiveRanks:
+    # query: (Q, D)  query_labels: (Q,) or (Q, L)  reference: (N, D)  reference_labels: (N,) or (N, L)
+    # self_index: (Q,) int64  gains, ignore: (Q, N)  ->  rank (Q, P) int32, P = max R
+    """Ranks of the relevant references of every query, exact for each distance and the same on every device.
+
+    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. ValueError for arguments that do not
+    fit each other.
+
+    Args:
+        reference: default: the queries, each of which is no candidate of its own.
+        self_index: the reference that is this query, which it leaves out; -1 = none.
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels.
+        ignore: True = no candidate: for each pair, or a function of a slice of the queries that gives its rows. A pair
+            (query groups (Q,), reference groups (N,)): relevant references of the same group are no candidates.
+        depth: leave out ranks above it.
+        ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
+            "pessimistic" (last).
+        distance, memory_budget: as in `TorchKNN`.
+    """
+    tiles = rank_tiles(
+        query,
+        query_labels,
+        reference,
+        reference_labels,
+        self_index=self_index,
+        label_comparison_fn=label_comparison_fn,
+        gains=gains,
+        ignore=ignore,
+        depth=depth,
+        ties=ties,
+        distance=distance,
+        memory_budget=memory_budget,
+    )
+    parts = [part for _, part in tiles]
+    width = max((part.rank.shape[1] for part in parts), default=0)
+
+    def joined(field: str, empty: Tensor) -> Tensor:
+        tensors = [getattr(part, field) for part in parts]
+        if empty.ndim == 2:
+            tensors = [torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors]
+        return torch.cat([empty, *tensors])
+
+    counts = torch.empty(0, dtype=torch.int64, device=query.device)
+    graded = None if gains is None else counts.new_empty((0, width), dtype=torch.float64)
+    return PositiveRanks(
+        joined("rank", counts.new_empty((0, width), dtype=torch.int32)),
+        joined("relevant", counts),
+        joined("candidates", counts),
+        None if graded is None else joined("gain", graded),
+        None if graded is None else joined("ideal", graded),
+        depth,
+    )
+
+
+def rank_tiles(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    label_comparison_fn: Comparison | None = None,
+    gains: Tensor | Comparison | None = None,
+    ignore: Ignore | None = None,
+    depth: int | None = None,
+    ties: str = "index",
+    distance: str = "l2",
+    memory_budget: int | None = None,
+) -> Iterator[tuple[slice, PositiveRanks]]:
+    """`positive_ranks` in tiles: slices of the queries, in order, with their ranks (P = the tile's largest R).
+
+    What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
+    """
+    query = as_embeddings("query", query)
+    if (reference is None) != (reference_labels is None):
+        lacking = "reference" if reference is None else "reference_labels"
+        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    if reference is None:
+        reference, reference_labels = query, query_labels
+        if self_index is None:
+            self_index = torch.arange(len(query), device=query.device)
+    reference = as_embeddings("reference", reference)
+    _checks.shape("reference", reference, "N", query.shape[1])
+    _checks.same_length(query=query, query_labels=query_labels)
+    _checks.same_length(reference=reference, reference_labels=reference_labels)
+    _checks.same_device(
+        query=query,
+        query_labels=query_labels,
+        reference=reference,
+        reference_labels=reference_labels,
+        self_index=self_index,
+        **{name: value for name, value in (("gains", gains), ("ignore", ignore)) if isinstance(value, Tensor)},
+    )
+    if self_index is None:
+        self_index = torch.full((len(query),), -1, device=query.device)
+    _checks.shape("self_index", self_index, len(query))
+    _checks.integral("self_index", self_index)
+    _checks.one_of("ties", ties, TIES)
+    _checks.one_of("distance", distance, DISTANCES)
+    if depth is not None:
+        depth = _checks.integer_at_least("depth", depth, 1)
+    relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
+    memory = budget(memory_budget, query.device)
+    # Both ways give the same integers; which is faster changes around this depth.
+    shallow = depth is not None and depth <= max(64, len(reference) // 32) and ties == "index"
+    sides = (query, self_index.long())
+    if shallow:
+        depth_found = min(depth, len(reference))
+        search = NearestSearch(*sides, depth_found, reference, distance, memory, True) if depth_found else None
+    else:
+        search = RankCounter(*sides, reference, distance, ties, memory) if len(reference) else None
+    rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
+
+    @torch.no_grad()
+    def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
+        for start in range(0, len(query), rows):
+            tile = slice(start, min(start + rows, len(query)))
+            positives = relevance(tile)
+            if search is None:
+                rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
+                gain = None if gains is None else rank.double()
+            elif shallow:
+                rank, gain = _read_off(search(tile, positives.ignored), positives, len(reference))
+            else:
+                rank, gain = search(tile, positives)
+            if depth is not None:
+                rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+            ideal = None if gains is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
+            yield tile, PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
+
+    return tiles()
+
+
+def _read_off(order: Tensor, positives: Positives, references: int) -> tuple[Tensor, Tensor | None]:
+    # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
+    index, gain = positives.index, positives.gain
+    value = scattered(index, index >= 0 if gain is None else gain, references).gather(1, order.clamp(min=0))
+    hit = (order >= 0) & (value > 0)
+    place = torch.where(hit, hit.cumsum(1) - 1, -1)
+    width = int(positives.relevant.max())
+    rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
+    return scattered(place, rank, width), None if gain is None else scattered(place, value, width)
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 import torch
+from ranks_oracle import ranks as oracle
 from retrieval_oracle import CASES, TINY, TINY_LABELS, case_rows, cases
 
 from tensormetrics.retrieval import (
@@ -7,14 +9,27 @@ from tensormetrics.retrieval import (
     TorchKNN,
     average_precision_at_r,
     count_relevant,
+    positive_ranks,
     precision,
     r_precision,
     ranks_of_neighbours,
 )
+from tensormetrics.retrieval.ranks import rank_tiles
 
 
 def found(rank):
     return [row[row > 0].tolist() for row in rank]
+
+
+def check(ranks, expected, relevant):
+    """Against the oracle's lists; `relevant` also counts positives deeper than the depth."""
+    rank, gain, candidates = expected
+    assert found(ranks.rank) == rank and ranks.rank.dtype == torch.int32
+    assert ranks.relevant.tolist() == list(relevant) and ranks.candidates.tolist() == candidates
+    assert ranks.rank.shape[1] == max(relevant, default=0)
+    if ranks.gain is not None:
+        assert [row[:n].tolist() for row, n in zip(ranks.gain, map(len, rank), strict=True)] == gain
+        assert ranks.gain.shape == ranks.ideal.shape == ranks.rank.shape
 
 
 def self_ranks(embeddings, labels, device):
@@ -87,3 +102,141 @@ def test_precision_needs_a_positive_k(device):
     ranks = PositiveRanks(torch.ones(1, 1, device=device).long(), torch.ones(1, device=device).long())
     with pytest.raises(ValueError, match=r"^k: got 0, wanted an integer >= 1$"):
         precision(ranks, 0)
+
+
+def labelled_points(device, n=40, others=55):
+    random = np.random.RandomState(3)
+    points = [torch.tensor(random.randint(-2, 3, (m, 3)), dtype=torch.float32, device=device) for m in (n, others)]
+    labels = [torch.tensor(random.randint(0, 7, m), device=device) for m in (n, others)]
+    return points[0], labels[0], points[1], labels[1]
+
+
+def test_self_and_other_references(device):
+    x, labels, reference, reference_labels = labelled_points(device)
+    match, eye = (labels[:, None] == labels).cpu().numpy(), np.eye(len(x), dtype=bool)
+    for depth in (None, 1, 5, 39):
+        expected = oracle(x.cpu(), x.cpu(), match & ~eye, eye, depth=depth)
+        check(positive_ranks(x, labels, depth=depth), expected, (match.sum(1) - 1).tolist())
+    match = (labels[:, None] == reference_labels).cpu().numpy()
+    own = np.random.RandomState(1).randint(-1, len(reference), len(x))
+    hidden = own[:, None] == np.arange(len(reference))
+    for distance in ("l2", "sqeuclidean", "ip", "cosine"):
+        expected = oracle(x.cpu(), reference.cpu(), match & ~hidden, hidden, distance)
+        ranks = positive_ranks(
+            x, labels, reference, reference_labels, self_index=torch.tensor(own, device=device), distance=distance
+        )
+        check(ranks, expected, (match & ~hidden).sum(1).tolist())
+
+
+@pytest.mark.parametrize("form", ["mask", "function", "groups"])
+def test_ignored_references(form, device):
+    x, labels, reference, reference_labels = labelled_points(device)
+    match = (labels[:, None] == reference_labels).cpu().numpy()
+    random = np.random.RandomState(2)
+    if form == "groups":
+        groups = [torch.tensor(random.randint(0, 3, len(side)), device=device) for side in (x, reference)]
+        ignore, hidden = tuple(groups), match & (groups[0][:, None] == groups[1]).cpu().numpy()
+    else:
+        hidden = random.rand(*match.shape) < 0.3
+        mask = torch.tensor(hidden, device=device)
+        ignore = mask if form == "mask" else lambda rows: mask[rows]
+    for depth in (None, 4):
+        expected = oracle(x.cpu(), reference.cpu(), match & ~hidden, hidden, depth=depth)
+        ranks = positive_ranks(x, labels, reference, reference_labels, ignore=ignore, depth=depth, memory_budget=50_000)
+        check(ranks, expected, (match & ~hidden).sum(1).tolist())
+
+
+def test_comparison_of_labels(device):
+    x, labels, reference, reference_labels = labelled_points(device)
+    match = (labels[:, None] - reference_labels).abs().cpu().numpy() == 1
+    expected = oracle(x.cpu(), reference.cpu(), match, np.zeros_like(match))
+    near = positive_ranks(x, labels, reference, reference_labels, label_comparison_fn=lambda a, b: (a - b).abs() == 1)
+    check(near, expected, match.sum(1).tolist())
+    # two columns, of which the comparison reads one
+    two, other_two = (torch.stack([side, side * 0 + 7], 1) for side in (labels, reference_labels))
+    columns = positive_ranks(x, two, reference, other_two, label_comparison_fn=lambda a, b: (a - b)[:, 0].abs() == 1)
+    assert torch.equal(columns.rank, near.rank)
+    # a label that does not match itself
+    never = positive_ranks(x, labels, label_comparison_fn=lambda a, b: a != b)
+    assert never.relevant.tolist() == [(labels != label).sum() for label in labels]
+
+
+def test_gains(device):
+    x, labels, reference, reference_labels = labelled_points(device)
+    gains = (labels[:, None] * reference_labels % 5).double()
+    hidden = np.zeros(gains.shape, dtype=bool)
+    expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), hidden)
+    sorted_gains = [sorted(row[row > 0].tolist(), reverse=True) for row in gains]
+    for given in (gains, gains.float(), lambda a, b: a * b % 5):
+        ranks = positive_ranks(x, labels, reference, reference_labels, gains=given)
+        check(ranks, expected, (gains > 0).sum(1).tolist())
+        assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
+    for depth in (3, 50):
+        expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), hidden, depth=depth)
+        ranks = positive_ranks(x, labels, reference, reference_labels, gains=gains, depth=depth)
+        check(ranks, expected, (gains > 0).sum(1).tolist())
+        assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
+
+
+def test_tiles_are_the_whole_in_pieces(device):
+    x, labels, *_ = labelled_points(device)
+    whole = positive_ranks(x, labels)
+    end = 0
+    for rows, ranks in rank_tiles(x, labels, memory_budget=20_000):
+        assert rows.start == end and ranks.rank.shape == (rows.stop - rows.start, ranks.relevant.max())
+        assert found(ranks.rank) == found(whole.rank[rows])
+        assert torch.equal(ranks.candidates, whole.candidates[rows])
+        end = rows.stop
+    assert end == len(x)
+
+
+def test_no_queries_no_references_no_positives(device):
+    x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
+    for ranks, shape in (
+        (positive_ranks(x, labels), (3, 0)),
+        (positive_ranks(x[:0], labels[:0], x, labels), (0, 0)),
+        (positive_ranks(x, labels, x[:0], labels[:0]), (3, 0)),
+        (positive_ranks(x[:1], labels[:1]), (1, 0)),
+    ):
+        assert ranks.rank.shape == shape and ranks.relevant.tolist() == [0] * shape[0]
+
+
+def test_bad_arguments(device):
+    x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
+
+    def message(*arguments, **options):
+        with pytest.raises(ValueError) as error:
+            positive_ranks(*arguments, **options)
+        return str(error.value)
+
+    assert message(x, labels[:2]) == "lengths differ: query has 3, query_labels has 2"
+    assert message(x, labels, x) == "reference_labels: got None, wanted both reference and reference_labels or neither"
+    assert message(x, labels, x[:, :1], labels) == "reference: got shape (3, 1), wanted (N, 2)"
+    assert message(x, labels, ties="random") == (
+        "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'"
+    )
+    assert message(x, labels, depth=0) == "depth: got 0, wanted an integer >= 1"
+    assert message(x, labels, distance="L2") == (
+        "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
+    )
+    assert message(x, labels[:, None].repeat(1, 2)) == (
+        "query_labels: got shape (3, 2), wanted (N,); for more columns give a label_comparison_fn"
+    )
+    assert message(x, labels[:, None].repeat(1, 2), x, labels) == (
+        "query_labels and reference_labels: got shapes (3, 2) and (3,), wanted the same number of columns"
+    )
+    assert message(x, labels, x, labels.float()) == (
+        "query_labels and reference_labels: got torch.int64 and torch.float32, wanted both as integers or both floating"
+    )
+    assert message(x, labels, ignore=labels) == "ignore: got shape (3,), wanted (3, 3)"
+    assert message(x, labels, ignore=(labels, labels[:2])) == "ignore: reference groups: got shape (2,), wanted (3,)"
+    assert message(x, labels, gains=torch.ones(3, 2, device=device)) == "gains: got shape (3, 2), wanted (3, 3)"
+    assert message(x, labels, gains=torch.mul, label_comparison_fn=torch.eq) == (
+        "gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant"
+    )
+    assert message(x, labels, label_comparison_fn=torch.sub) == (
+        "label_comparison_fn: got shape (9,) and torch.int64 for 9 pairs of labels, wanted a torch.bool for each pair"
+    )
+    assert message(x, labels, gains=lambda a, b: a[:1]) == (
+        "gains: got shape (1,) and torch.int64 for 9 pairs of labels, wanted a number for each pair"
+    )

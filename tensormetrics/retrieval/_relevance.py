@@ -1,0 +1,161 @@
+"""Which references count for a query: relevant ones, and those that are taken out of its list."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+
+Comparison = Callable[[Tensor, Tensor], Tensor]
+Ignore = Tensor | Callable[[slice], Tensor] | tuple[Tensor, Tensor]
+
+
+class Positives(NamedTuple):
+    """The relevant references of some queries.
+
+    index (Q, P) int64: their indices; -1 means none and may stand anywhere.
+    relevant, candidates (Q,) int64: how many are relevant, and how many references a query has in all.
+    gain (Q, P) float64 or None: their graded relevance, 0 where there is none.
+    ignored (Q, N) bool or None: references that are no candidates, besides the query itself.
+    """
+
+    index: Tensor
+    relevant: Tensor
+    candidates: Tensor
+    gain: Tensor | None
+    ignored: Tensor | None
+
+
+class Relevance:
+    """`relevance(rows)` finds the relevant references of a slice of the queries; arguments as in `positive_ranks`."""
+
+    def __init__(
+        self,
+        query_labels: Tensor,
+        reference_labels: Tensor,
+        self_index: Tensor,
+        label_comparison_fn: Comparison | None = None,
+        gains: Tensor | Comparison | None = None,
+        ignore: Ignore | None = None,
+    ) -> None:
+        # query_labels: (Q[, L])  reference_labels: (N[, L])  self_index: (Q,) int64, -1 = none
+        query_labels, reference_labels = _as_labels(query_labels, reference_labels)
+        self.shape = (len(query_labels), len(reference_labels))
+        self.self_index = self_index
+        columns = query_labels.shape[1] if query_labels.ndim > 1 else 1
+        if gains is not None and label_comparison_fn is not None:
+            raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
+        self.graded = gains is not None
+        self.compare = gains if callable(gains) else label_comparison_fn
+        self.gains = None if callable(gains) else rows_of("gains", gains, self.shape)
+        self.groups = _as_groups(ignore, self.shape) if isinstance(ignore, tuple) else None
+        self.ignore = None if self.groups else rows_of("ignore", ignore, self.shape)
+        # Of a mask, of the places where it holds, and of pairs of labels.
+        self.bytes_per_query = max(len(reference_labels), 1) * (32 + 24 * columns * bool(self.compare))
+        if self.compare:
+            self.labels = query_labels
+            self.other_labels, self.other = reference_labels.unique(dim=0, return_inverse=True)
+        elif query_labels.ndim > 1 and not self.gains:
+            raise ValueError(
+                f"query_labels: got shape {tuple(query_labels.shape)}, wanted (N,); for more columns give a "
+                "label_comparison_fn"
+            )
+        elif not self.gains:
+            ordered, self.by_label = reference_labels.sort(stable=True)
+            self.first = torch.searchsorted(ordered, query_labels.contiguous())
+            self.last = torch.searchsorted(ordered, query_labels.contiguous(), right=True)
+
+    def __call__(self, rows: slice) -> Positives:
+        own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)
+        if self.gains or self.compare:
+            values = self.gains(rows) if self.gains else self._compared(self.labels[rows])
+            index = _columns((values > 0) & (others != own))
+        else:
+            index = self._of_same_label(rows, own)
+        ignored = self.ignore(rows) & (others != own) if self.ignore else None
+        if self.groups:
+            same = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
+            ignored = scattered(torch.where(same, index, -1), same, len(others))
+        candidates = len(others) - (own[:, 0] >= 0).long()
+        if ignored is not None:
+            candidates = candidates - ignored.sum(1)
+            index = index.masked_fill(ignored.gather(1, index.clamp(min=0)), -1)
+        gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0) if self.graded else None
+        return Positives(index, (index >= 0).sum(1), candidates, gain, ignored)
+
+    def _of_same_label(self, rows: slice, own: Tensor) -> Tensor:
+        # own: (Q, 1)  ->  (Q, P) int64
+        first, last = self.first[rows, None], self.last[rows, None]
+        # The width has to be known on the host: once per tile.
+        place = first + torch.arange(int((last - first).max()), device=own.device)
+        index = self.by_label[place.clamp(max=self.shape[1] - 1)]
+        return index.masked_fill((place >= last) | (index == own), -1)
+
+    def _compared(self, labels: Tensor) -> Tensor:
+        # labels: (Q[, L])  ->  (Q, N), by one comparison for every pair of distinct labels
+        labels, inverse = labels.unique(dim=0, return_inverse=True)
+        x = labels.repeat_interleave(len(self.other_labels), 0)
+        y = self.other_labels.repeat(len(labels), *[1] * (labels.ndim - 1))
+        result = self.compare(x, y)
+        if result.shape != x.shape[:1] or (result.dtype != torch.bool and not self.graded):
+            name, wanted = ("gains", "a number") if self.graded else ("label_comparison_fn", "a torch.bool")
+            raise ValueError(
+                f"{name}: got shape {tuple(result.shape)} and {result.dtype} for {len(x)} pairs of labels, "
+                f"wanted {wanted} for each pair"
+            )
+        return result.view(len(labels), -1)[inverse][:, self.other]
+
+
+def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int]) -> Callable[[slice], Tensor] | None:
+    """A function of a slice of the queries, from that or from all rows at once, with a check of the shape."""
+    if isinstance(values, Tensor):
+        _checks.shape(name, values, *shape)
+        return values.__getitem__
+    return values
+
+
+def scattered(index: Tensor, values: Tensor, width: int) -> Tensor:
+    # index: (Q, K) int64, distinct in a row but for -1  values: (Q, K)  ->  (Q, width), 0 where nothing is
+    """Each value in the column that its index says, -1 = in none."""
+    table = values.new_zeros(len(index), width + 1)
+    return table.scatter_(1, torch.where(index < 0, width, index), values)[:, :width]
+
+
+def _columns(found: Tensor) -> Tensor:
+    # found: (Q, N) bool  ->  (Q, P) int64, the columns found in each row, then -1
+    row, column = found.nonzero().unbind(1)
+    number = found.sum(1)
+    place = torch.arange(len(row), device=found.device) - (number.cumsum(0) - number)[row]
+    # The width has to be known on the host: once per tile.
+    return column.new_full((len(found), int(number.max())), -1).index_put((row, place), column)
+
+
+def _as_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+    # (Q[, L]), (N[, L])  ->  the same of one dtype, (Q,), (N,) if L is 1
+    names = ("query_labels", "reference_labels")
+    sides = [side[:, 0] if side.ndim == 2 and side.shape[1] == 1 else side for side in (query_labels, reference_labels)]
+    for name, side in zip(names, sides, strict=True):
+        if side.ndim not in (1, 2):
+            raise ValueError(f"{name}: got shape {tuple(side.shape)}, wanted (N,) or (N, L)")
+        if side.is_complex() or side.dtype == torch.uint64:
+            raise ValueError(f"{name}: got {side.dtype}, wanted integers that int64 can hold, or real numbers")
+    if sides[0].shape[1:] != sides[1].shape[1:]:
+        raise ValueError(
+            f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
+            f"{tuple(reference_labels.shape)}, wanted the same number of columns"
+        )
+    if sides[0].is_floating_point() != sides[1].is_floating_point():
+        raise ValueError(
+            f"query_labels and reference_labels: got {sides[0].dtype} and {sides[1].dtype}, wanted both as integers or "
+            "both floating"
+        )
+    dtype = torch.promote_types(sides[0].dtype, sides[1].dtype) if sides[0].is_floating_point() else torch.int64
+    return sides[0].to(dtype), sides[1].to(dtype)
+
+
+def _as_groups(ignore: tuple[Tensor, Tensor], shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    for side, group, length in zip(("query", "reference"), ignore, shape, strict=True):
+        _checks.shape(f"ignore: {side} groups", group, length)
+    return ignore
