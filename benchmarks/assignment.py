@@ -5,7 +5,8 @@
 All get the same float64 values; tensormetrics once as float64 (the fair column) and once as float32. Solvers with a
 batched call get the batch, the others a loop. Every total cost is compared with scipy's before anything is timed. The
 solvers take turns within a case, and a figure is the median of its turns. Writes results/assignment-<machine>.md.
-lap and lapx share the module name `lap`: run once with each, scipy and tensormetrics are the common columns.
+lap and lapx share the module name `lap`: run once with each (lap's table is called -lap.md); scipy and tensormetrics
+are the common columns.
 """
 
 import argparse
@@ -130,7 +131,9 @@ def machine() -> str:
 
 def table(quick: bool) -> str:
     solvers, missing = installed()
-    header = ["case", *(f"{name} ms" for name in solvers), "row scans", "64 / scipy", "32 / scipy", "64 / best peer"]
+    header = ["case", *(f"{name} ms" for name in solvers), "row scans", "scipy / 64", "scipy / 32"]
+    header += ["best peer / 64"] if any(peer in solvers for peer in BEST_OF) else []
+    header += ["torch-l-a / 64"] if "torch-linear-assignment" in solvers else []
     lines = ["| " + " | ".join(header) + " |", "| --- " * len(header) + "|"]
     for name, cost in cases(quick):
         inputs = (cost, torch.from_numpy(cost), torch.from_numpy(cost).float())
@@ -143,6 +146,7 @@ def table(quick: bool) -> str:
         took = seconds(solvers, inputs, 1.0 if quick else 10.0)
         fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
         ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
+        ratios += [took[name] / fair for name in took if name == "torch-linear-assignment"]
         scans = _op.lsa(inputs[1], False)[6].double().mean()
         cells = [
             name,
@@ -152,7 +156,10 @@ def table(quick: bool) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    notes = f"One thread, medians. Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
+    notes = (
+        "One thread, medians; x / 64: how many times longer x takes than ours in float64.\n"
+        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
+    )
     versions = f"torch {torch.__version__}, scipy {scipy.__version__}, numpy {np.__version__}."
     return f"# Assignment, {machine()}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
 
@@ -166,6 +173,7 @@ if __name__ == "__main__":
     if options.quick:
         print(text)
     else:
-        target = Path(__file__).parent / "results" / f"assignment-{machine()}.md"
+        rivals = "-lap" if "| lap lapjv ms" in text else ""
+        target = Path(__file__).parent / "results" / f"assignment-{machine()}{rivals}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text(text)

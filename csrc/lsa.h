@@ -169,7 +169,7 @@ struct Solver {
     for (int32_t i = 0; i < p.rows; ++i) {
       group.sweep(p.width, [&](auto j) {
         const auto cost = p.at(i, j), least = i == 0 ? cost : load(p.price, j);
-        const auto lower = cost >= least ? least : cost;  // and so is NaN
+        const auto lower = cost >= least ? least : cost;  // NaN passes
         store(p.price, j, lower == lower ? lower : -infinity<T>());
       });
     }

@@ -118,7 +118,7 @@ struct OneLane {
     return -1;
   }
 
-  // Copies the costs where a vector could not be read from them in place: where neighbours do not lie side by side,
+  // Copies one problem's costs where a vector could not be read from them in place: where neighbours do not lie side by side,
   // pairs are masked, or a row is shorter than a vector.
   void stage(Problem<T>& p) {
     if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;

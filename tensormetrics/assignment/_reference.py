@@ -22,7 +22,7 @@ def lsa(
     mask: Tensor | None = None,
     col_capacity: Tensor | None = None,
     unmatched_cost: Tensor | None = None,
-    work_limit: int | None = None,
+    work_limit: int | None = None,  # the kernels keep it; here the work is bounded, but not counted out
 ) -> Result:
     *lead, rows, cols = cost.shape
     batch, sign = math.prod(lead), -1 if maximize else 1

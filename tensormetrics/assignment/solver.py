@@ -19,7 +19,7 @@ class Assignment(NamedTuple):
     cost: Tensor  # (...) float64: sum of the chosen entries
     row_dual: Tensor  # (..., R), and
     col_dual: Tensor  # (..., C): the proof of optimality. See `linear_sum_assignment`
-    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf in the cost or an option out of range
+    status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf, or an option out of range
 
 
 def linear_sum_assignment(
