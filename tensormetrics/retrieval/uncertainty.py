@@ -157,8 +157,8 @@ def _quantiles(ordered: Tensor, defined: Tensor, levels: Tensor) -> Tensor:
 
 def _corrected(tails: Tensor, mean: Tensor, ordered: Tensor, defined: Tensor, sums: Tensor, sizes: Tensor) -> Tensor:
     # tails: (L, 2)  mean: (L,)  ordered: (L, B)  defined: (L,)  sums, sizes: (L, G)  ->  (L, 2)
-    below = (ordered < mean[:, None]).sum(1) + 0.5 * (ordered == mean[:, None]).sum(1)
-    share = (below / defined).clamp(0.5 / ordered.shape[1], 1 - 0.5 / ordered.shape[1])
+    below = (ordered < mean[:, None]).sum(1) + (ordered <= mean[:, None]).sum(1)
+    share = (below.double() / (2 * defined)).clamp(0.5 / ordered.shape[1], 1 - 0.5 / ordered.shape[1])
     bias = torch.special.ndtri(share)[:, None]
     without = (sums.sum(1, keepdim=True) - sums) / (sizes.sum(1, keepdim=True) - sizes)
     influence = without.mean(1, keepdim=True) - without
