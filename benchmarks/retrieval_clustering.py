@@ -110,7 +110,8 @@ def main() -> None:
         "",
         f"{datetime.date.today()}, {platform.machine()}, {name}, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads, scikit-learn {sklearn.__version__}, "
-        f"torchmetrics {torchmetrics.__version__}, numpy {np.__version__}.",
+        f"torchmetrics {torchmetrics.__version__}, numpy {np.__version__}; "
+        f"load average at the start {os.getloadavg()[0]:.1f}.",
         "Milliseconds: median (least; runs), interleaved. Values agree to 1e-9 with scikit-learn (always on the CPU) "
         "and to 1e-3 with torchmetrics.",
         "",

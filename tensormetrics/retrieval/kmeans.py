@@ -112,7 +112,9 @@ class TorchKMeans:
 
 def _unit(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of length 1; zeros stay zeros
-    return torch.nn.functional.normalize(rows, dim=1, eps=torch.finfo(rows.dtype).tiny)
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    norm = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(norm > 0, norm, 1.0)
 
 
 def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:

@@ -89,7 +89,7 @@ def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
     Hirschberg, V-measure, EMNLP 2007, https://aclanthology.org/D07-1043.
     """
     info, class_entropy, _ = _information(as_contingency(labels, clusters))
-    return torch.where(class_entropy == 0, 1.0, info / class_entropy)
+    return _share(info, class_entropy)
 
 
 def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
@@ -99,7 +99,7 @@ def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -
     In [0, 1], higher is better; 1 when there is one cluster or N = 0.
     """
     info, _, cluster_entropy = _information(as_contingency(labels, clusters))
-    return torch.where(cluster_entropy == 0, 1.0, info / cluster_entropy)
+    return _share(info, cluster_entropy)
 
 
 def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
@@ -109,8 +109,8 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
     In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weighs completeness more. ValueError for beta < 0.
     """
     _check_beta(beta)
-    table = as_contingency(labels, clusters)
-    h, c = homogeneity(table), completeness(table)
+    info, *entropies = _information(as_contingency(labels, clusters))
+    h, c = (_share(info, entropy) for entropy in entropies)
     return torch.where(h * c > 0, (1 + beta) * h * c / (beta * h + c), 0.0)
 
 
@@ -180,6 +180,10 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     surprise = torch.stack([count * n / (a * b), n / a, n / b]).log()
     info, *entropies = halving_sum((count / n * surprise).where(count > 0, 0.0))
     return info.where(info > EPS, 0.0), *entropies
+
+
+def _share(info: Tensor, entropy: Tensor) -> Tensor:
+    return torch.where(entropy == 0, 1.0, info / entropy)
 
 
 def _average(x: Tensor, y: Tensor, average: str) -> Tensor:

@@ -122,9 +122,9 @@ def paired_randomisation(
         few = int(decisive[exact].max())
         # Zeros have no sign: the largest differences are all there are.
         largest = sums[exact].gather(1, sums[exact].abs().topk(few).indices)
-        p_value[exact] = _hits(largest, alternative, _all_signs(few, a.device)) / 2**few
+        p_value[exact] = _hits(largest, alternative, _all_signs(few, len(largest), a.device)) / 2**few
     if not exact.all():
-        flips = _random_signs(n_resamples, sums.shape[1], key)
+        flips = _random_signs(n_resamples, sums.shape[1], len(sums), key)
         p_value[~exact] = (1 + _hits(sums[~exact], alternative, flips)) / (1 + n_resamples)
     result = sums.sum(1) / n, p_value, n, exact
     return Test(*(value.view(difference.shape[:-1]) for value in result))
@@ -157,8 +157,8 @@ def _quantiles(ordered: Tensor, defined: Tensor, levels: Tensor) -> Tensor:
 
 def _corrected(tails: Tensor, mean: Tensor, ordered: Tensor, defined: Tensor, sums: Tensor, sizes: Tensor) -> Tensor:
     # tails: (L, 2)  mean: (L,)  ordered: (L, B)  defined: (L,)  sums, sizes: (L, G)  ->  (L, 2)
-    below = (ordered < mean[:, None]).sum(1) + 0.5 * (ordered == mean[:, None]).sum(1)
-    share = (below / defined).clamp(0.5 / ordered.shape[1], 1 - 0.5 / ordered.shape[1])
+    below = (ordered < mean[:, None]).sum(1) + (ordered <= mean[:, None]).sum(1)
+    share = (below.double() / (2 * defined)).clamp(0.5 / ordered.shape[1], 1 - 0.5 / ordered.shape[1])
     bias = torch.special.ndtri(share)[:, None]
     without = (sums.sum(1, keepdim=True) - sums) / (sizes.sum(1, keepdim=True) - sizes)
     influence = without.mean(1, keepdim=True) - without
@@ -184,16 +184,16 @@ def _hits(differences: Tensor, alternative: str, flips: Iterator[Tensor]) -> Ten
     return hits
 
 
-def _all_signs(count: int, device: torch.device) -> Iterator[Tensor]:
-    # ->  pieces of (2^count, count) float64
-    for codes in torch.arange(2**count, device=device).split(_rows(max(count, 1), device)):
+def _all_signs(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
+    # ->  pieces of (2^count, count) float64, short enough for products with a batch
+    for codes in torch.arange(2**count, device=device).split(_rows(max(count, batch), device)):
         yield _bits(codes[:, None], count)
 
 
-def _random_signs(n_resamples: int, count: int, key: Tensor) -> Iterator[Tensor]:
-    # ->  pieces of (n_resamples, count) float64
+def _random_signs(n_resamples: int, count: int, batch: int, key: Tensor) -> Iterator[Tensor]:
+    # ->  pieces of (n_resamples, count) float64, short enough for products with a batch
     words = -(-count // 64)
-    for row in torch.arange(n_resamples, device=key.device).split(_rows(64 * words, key.device)):
+    for row in torch.arange(n_resamples, device=key.device).split(_rows(max(64 * words, batch), key.device)):
         yield _bits(_words(key, row[:, None] * words + torch.arange(words, device=key.device)), count)
 
 

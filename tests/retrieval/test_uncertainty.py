@@ -219,7 +219,7 @@ class TestPairedRandomisation:
         assert torch.equal(paired_randomisation(a, b, 500, generator=seeded()).p_value, whole.p_value)
 
     def test_signs_are_fair_and_independent(self, device):
-        signs = torch.cat(list(uncertainty._random_signs(4000, 130, torch.tensor(5, device=device))))
+        signs = torch.cat(list(uncertainty._random_signs(4000, 130, 1, torch.tensor(5, device=device))))
         assert signs.shape == (4000, 130) and set(signs.unique().tolist()) == {0, 1}
         correlation = torch.corrcoef(signs.T) - torch.eye(130, device=device)
         assert (signs.mean(0) - 0.5).abs().max() < 0.04 and correlation.abs().max() < 0.09
