@@ -39,12 +39,14 @@ def searches():
     """(label, distance, memory budget, query, k, reference, ref_includes_query, self_index), rows of all ranks."""
     for family, rows in families().items():
         for distance in DISTANCES:
-            for k, memory in ((12, 20_000), (40, None)):
-                yield f"{family}, {distance}, k={k}", distance, memory, rows, k, rows, True, None
+            yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, None
+        yield f"{family}, k=40", "ip", None, rows, 40, rows, True, None
         yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, None
-    rolled, own = families()["all equal"], torch.arange(N).roll(9)
-    yield "self_index", "l2", None, rolled, 5, rolled, False, own.where(own > 3, -1)
-    yield "no references", "ip", None, rolled, 3, rolled[:0], False, None
+    for family in ("gaussian", "three distinct points"):
+        yield f"{family}, few pairs at a time", "l2", 2_000, families()[family], 12, families()[family], True, None
+    equal, own = families()["all equal"], torch.arange(N).roll(9)
+    yield "self_index", "l2", None, equal, 5, equal, False, own.where(own > 3, -1)
+    yield "no references", "ip", None, equal, 3, equal[:0], False, None
 
 
 def shard(rows, sizes, rank):
@@ -165,6 +167,13 @@ def test_all_ranks_raise(ranks):
 def test_at_most_two_blocks_besides_own_rows(ranks):
     for rank in ranks:
         assert rank["held"] == [20, 40, 20]  # the next one; the present and the next; the last
+
+
+def test_only_candidates_that_may_win_are_evaluated():
+    x = torch.arange(100.0)[:, None]
+    found, worst = torch.arange(100).expand(1, -1), torch.tensor([100.0])
+    delta = ShardedKNN()._canonical(x[:1], x, found, worst, columns=10)
+    assert torch.equal(delta[0, :20], torch.arange(20.0).double().square()) and delta[0, 20:].isinf().all()
 
 
 def test_the_package_imports_no_other_backend(ranks):
