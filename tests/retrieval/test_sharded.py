@@ -169,6 +169,16 @@ def test_at_most_two_blocks_besides_own_rows(ranks):
         assert rank["held"] == [20, 40, 20]  # the next one; the present and the next; the last
 
 
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_blocks_in_any_order(distance):
+    x = torch.randint(0, 3, (60, 2)).float()  # ties within and between blocks
+    knn = ShardedKNN(knn=TorchKNN(distance, memory_budget=1000))  # three pairs at a time
+    delta, indices = torch.full((60, 12), torch.inf, dtype=torch.float64), torch.full((60, 12), -1)
+    for start in (40, 0, 20):
+        knn._merge(delta, indices, x, torch.arange(60), x[start : start + 20], start)
+    assert torch.equal(indices, TorchKNN(distance).indices(x, 12, x, True))
+
+
 def test_only_candidates_that_may_win_are_evaluated():
     x = torch.arange(100.0)[:, None]
     found, worst = torch.arange(100).expand(1, -1), torch.tensor([100.0])
