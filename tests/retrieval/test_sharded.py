@@ -194,3 +194,10 @@ def test_bad_input():
     with pytest.raises(TypeError) as error:
         ShardedKNN(knn=len)
     assert str(error.value) == "knn: got a builtin_function_or_method, wanted a TorchKNN, whose order can be merged"
+    unordered = TorchKNN()
+    unordered.distance = len
+    with pytest.raises(ValueError) as error:
+        ShardedKNN(knn=unordered)
+    assert str(error.value) == (
+        "knn.distance: got <built-in function len>, wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
+    )
