@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from .. import _checks
 from ._backend import nearest, search_arguments
 from ._embeddings import budget
-from ._order import as_distance, canonical
+from ._order import DISTANCES, as_distance, canonical
 from .knn import TorchKNN
 
 Kind = tuple[tuple[int, ...], torch.dtype]
@@ -31,6 +32,7 @@ class ShardedKNN:
             raise TypeError(f"knn: got a {type(knn).__name__}, wanted a TorchKNN, whose order can be merged")
         self.group = group
         self.knn = knn or TorchKNN()
+        _checks.one_of("knn.distance", self.knn.distance, DISTANCES)
 
     @torch.no_grad()
     def __call__(

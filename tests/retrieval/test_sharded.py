@@ -39,12 +39,14 @@ def searches():
     """(label, distance, memory budget, query, k, reference, ref_includes_query, self_index), rows of all ranks."""
     for family, rows in families().items():
         for distance in DISTANCES:
-            for k, memory in ((12, 20_000), (40, None)):
-                yield f"{family}, {distance}, k={k}", distance, memory, rows, k, rows, True, None
+            yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, None
+        yield f"{family}, k=40", "ip", None, rows, 40, rows, True, None
         yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, None
-    rolled, own = families()["all equal"], torch.arange(N).roll(9)
-    yield "self_index", "l2", None, rolled, 5, rolled, False, own.where(own > 3, -1)
-    yield "no references", "ip", None, rolled, 3, rolled[:0], False, None
+    for family in ("gaussian", "three distinct points"):
+        yield f"{family}, few pairs at a time", "l2", 2_000, families()[family], 12, families()[family], True, None
+    equal, own = families()["all equal"], torch.arange(N).roll(9)
+    yield "self_index", "l2", None, equal, 5, equal, False, own.where(own > 3, -1)
+    yield "no references", "ip", None, equal, 3, equal[:0], False, None
 
 
 def shard(rows, sizes, rank):
@@ -167,6 +169,23 @@ def test_at_most_two_blocks_besides_own_rows(ranks):
         assert rank["held"] == [20, 40, 20]  # the next one; the present and the next; the last
 
 
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_blocks_in_any_order(distance):
+    x = torch.randint(0, 3, (60, 2)).float()  # ties within and between blocks
+    knn = ShardedKNN(knn=TorchKNN(distance, memory_budget=1000))  # three pairs at a time
+    delta, indices = torch.full((60, 12), torch.inf, dtype=torch.float64), torch.full((60, 12), -1)
+    for start in (40, 0, 20):
+        knn._merge(delta, indices, x, torch.arange(60), x[start : start + 20], start)
+    assert torch.equal(indices, TorchKNN(distance).indices(x, 12, x, True))
+
+
+def test_only_candidates_that_may_win_are_evaluated():
+    x = torch.arange(100.0)[:, None]
+    found, worst = torch.arange(100).expand(1, -1), torch.tensor([100.0])
+    delta = ShardedKNN()._canonical(x[:1], x, found, worst, columns=10)
+    assert torch.equal(delta[0, :20], torch.arange(20.0).double().square()) and delta[0, 20:].isinf().all()
+
+
 def test_the_package_imports_no_other_backend(ranks):
     assert all(rank["packages"] == set() for rank in ranks)
 
@@ -175,3 +194,10 @@ def test_bad_input():
     with pytest.raises(TypeError) as error:
         ShardedKNN(knn=len)
     assert str(error.value) == "knn: got a builtin_function_or_method, wanted a TorchKNN, whose order can be merged"
+    unordered = TorchKNN()
+    unordered.distance = len
+    with pytest.raises(ValueError) as error:
+        ShardedKNN(knn=unordered)
+    assert str(error.value) == (
+        "knn.distance: got <built-in function len>, wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
+    )
