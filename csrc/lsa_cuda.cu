@@ -12,7 +12,7 @@ namespace lsa {
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int kWarps = 8;  // of a block: workers by themselves, or one worker together
 constexpr int64_t kWarpSide = 128;
-constexpr int64_t kSharedBytes = 48 * 1024;  // what every block may have without asking
+constexpr int64_t kSharedBytes = 47 * 1024;  // every block may have 48 KiB without asking; reductions need some
 
 template <class T>
 __device__ Least<T> exchanged(const Least<T>& x, int offset) {
