@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import _checks
 from ._counting import RankCounter
 from ._embeddings import as_embeddings, budget
-from ._nearest import NearestSearch
+from ._nearest import NearestSearch, References
 from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
 
@@ -110,6 +110,7 @@ def positive_ranks(
     )
 
 
+@torch.no_grad()
 def rank_tiles(
     query: Tensor,
     query_labels: Tensor,
@@ -125,7 +126,8 @@ def rank_tiles(
     distance: str = "l2",
     memory_budget: int | None = None,
 ) -> Iterator[tuple[slice, PositiveRanks]]:
-    """`positive_ranks` in tiles: slices of the queries, in order, with their ranks (P = the tile's largest R).
+    # arguments of `positive_ranks`  ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
+    """`positive_ranks` a tile of queries at a time.
 
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """
@@ -164,7 +166,7 @@ def rank_tiles(
     sides = (query, self_index.long())
     if shallow:
         depth_found = min(depth, len(reference))
-        search = NearestSearch(*sides, depth_found, reference, distance, memory, True) if depth_found else None
+        search = NearestSearch(*sides, depth_found, References(reference, distance), memory) if depth_found else None
     else:
         search = RankCounter(*sides, reference, distance, ties, memory) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
