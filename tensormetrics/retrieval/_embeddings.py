@@ -1,6 +1,6 @@
 """Embeddings with labels: checks shared by the domain, and the metric base that keeps them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,20 +33,23 @@ def as_embeddings(name: str, rows: Tensor) -> Tensor:
     return rows.to(torch.float32 if rows.element_size() <= 2 else torch.float64)
 
 
-def as_labels(name: str, labels: Tensor) -> Tensor:
-    # labels: (N,) or (N, 1)  ->  (N,) int64 or floating
+def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
+    # labels: (N,) or (N, 1), with columns=True also (N, L)  ->  (N,) or (N, L), int64 or floating
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    _checks.shape(name, labels, "N")
+    if not (columns and labels.ndim == 2):
+        _checks.shape(name, labels, "N")
     if labels.is_complex() or labels.dtype == torch.uint64:
         raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
     return labels if labels.is_floating_point() else labels.long()
 
 
-def labelled(rows: Any, labels: Any, device: torch.device, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
-    # rows: (N, D)  labels: (N,) or (N, 1)  ->  (N, D) floating, (N,) int64 or floating
+def labelled(
+    rows: Any, labels: Any, device: torch.device, names: tuple[str, str], columns: bool = False
+) -> tuple[Tensor, Tensor]:
+    # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
     rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
-    labels = as_labels(names[1], as_tensor(names[1], labels, device))
+    labels = as_labels(names[1], as_tensor(names[1], labels, device), columns)
     _checks.same_length(**dict(zip(names, (rows, labels), strict=True)))
     return rows, labels
 
@@ -68,33 +71,97 @@ def budget(memory_budget: int | None, device: torch.device) -> int:
     return memory_budget or (2**28 if device.type == "cpu" else 2**30)
 
 
+class Sides(NamedTuple):
+    """Who is scored against whom.
+
+    query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
+    shared: the first so many queries are the first references, and no neighbours of themselves.
+    """
+
+    query: Tensor
+    query_labels: Tensor
+    reference: Tensor
+    reference_labels: Tensor
+    shared: int
+
+    def self_index(self) -> Tensor:
+        # ->  (Q,) int64, the reference that is this query, -1 = none
+        rows = torch.arange(len(self.query), device=self.query.device)
+        return torch.where(rows < self.shared, rows, -1)
+
+
+ROLES = ("both", "query", "reference")
+
+
 class EmbeddingMetric(Metric):
     """Keeps the embeddings and labels of every update, in order, for a `compute` that calls `kept`.
 
     Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, label_columns: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_rows("embeddings")
-        self.add_rows("labels")
+        self.label_columns = label_columns
+        for name in map(_states, ROLES):
+            self.add_rows(name[0])
+            self.add_rows(name[1])
 
-    def update(self, embeddings: Tensor, labels: Tensor) -> None:
-        # embeddings: (N, D)  labels: (N,) or (N, 1)
-        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting)."""
+    def update(self, embeddings: Tensor, labels: Tensor, *, role: str = "both") -> None:
+        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn
+        """Append a batch of queries, of references, or of items that are both.
+
+        NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+        """
+        _checks.one_of("role", role, ROLES)
         device = embeddings.device if isinstance(embeddings, Tensor) else self.device
-        embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"))
+        embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
         if embeddings.device.type == "cpu":
             check_finite(embeddings=embeddings, labels=labels)
-        before = self.labels
-        self.append_rows("labels", labels)
+        for other in ROLES:
+            kept = self._rows(other)[0]
+            if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
+                raise ValueError(
+                    f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
+                    "wanted the same number of columns; call reset() before changing it"
+                )
+        row_state, label_state = _states(role)
+        before = getattr(self, label_state)
+        self.append_rows(label_state, labels)
         try:
-            self.append_rows("embeddings", embeddings)
+            self.append_rows(row_state, embeddings)
         except ValueError:
-            self.labels = before  # as many as embeddings
+            setattr(self, label_state, before)  # as many as embeddings
             raise
 
-    def kept(self) -> tuple[Tensor, Tensor]:
-        # ->  (N, D), (N,)
-        check_finite(embeddings=self.embeddings, labels=self.labels)
-        return self.embeddings, self.labels
+    def kept(self) -> Sides:
+        """Everything kept; ValueError where it is not finite or lacks queries or references."""
+        both, queries, references = map(self._rows, ROLES)
+        query, query_labels = _joined(both, queries)
+        reference, reference_labels = _joined(both, references)
+        if bool(len(query)) != bool(len(reference)):
+            lacking = "reference" if len(query) else "query"
+            raise ValueError(
+                f"update: got {len(query)} queries and {len(reference)} references, wanted some of each; "
+                f"feed rows with role={lacking!r} or role='both'"
+            )
+        check_finite(embeddings=query, labels=query_labels)
+        if len(references[0]):
+            check_finite(embeddings=references[0], labels=references[1])
+        if query.ndim == 1:  # no rank had a row
+            query = reference = query[:, None]
+        return Sides(query, query_labels, reference, reference_labels, len(both[0]))
+
+    def _rows(self, role: str) -> tuple[Tensor, Tensor]:
+        # ->  (N, D), (N,) or (N, L); (0,), (0,) before the first row
+        return tuple(getattr(self, name) for name in _states(role))
+
+
+def _states(role: str) -> tuple[str, str]:
+    prefix = "" if role == "both" else f"{role}_"
+    return f"{prefix}embeddings", f"{prefix}labels"
+
+
+def _joined(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    if not len(second[0]):
+        return first
+    return tuple(map(torch.cat, zip(first, second, strict=True))) if len(first[0]) else second
