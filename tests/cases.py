@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+import sklearn.metrics as scores
 import torch
 from torch import Generator, Tensor
 
@@ -97,6 +98,19 @@ EMBEDDINGS_BAD = (
     (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
 )
 
+
+def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    """Labels, and clusters that agree on about half of them."""
+    labels, noise = torch.randint(0, 5, (2, items), generator=generator)
+    return labels, torch.where(torch.rand(items, generator=generator) < 0.5, labels, noise)
+
+
+def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
+    integers = torch.zeros(3, dtype=torch.int64)
+    bad = ((integers, integers[:2]), (integers, integers[None]), (integers, torch.full((3,), torch.nan)))
+    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad)
+
+
 METRICS = {
     "AccuracyCalculator": MetricCase(
         retrieval.AccuracyCalculator, class_embeddings, neighbour_scores, bad=EMBEDDINGS_BAD
@@ -123,6 +137,13 @@ METRICS = {
             (torch.zeros(4, 3), torch.zeros(4)),
         ),
     ),
+    "NormalizedMutualInfo": clustering(retrieval.NormalizedMutualInfo, scores.normalized_mutual_info_score),
+    "AdjustedMutualInfo": clustering(retrieval.AdjustedMutualInfo, scores.adjusted_mutual_info_score, rtol=1e-10),
+    "AdjustedRand": clustering(retrieval.AdjustedRand, scores.adjusted_rand_score),
+    "Homogeneity": clustering(retrieval.Homogeneity, scores.homogeneity_score),
+    "Completeness": clustering(retrieval.Completeness, scores.completeness_score),
+    "VMeasure": clustering(retrieval.VMeasure, scores.v_measure_score),
+    "FowlkesMallows": clustering(retrieval.FowlkesMallows, scores.fowlkes_mallows_score),
 }
 
 
@@ -170,9 +191,22 @@ def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Te
     return tuple(torch.randint(0, 4, (*lead, 30), generator=generator) for _ in range(2))
 
 
+def partition_score(function: Callable[..., Tensor]) -> FunctionCase:
+    return FunctionCase(lambda *pair: (function(*pair),), label_pairs)
+
+
 FUNCTIONS = {
     "linear_sum_assignment": FunctionCase(solve, ragged_costs, pad_costs, unpad_solution, compiles=True),
-    "cluster_accuracy": FunctionCase(lambda *pair: (retrieval.cluster_accuracy(*pair),), label_pairs),
+    "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
+    "mutual_info": partition_score(retrieval.mutual_info),
+    "expected_mutual_info": partition_score(retrieval.expected_mutual_info),
+    "normalized_mutual_info": partition_score(retrieval.normalized_mutual_info),
+    "adjusted_mutual_info": partition_score(retrieval.adjusted_mutual_info),
+    "homogeneity": partition_score(retrieval.homogeneity),
+    "completeness": partition_score(retrieval.completeness),
+    "v_measure": partition_score(retrieval.v_measure),
+    "adjusted_rand": partition_score(retrieval.adjusted_rand),
+    "fowlkes_mallows": partition_score(retrieval.fowlkes_mallows),
     "precision": score(retrieval.precision, k=3),
     "r_precision": score(retrieval.r_precision),
     "average_precision_at_r": score(retrieval.average_precision_at_r),

@@ -9,28 +9,23 @@ from torch import Tensor
 from .. import _checks
 from ..assignment import linear_sum_assignment
 from ._embeddings import EmbeddingMetric
+from .contingency import Contingency, as_contingency
 from .kmeans import TorchKMeans
 
 
-def cluster_accuracy(labels: Tensor, clusters: Tensor) -> Tensor:
-    # labels, clusters: (..., N) integer  ->  (...) float64
+def cluster_accuracy(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Fraction of items whose cluster is matched to their class, under the one-to-one matching that maximises it.
 
     In [0, 1], higher is better; NaN for N = 0. Numbers of classes and clusters may differ. Memory is classes x
-    clusters. ValueError for other shapes, dtypes or devices. Yang et al., Image Clustering Using Local Discriminant
-    Models and Global Integration, 2010, DOI 10.1109/TIP.2010.2049235.
+    clusters. ValueError as `contingency`. Yang et al., Image Clustering Using Local Discriminant Models and Global
+    Integration, 2010, DOI 10.1109/TIP.2010.2049235.
     """
-    for name, values in (("labels", labels), ("clusters", clusters)):
-        _checks.shape(name, values, "...", "N")
-        _checks.integral(name, values)
-    _checks.shape("clusters", clusters, *labels.shape)
-    _checks.same_device(labels=labels, clusters=clusters)
-    classes, row = labels.unique(return_inverse=True)
-    groups, column = clusters.unique(return_inverse=True)
-    counts = row.new_zeros(*labels.shape[:-1], len(classes) * len(groups))
-    counts.scatter_add_(-1, row * len(groups) + column, torch.ones_like(row))
-    table = counts.unflatten(-1, (len(classes), len(groups))).double()
-    return linear_sum_assignment(table, maximize=True).cost / labels.shape[-1]
+    table = as_contingency(labels, clusters)
+    shape = table.row_size.shape[-1], table.col_size.shape[-1]
+    dense = table.count.new_zeros(*table.count.shape[:-1], shape[0] * shape[1])
+    dense.scatter_add_(-1, table.row * shape[1] + table.col, table.count)
+    return linear_sum_assignment(dense.unflatten(-1, shape).double(), maximize=True).cost / table.total
 
 
 class ClusterAccuracy(EmbeddingMetric):

@@ -1,0 +1,84 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.retrieval import Contingency, NormalizedMutualInfo, contingency, mutual_info
+
+
+def test_by_hand(device):
+    labels, clusters = torch.tensor([[7, 7, -2, 7, 0], [1.5, 9.0, 1.5, 1.5, -0.0]], device=device)
+    table = contingency(labels.long(), clusters)
+    assert [part.tolist() for part in table[:-1]] == [[0, 1, 2, 2], [1, 0, 1, 2], [1, 1, 2, 1], [1, 1, 3], [1, 3, 1]]
+    assert table.total == 5 and all(part.dtype == torch.int64 for part in table[:-1])
+
+
+def test_dense_counts(device):
+    random = np.random.RandomState(0)
+    labels, clusters = random.randint(-3, 4, 90), random.randint(0, 9, 90)
+    table = contingency(torch.tensor(labels, device=device), torch.tensor(clusters, device=device))
+    dense = np.zeros((len(table.row_size), len(table.col_size)), int)
+    dense[table.row.cpu(), table.col.cpu()] = table.count.cpu()
+    names = np.unique(labels), np.unique(clusters)
+    expected = [[np.sum((labels == a) & (clusters == b)) for b in names[1]] for a in names[0]]
+    np.testing.assert_array_equal(dense, expected)
+    np.testing.assert_array_equal(table.row_size.cpu(), np.sum(expected, 1))
+    np.testing.assert_array_equal(table.col_size.cpu(), np.sum(expected, 0))
+    assert (table.count > 0).all()
+
+
+def test_shorter_tables_of_a_batch_are_padded(device):
+    labels = torch.tensor([[3, 3, 3, 3], [0, 1, 2, 3]], device=device)
+    table = contingency(labels, labels.flip(1))
+    assert table.count.tolist() == [[4, 0, 0, 0], [1, 1, 1, 1]]
+    assert table.row_size.tolist() == table.col_size.tolist() == table.count.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.uint32, torch.float16, torch.float64])
+def test_any_kind_of_label(dtype, device):
+    labels = torch.tensor([1, 0, 1, 1], device=device)
+    assert contingency(labels.to(dtype), labels).row_size.tolist() == [1, 3]
+
+
+def test_large_labels_stay_apart(device):
+    labels = torch.tensor([2**62, 2**62 + 1, -(2**63)], device=device)
+    assert contingency(labels, labels).row_size.tolist() == [1, 1, 1]
+
+
+def test_no_items(device):
+    table = contingency(*torch.zeros(2, 0, device=device))
+    assert table.total == 0 and [part.shape for part in table[:-1]] == [(0,)] * 5
+
+
+def test_bad_input(device):
+    x = torch.zeros(4, dtype=torch.int64, device=device)
+    nan = torch.tensor([0, torch.nan, 1, torch.nan], device=device)
+    for pair, message in (
+        ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
+        ((x[0], x), "labels: got shape (), wanted (..., N)"),
+        ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
+        ((nan, x), "labels: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values"),
+        (
+            (x, x.to(torch.uint64)),
+            "clusters: got torch.uint64, wanted integers that int64 can hold, or real numbers",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            contingency(*pair)
+    table = contingency(x, x)
+    for arguments in ((x,), (table, x)):
+        with pytest.raises(
+            ValueError, match=r"^wanted either a Contingency alone or two tensors, labels and clusters$"
+        ):
+            mutual_info(*arguments)
+
+
+def test_a_metric_takes_what_a_function_takes(device):
+    metric = NormalizedMutualInfo().to(device)
+    metric.update([0, 0, 1], np.array([[4.5], [4.5], [2.0]]))
+    metric.update(torch.tensor([1], device=device), torch.tensor([2.0], device=device))
+    assert isinstance(metric.table(), Contingency) and float(metric.compute()) == 1
+    with pytest.raises(ValueError, match=r"^clusters: got rows of shape \(\) and torch.int64 after"):
+        metric.update([1], [2])
+    assert len(metric.labels) == len(metric.clusters) == 4

@@ -1,0 +1,208 @@
+import importlib
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from retrieval_oracle import cases
+from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
+
+from tensormetrics.retrieval import (
+    adjusted_mutual_info,
+    adjusted_rand,
+    completeness,
+    contingency,
+    expected_mutual_info,
+    fowlkes_mallows,
+    homogeneity,
+    mutual_info,
+    normalized_mutual_info,
+    v_measure,
+)
+from tensormetrics.retrieval.mutual_info import AVERAGES
+
+SCORES = {
+    "NMI": (normalized_mutual_info, sklearn.metrics.normalized_mutual_info_score),
+    "AMI": (adjusted_mutual_info, sklearn.metrics.adjusted_mutual_info_score),
+    "ARI": (adjusted_rand, sklearn.metrics.adjusted_rand_score),
+    "homogeneity": (homogeneity, sklearn.metrics.homogeneity_score),
+    "completeness": (completeness, sklearn.metrics.completeness_score),
+    "v_measure": (v_measure, sklearn.metrics.v_measure_score),
+    "FMI": (fowlkes_mallows, sklearn.metrics.fowlkes_mallows_score),
+    "mutual_information": (mutual_info, sklearn.metrics.mutual_info_score),
+}
+
+
+def random_labelings():
+    """240 pairs: every relation between two partitions, and every kind of size."""
+    random = np.random.RandomState(0)
+    for i in range(40):
+        n, classes, clusters = random.randint(2, 200), random.randint(1, 20), random.randint(1, 20)
+        labels = random.randint(0, classes, n)
+        yield labels, random.randint(0, clusters, n)  # independent
+        yield labels, np.where(random.rand(n) < 0.8, labels, random.randint(0, clusters, n))  # dependent
+        yield labels, random.permutation(20)[labels]  # equal
+        yield labels, labels * 20 + random.randint(0, clusters, n)  # a refinement
+        yield labels * 20 + random.randint(0, clusters, n), labels  # a coarsening
+        one = (np.zeros(n, int), np.arange(n))[i % 2]
+        yield (one, labels) if i % 4 < 2 else (labels, one)
+
+
+EDGES = {
+    "none": ([], []),
+    "one item": ([3], [8]),
+    "two apart": ([0, 1], [5, 4]),
+    "two together": ([1, 1], [4, 4]),
+    "one class": ([0, 0, 0, 0], [0, 1, 1, 2]),
+    "one cluster": ([0, 1, 1, 2], [0, 0, 0, 0]),
+    "one class, singletons": ([0] * 6, list(range(6))),
+    "both one": ([4] * 5, [1] * 5),
+    "both singletons": (list(range(50)), list(range(50, 0, -1))),
+    "singletons but two": (list(range(5)), [0, 0, 1, 2, 3]),
+    "independent": ([0, 0, 1, 1], [0, 1, 0, 1]),
+    "below chance": ([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0]),
+}
+
+
+def pairs_of_tensors(labels, clusters, device):
+    return torch.tensor(labels, device=device), torch.tensor(clusters, device=device)
+
+
+@pytest.mark.parametrize("case", cases("clustering").values(), ids=cases("clustering").keys())
+def test_golden(case, device):
+    table = contingency(*pairs_of_tensors(case["labels"], case["clusters"], device))
+    functions = {name: ours for name, (ours, _) in SCORES.items()} | {
+        "expected_mutual_information": expected_mutual_info
+    }
+    for name, expected in case["expected"].items():
+        if name != "cluster_accuracy":
+            assert float(functions[name](table)) == pytest.approx(expected, abs=1e-9), name
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_agreement_with_scikit_learn(name, device):
+    ours, theirs = SCORES[name]
+    pairs = list(random_labelings())
+    assert len(pairs) == 240
+    for labels, clusters in pairs:
+        value = ours(*pairs_of_tensors(labels, clusters, device))
+        assert float(value) == pytest.approx(theirs(labels, clusters), abs=1e-10), (labels, clusters)
+        assert value.dtype == torch.float64 and value.shape == ()
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("name", SCORES)
+def test_edges_as_in_scikit_learn(name, edge, device):
+    labels, clusters = EDGES[edge]
+    ours, theirs = SCORES[name]
+    if name == "mutual_information" and not labels:
+        expected = 0.0  # scikit-learn answers with an error
+    else:
+        expected = theirs(labels, clusters)
+    assert float(ours(*pairs_of_tensors(labels, clusters, device))) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_averages_of_the_entropies(average, device):
+    scikit = sklearn.metrics
+    for labels, clusters in itertools.chain(itertools.islice(random_labelings(), 60), EDGES.values()):
+        pair = pairs_of_tensors(labels, clusters, device)
+        for ours, theirs in (
+            (normalized_mutual_info, scikit.normalized_mutual_info_score),
+            (adjusted_mutual_info, scikit.adjusted_mutual_info_score),
+        ):
+            value = float(ours(*pair, average=average))
+            # Against singletons the smaller entropy leaves 0 / 0, which scikit-learn answers from rounding errors.
+            certain = math.isclose(float(mutual_info(*pair)), float(expected_mutual_info(*pair)), rel_tol=1e-12)
+            if not (certain and average == "min"):
+                expected = theirs(labels, clusters, average_method=average)
+                assert value == pytest.approx(expected, abs=1e-9), (labels, clusters)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 3.0])
+def test_beta(beta, device):
+    for labels, clusters in itertools.islice(random_labelings(), 30):
+        if len(set(labels)) == 1 or len(set(clusters)) == 1:
+            continue  # scikit-learn divides by zero for beta = 0
+        expected = sklearn.metrics.v_measure_score(labels, clusters, beta=beta)
+        value = v_measure(*pairs_of_tensors(labels, clusters, device), beta=beta)
+        assert float(value) == pytest.approx(expected, abs=1e-12)
+
+
+def exact_expectation(row_sizes, col_sizes, n):
+    """The probabilities as exact rationals; only the logarithms are rounded."""
+    total = 0.0
+    for a, b in itertools.product(row_sizes, col_sizes):
+        for k in range(max(1, a + b - n), min(a, b) + 1):
+            weight = Fraction(k * math.comb(b, k) * math.comb(n - b, a - k), n * math.comb(n, a))
+            total += float(weight) * math.log(Fraction(n * k, a * b))
+    return total
+
+
+def test_expectation_in_exact_rationals(device):
+    random = np.random.RandomState(1)
+    for n in (1, 2, 3, 7, 20, 45, 60):
+        for classes, clusters in ((1, n), (2, 3), (n, n), (5, n // 2 + 1), (2, 2)):
+            pair = random.randint(0, classes, n), random.randint(0, clusters, n)
+            sizes = [np.unique(side, return_counts=True)[1].tolist() for side in pair]
+            value = float(expected_mutual_info(*pairs_of_tensors(*pair, device)))
+            assert value == pytest.approx(exact_expectation(*sizes, n), rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["balanced", "random", "zipf", "halves"])
+def test_expectation_of_many_items(kind, device):
+    random = np.random.RandomState(2)
+    n = 20_000  # the cut leaves terms out
+    labels, clusters = {
+        "balanced": lambda: (np.arange(n) % 40, np.arange(n) // 50),
+        "random": lambda: (random.randint(0, 50, n), random.randint(0, 60, n)),
+        "zipf": lambda: (random.zipf(1.5, n), random.zipf(2.0, n)),
+        "halves": lambda: (np.arange(n) % 2, random.randint(0, 2, n)),
+    }[kind]()
+    expected = expected_mutual_information(contingency_matrix(labels, clusters, sparse=True), n)
+    value = expected_mutual_info(*pairs_of_tensors(labels, clusters, device))
+    assert float(value) == pytest.approx(expected, rel=2e-9)
+
+
+def test_memory_budget_changes_nothing(monkeypatch, device):
+    pair = torch.randint(0, 30, (2, 3000), device=device)
+    whole = expected_mutual_info(*pair)
+    module = importlib.import_module("tensormetrics.retrieval.mutual_info")
+    monkeypatch.setattr(module, "budget", lambda *_: 2**17)  # 128 terms at a time
+    assert torch.equal(expected_mutual_info(*pair), whole)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_names_and_order_do_not_matter(name, device):
+    function = SCORES[name][0]
+    labels, clusters = torch.randint(0, 7, (2, 100), device=device)
+    value, order = function(labels, clusters), torch.randperm(100, device=device)
+    renamed = torch.randperm(7, device=device)[clusters]
+    for pair in ((labels[order], clusters[order]), (-labels, renamed), (labels / 3, renamed.float())):
+        assert float(function(*pair)) == pytest.approx(float(value), abs=1e-13)
+    assert float(function(contingency(labels, clusters))) == float(value)
+
+
+def test_equal_partitions_and_refinements_have_no_rounding(device):
+    for n in (3, 11, 1000):
+        labels = torch.randint(0, n, (n,), device=device)
+        fine = labels * 5 + torch.randint(0, 5, (n,), device=device)
+        for average in AVERAGES:
+            assert float(normalized_mutual_info(labels, -labels, average=average)) == 1
+            assert float(adjusted_mutual_info(labels, -labels, average=average)) == 1
+        assert float(homogeneity(labels, fine)) == float(completeness(fine, labels)) == 1
+
+
+def test_bad_input():
+    x = torch.zeros(3)
+    for function in (normalized_mutual_info, adjusted_mutual_info):
+        with pytest.raises(
+            ValueError, match=r"^average: got 'mean', wanted one of 'arithmetic', 'geometric', 'min', 'max'$"
+        ):
+            function(x, x, average="mean")
+    for beta in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=rf"^beta: got {beta}, wanted a number >= 0$"):
+            v_measure(x, x, beta=beta)
