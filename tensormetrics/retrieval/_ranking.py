@@ -177,4 +177,3 @@ def warn_of_nothing(lone: Tensor) -> None:
     if lone.all():
         reason = "no query has a relevant reference" if len(lone) else "there is no query"
         log.warning("%s: every metric is NaN", reason)
-

@@ -69,8 +69,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """Metric name -> () float64. Each kept item is a query, all others are its references."""
-        embeddings, labels = self.kept()
-        scores = self._scores(self.metrics, embeddings, labels, embeddings, labels, True)
+        scores = self._scores(self.metrics, *self.kept()[:4], True)
         return dict(zip(self.metrics, scores.unbind(), strict=True))
 
     @torch.no_grad()

@@ -11,8 +11,6 @@ from ._order import halving_sum
 from ._ranking import QueryMetric
 from .ranks import PositiveRanks
 
-DENOMINATORS = ("relevant", "min")
-
 
 def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: str = "relevant") -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
@@ -22,10 +20,7 @@ def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: s
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
     """
-    _checks.one_of("denominator", denominator, DENOMINATORS)
-    if k is None and denominator == "min":
-        raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
-    k = None if k is None else _checks.integer_at_least("k", k, 1)
+    k = _checked(k, denominator)
     found = ranks.rank > 0 if k is None else ranks.within(k)
     return _precisions(ranks, found) / (ranks.relevant if denominator == "relevant" else ranks.relevant.clamp(max=k))
 
@@ -40,6 +35,13 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
 
 
+def _checked(k: int | None, denominator: str) -> int | None:
+    _checks.one_of("denominator", denominator, ("relevant", "min"))
+    if k is None and denominator == "min":
+        raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
+    return None if k is None else _checks.integer_at_least("k", k, 1)
+
+
 def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
     # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = found.cumsum(-1)
@@ -52,8 +54,7 @@ class AveragePrecision(QueryMetric):
     """Mean `average_precision` (MAP), cut at k or not; options as in `QueryMetric`."""
 
     def __init__(self, k: int | None = None, denominator: str = "relevant", **options: Any) -> None:
-        k = None if k is None else _checks.integer_at_least("k", k, 1)
-        _checks.one_of("denominator", denominator, DENOMINATORS)
+        k = _checked(k, denominator)
         super().__init__(functools.partial(average_precision, k=k, denominator=denominator), k, **options)
 
 
