@@ -4,12 +4,17 @@ The canonical distance is made of elementwise float64 operations in one fixed or
 every device and for every tile. A matrix product has not: it may only rule pairs out, within its bound.
 """
 
+import contextlib
+import math
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
 _EUCLIDEAN = ("l2", "sqeuclidean")
+BLOCK = 32  # the filter's columns are a multiple of it
 
 
 def halving_sum(terms: Tensor) -> Tensor:
@@ -38,6 +43,31 @@ def canonical(query: Tensor, reference: Tensor, distance: str) -> Tensor:
     return torch.where(norms > 0, 1 - product / norms, 1.0)
 
 
+def canonical_pairs(
+    query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distance: str, memory: int
+) -> Tensor:
+    # query: (Q, D)  reference: (R, D)  row, column: (n,) int64  ->  (n,) float64
+    """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
+    if not len(row):
+        return query.new_empty(0, dtype=torch.float64)
+    pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
+    pieces = zip(row.split(pairs), column.split(pairs), strict=True)
+    return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
+
+
+def canonical_table(query: Tensor, reference: Tensor, distance: str, memory: int) -> Tensor:
+    # query: (Q, D)  reference: (R, D)  ->  (Q, R) float64, in such pieces
+    delta = torch.empty(len(query), len(reference), dtype=torch.float64, device=query.device)
+    pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
+    rows = max(pairs // max(len(reference), 1), 1)
+    for i in range(0, len(query), rows):
+        for j in range(0, len(reference), pairs):
+            delta[i : i + rows, j : j + pairs] = canonical(
+                query[i : i + rows, None], reference[j : j + pairs], distance
+            )
+    return delta
+
+
 def as_distance(delta: Tensor, distance: str) -> Tensor:
     """What a user calls the distance (for "ip" the inner product), from canonical distances."""
     if distance == "l2":
@@ -45,34 +75,107 @@ def as_distance(delta: Tensor, distance: str) -> Tensor:
     return -delta if distance == "ip" else delta
 
 
-def filter_rows(rows: Tensor, centre: Tensor, distance: str) -> Tensor:
-    # rows: (N, D)  centre: (D,) float64, any point near the references  ->  (N, D) float64, for `filter_values`
-    rows = rows.double()
-    if distance in _EUCLIDEAN:
-        return rows - centre
-    if distance == "cosine":
-        norm = _norm(rows)[:, None]
-        return rows / torch.where(norm > 0, norm, 1.0)
-    return rows
+class Filter:
+    """References made ready for matrix products that approximate canonical distances, with a bound on the error.
 
-
-def filter_values(query: Tensor, reference: Tensor, distance: str) -> Tensor:
-    # query: (Q, D)  reference: (R, D), both from filter_rows  ->  (Q, R) float64
-    """Approximations of the canonical distances, each up to `filter_error` and one constant per query."""
-    if distance in _EUCLIDEAN:
-        return torch.addmm((reference * reference).sum(1), query, reference.T, alpha=-2)
-    return query @ reference.T.neg()
-
-
-def filter_error(query_norm: Tensor, reference_norm: Tensor, dim: int, distance: str) -> Tensor:
-    """A bound on the error of `filter_values` for rows of filter_rows with these norms (or smaller ones).
-
-    With u = 2^-53: a product of D terms is off by at most D u in any order of summation, the canonical distance by
-    (log2 D + 4) u, centring by 2 u, in units of the terms' size. 2 D + 16 covers these with room for second-order
-    terms and for the rounding of norms and comparisons (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3).
+    Rows are centred, which keeps them short and moves no neighbour, scaled by a power of two, so that float32 neither
+    overflows nor loses small squares, and rounded to `dtype`. With u and v the unit roundoffs of `dtype` and float64,
+    the products are off by at most (D + 8) u in any order of summation, canonical distances and centring by
+    (4 log2 D + 32) v, in units of the terms' size and with room for second-order terms (Higham, Accuracy and Stability
+    of Numerical Algorithms, 2002, chapter 3, DOI 10.1137/1.9780898718027).
     """
-    size = (query_norm + reference_norm).square() if distance in _EUCLIDEAN else query_norm * reference_norm
-    return (2 * dim + 16) * (2.0**-53 * size + torch.finfo(torch.float64).tiny)
+
+    def __init__(self, reference: Tensor, distance: str, dtype: torch.dtype) -> None:
+        # reference: (R, D)
+        count, dim = reference.shape
+        self.distance = distance
+        self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
+        self.centre = self._centred(reference[:: count // 1024 + 1])[0].mean(0)
+        self.rows = torch.zeros(-(-count // BLOCK) * BLOCK, dim, dtype=dtype, device=reference.device)
+        self.bias = torch.full_like(self.rows[:, 0], torch.inf)  # stays where there is no reference
+        starts = range(0, count, 4096)
+        norms = [self._centred(reference[start : start + 4096])[1:] for start in starts]
+        norm, plain = (torch.cat(side) for side in zip(*norms, strict=True))
+        self.scale = _power_of_two(norm.amax())
+        self.norm = norm.amax() * self.scale
+        self.plain = plain.all()
+        factor = 2 if distance in _EUCLIDEAN else 1
+        for start in starts:
+            rows = self._centred(reference[start : start + 4096])[0] * self.scale
+            self.rows[start : start + len(rows)] = -factor * rows
+            self.bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
+
+    def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
+        """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
+        euclidean = self.distance in _EUCLIDEAN
+        x, norm, plain = self._centred(rows, euclidean)
+        scale = self.scale if euclidean else _power_of_two(norm)
+        norm = norm * scale
+        finfo, dim = torch.finfo(self.rows.dtype), self.rows.shape[1]
+        rounding = (4 * math.log2(max(dim, 1)) + 32) * 2.0**-53
+        filtering = (dim + 8) * finfo.eps / 2 + rounding
+        if euclidean:
+            error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
+        else:
+            error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
+        error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
+        # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
+        known = plain & self.plain & (norm < 2.0**40)
+        return (x * scale.unsqueeze(-1)).to(self.rows.dtype), torch.where(known, error, torch.inf)
+
+    def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
+        # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
+        """Canonical distances times a power of two, up to a constant for each query and up to its error."""
+        with _plain_products(x.device):
+            return torch.addmm(self.bias[columns], x, self.rows[columns].T)
+
+    def _centred(self, rows: Tensor, centred: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        # rows: (N, D)  ->  (N, D) float64, their norms (N,), whether squares stay in the range of float64 (N,)
+        rows = rows.double()
+        norm = _norm(rows) if self.distance == "cosine" else None
+        if norm is not None:
+            rows = rows / torch.where(norm > 0, norm, 1.0)[:, None]
+        if centred:
+            rows = rows - self.centre
+        length = rows.norm(dim=1)
+        norm = length if norm is None else norm
+        return rows, length, (norm == 0) | ((norm > 1e-140) & (norm < 1e140))
+
+
+def equal_rows(rows: Tensor) -> Tensor:
+    # rows: (N, D)  ->  (N,) int64
+    """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
+    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
+    keys, inverse = halving_sum(rows.double() * weights).unique(return_inverse=True)
+    index = torch.arange(len(rows), device=rows.device)
+    first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
+    return torch.where((rows == rows[first]).all(1), first, index)
+
+
+def lexsort(*keys: Tensor) -> Tensor:
+    # keys: (n,) each, the last one decides first  ->  (n,) int64
+    order = keys[0].argsort(stable=True)
+    for key in keys[1:]:
+        order = order[key[order].argsort(stable=True)]
+    return order
+
+
+@contextlib.contextmanager
+def _plain_products(device: torch.device) -> Iterator[None]:
+    # Settings that let a float32 product be rounded to fewer bits would break the bound.
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+
+
+def _power_of_two(norm: Tensor) -> Tensor:
+    # The factor that brings a norm into [1/2, 1); 1 for 0.
+    return torch.ldexp(torch.ones_like(norm), -torch.frexp(norm).exponent)
 
 
 def _norm(rows: Tensor) -> Tensor:

@@ -1,40 +1,20 @@
 import numpy as np
 import pytest
 import torch
+from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN
-from tensormetrics.retrieval._order import DISTANCES, canonical, filter_error, filter_rows, filter_values
+from tensormetrics.retrieval._order import DISTANCES, Filter, canonical
 
 N = 45
 
 
-def families():
-    random = np.random.RandomState(5)
-    gaussian = random.standard_normal((N, 6))
-    outliers = gaussian.copy()
-    outliers[::9] *= 1000
-    return {
-        "gaussian": gaussian,
-        "every point five times": np.repeat(gaussian[: N // 5], 5, 0)[random.permutation(N)],
-        "three distinct points": gaussian[random.randint(0, 3, N)],
-        "all zeros": np.zeros((N, 6)),
-        "integer lattice": random.randint(-2, 3, (N, 6)).astype(float),
-        "large common mean": gaussian + 1e4,
-        "outliers": outliers,
-        "some zero rows": gaussian * (np.arange(N) % 4 > 0)[:, None],
-        "collapsed": 1 + 1e-5 * gaussian,
-        "closer than the bound": np.concatenate([1e-6 * gaussian[1:], np.full((1, 6), 1e4)]),
-        "tiny values": gaussian * 1e-18,
-        "one dimension": gaussian[:, :1],
-    }
-
-
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", families(N))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_order_is_that_of_brute_force(family, dtype, distance, device):
-    x = torch.tensor(families()[family], dtype=dtype, device=device)
+    x = torch.tensor(families(N)[family], dtype=dtype, device=device)
     wide = x.double().cpu().numpy()
     every, _ = neighbours(wide, wide, N - 1, distance, self_index=range(N))
     for k in (1, 10, N - 1):
@@ -45,7 +25,7 @@ def test_order_is_that_of_brute_force(family, dtype, distance, device):
 
 @pytest.mark.parametrize("family", ["gaussian", "three distinct points"])
 def test_the_smallest_tiles_change_nothing(family, device):
-    x = torch.tensor(families()[family][:25], device=device)
+    x = torch.tensor(families(N)[family][:25], device=device)
     for distance in DISTANCES:
         for budget in (1, 20_000):
             distances, indices = TorchKNN(distance, memory_budget=budget)(x, 4, x, True)
@@ -126,31 +106,23 @@ def test_precision_switches_do_not_matter(device):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("family", families())
-def test_filter_is_within_its_bound(family, distance, device):
-    x = torch.tensor(families()[family], device=device)
-    rows = filter_rows(x, x.mean(0), distance)
-    norm = rows.norm(dim=1)
-    off = filter_values(rows, rows, distance) - canonical(x[:, None], x, distance)
-    spread = off.amax(1) - off.amin(1)  # a constant per query does not matter
-    error = filter_error(norm, norm.max(), x.shape[1], distance)
-    assert (spread <= 2 * error).all()
-    assert (error <= 1e-14 * (1 + 4 * norm * norm.max()) * (1 + norm.max() ** 2)).all()  # and it is no empty promise
-
-
-def test_only_pairs_closer_than_the_bound_need_an_exhaustive_search(device, monkeypatch):
-    searched = []
-    exhaustive = TorchKNN._exhaustive
-    monkeypatch.setattr(TorchKNN, "_exhaustive", lambda self, q, *a: searched.append(len(q)) or exhaustive(self, q, *a))
-    x = torch.randn(500, 8, device=device)
-    for distance in DISTANCES:
-        TorchKNN(distance)(x, 10, x, True)
-        TorchKNN(distance)(x * 0, 10, x * 0, True)
-        TorchKNN(distance)(x[:3].repeat(50, 1), 10, x[:3].repeat(50, 1), True)
-    assert sum(searched) == 0
-    close = torch.tensor(families()["closer than the bound"], device=device)
-    TorchKNN()(close, 10, close, True)
-    assert sum(searched) == N - 1
+@pytest.mark.parametrize("family", families(N))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_filter_is_within_its_bound(dtype, family, distance, device):
+    x = torch.tensor(families(N)[family], device=device)
+    filter_ = Filter(x, distance, dtype)
+    rows, error = filter_.query(x)
+    assert (error < torch.inf).all()
+    values = filter_.values(rows)
+    assert values.shape == (N, 64) and (values[:, N:] == torch.inf).all()
+    # What is bounded is a power of two times the distance, plus a constant for each query.
+    length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.centre).norm(dim=1)
+    ratio = (rows.double().norm(dim=1) / length).nan_to_num(1.0).log2().round().exp2()
+    off = values[:, :N].double() - canonical(x[:, None], x, distance) * (ratio * filter_.scale)[:, None]
+    assert (off.amax(1) - off.amin(1) <= 2 * error).all()
+    size = rows.double().norm(dim=1) + filter_.norm
+    centre = filter_.centre.norm() * filter_.scale
+    assert (error <= 30 * torch.finfo(dtype).eps * size**2 + 1e-14 * size * centre + 1e-30).all()  # no empty promise
 
 
 def test_squares_beyond_float64_do_not_break_the_search(device):

@@ -1,0 +1,154 @@
+"""The search behind `TorchKNN`: filter by matrix products, prove, and sort what the filter leaves open."""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ._order import BLOCK, Filter, canonical_pairs, canonical_table, equal_rows, lexsort
+
+
+class NearestSearch:
+    """`search(rows)` gives the k nearest references of a slice of the queries; k is at most the number of references.
+
+    Each way to search hands the queries whose neighbours it cannot prove to the next one.
+    """
+
+    def __init__(
+        self, query: Tensor, self_index: Tensor, k: int, reference: Tensor, distance: str, memory: int, exact: bool
+    ) -> None:
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        self.query, self.self_index, self.reference = query, self_index, reference
+        self.k, self.distance, self.memory, self.exact = k, distance, memory, exact
+        self.kept = min(k + max(16, k // 4), len(reference)) if exact else k
+        wide = torch.float64 in (query.dtype, reference.dtype)
+        self.dtype = torch.float64 if wide else torch.float32
+        # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
+        most_rows, most_columns = (256, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
+        columns = min(memory // 128, most_columns, len(reference))
+        self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
+        row = 24 * self.columns + 128 * self.kept + 48 * query.shape[1]
+        self.rows = max(min(memory // 2 // row, most_rows), 1)
+
+    def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
+        # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
+        query, own = self.query[rows], self.self_index[rows]
+        return self._first(query, own, ignored, ways=(self._coarse, self._fine, self._few, self._exhaustive))
+
+    def _first(self, query: Tensor, own: Tensor, ignored: Tensor | None, ways: tuple) -> Tensor:
+        nearest, proven = ways[0](query, own, ignored)
+        # Which queries are left has to be known on the host: once per tile.
+        left = (~proven).nonzero()[:, 0]
+        if len(left):
+            ignored = None if ignored is None else ignored[left]
+            nearest[left] = self._first(query[left], own[left], ignored, ways[1:])
+        return nearest
+
+    def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self._filtered(query, own, ignored, self.reference, self.coarse_filter)
+
+    def _fine(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self._filtered(query, own, ignored, self.reference, self.fine_filter)
+
+    def _few(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of each set of equal references the k + 1 lowest are enough, unless some are ignored."""
+        few, reference, few_filter = self.few
+        if ignored is not None or len(few) == len(self.reference):
+            return own[:, None].expand(-1, self.k).clone(), torch.zeros_like(own, dtype=torch.bool)
+        place = torch.searchsorted(few, own).clamp(max=len(few) - 1)
+        own = torch.where(few[place] == own, place, -1)
+        nearest, proven = self._filtered(query, own, None, reference, few_filter)
+        return torch.where(nearest < 0, nearest, few[nearest]), proven
+
+    @functools.cached_property
+    def coarse_filter(self) -> Filter:
+        return Filter(self.reference, self.distance, self.dtype)
+
+    @functools.cached_property
+    def fine_filter(self) -> Filter:
+        if self.dtype == torch.float64:
+            return self.coarse_filter
+        return Filter(self.reference, self.distance, torch.float64)
+
+    @functools.cached_property
+    def few(self) -> tuple[Tensor, Tensor, Filter]:
+        first = equal_rows(self.reference)
+        order = first.argsort(stable=True)
+        ordered = first[order]
+        place = torch.arange(len(order), device=order.device) - torch.searchsorted(ordered, ordered)
+        few = order[place <= self.k].sort().values
+        return few, self.reference[few], Filter(self.reference[few], self.distance, torch.float64)
+
+    def _filtered(
+        self, query: Tensor, own: Tensor, ignored: Tensor | None, reference: Tensor, filter_: Filter
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  own: (Q,)  ignored: (Q, R)  reference: (R, D)  ->  (Q, k) int64, whether proven (Q,)
+        k, kept = self.k, min(self.kept, len(reference))
+        x, error = filter_.query(query)
+        values, columns = self._smallest(x, own, ignored, kept, filter_)
+        furthest = values[:, -1]
+        # Written so that NaN proves nothing.
+        proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
+        if kept == len(reference) or not self.exact:
+            proven = torch.ones_like(proven)
+        if self.exact:
+            # Where intervals overlap, they form runs; canonical distances are needed only inside.
+            close = values.diff() <= 2 * error[:, None]
+            run = torch.nn.functional.pad((~close).cumsum(1), (1, 0))
+            open_ = torch.nn.functional.pad(close, (1, 0)) | torch.nn.functional.pad(close, (0, 1))
+            open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
+            row, place = open_.nonzero().unbind(1)
+            column = columns[row, place]
+            delta = canonical_pairs(query, reference, row, column, self.distance, self.memory // 4)
+            columns[row, place] = column[lexsort(column, delta, row * kept + run[row, place])]
+        return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
+
+    def _smallest(
+        self, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, filter_: Filter
+    ) -> tuple[Tensor, Tensor]:
+        # x: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
+        values, columns = x.new_empty(len(x), 0), own.new_empty(len(x), 0)
+        for start in range(0, len(filter_.rows), self.columns):
+            tile = filter_.values(x, slice(start, start + self.columns))
+            if ignored is not None:
+                hidden = ignored[:, start : start + self.columns]
+                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+            place = (own - start).clamp(0, tile.shape[1] - 1)[:, None]
+            tile.scatter_(1, place, tile.gather(1, place).masked_fill_(place + start == own[:, None], torch.inf))
+            near, place = smallest(tile, min(count, tile.shape[1]))
+            values, columns = torch.cat([values, near], 1), torch.cat([columns, place + start], 1)
+            if values.shape[1] > count or start + self.columns >= len(filter_.rows):
+                values, order = values.topk(min(count, values.shape[1]), largest=False)
+                columns = columns.gather(1, order)
+        return values.double(), columns
+
+    def _exhaustive(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, by canonical distances to all references
+        size = len(self.reference)
+        nearest = own.new_empty(len(query), self.k)
+        hidden = torch.arange(size, device=own.device) == own[:, None]
+        hidden = hidden if ignored is None else hidden | ignored
+        rows = max(self.memory // (64 * size), 1)
+        for start in range(0, len(query), rows):
+            tile = slice(start, start + rows)
+            delta = canonical_table(query[tile], self.reference, self.distance, self.memory // 4)
+            order = delta.argsort(dim=1, stable=True)
+            order = order.gather(1, hidden[tile].gather(1, order).long().argsort(dim=1, stable=True))[:, : self.k]
+            nearest[tile] = order.masked_fill(hidden[tile].gather(1, order), -1)
+        return nearest, torch.ones_like(own, dtype=torch.bool)
+
+
+def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    # values: (Q, C), C a multiple of BLOCK  ->  (Q, count) in any order, (Q, count) int64
+    """The least values of each row and their columns, where `topk` sees only blocks with a small minimum."""
+    size = BLOCK
+    while size > 1 and size * size * count > values.shape[1]:
+        size //= 2
+    if size == 1:
+        return values.topk(count, largest=False, sorted=False)
+    blocks = values.shape[1] // size
+    # The columns of a block are `blocks` apart: minima over them are elementwise minima of contiguous pieces.
+    least = values.unflatten(1, (size, blocks)).amin(1).topk(count, largest=False, sorted=False).indices
+    columns = (least[:, None] + blocks * torch.arange(size, device=values.device)[:, None]).flatten(1)
+    near, place = values.gather(1, columns).topk(count, largest=False, sorted=False)
+    return near, columns.gather(1, place)
