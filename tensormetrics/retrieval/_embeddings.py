@@ -37,7 +37,11 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
     # labels: (N,) or (N, 1), with columns=True also (N, L)  ->  (N,) or (N, L), int64 or floating
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if not (columns and labels.ndim == 2):
+    if labels.ndim == 2 and not columns:
+        raise ValueError(
+            f"{name}: got shape {tuple(labels.shape)}, wanted (N,); for more columns give a label_comparison_fn"
+        )
+    if labels.ndim != 2:
         _checks.shape(name, labels, "N")
     if labels.is_complex() or labels.dtype == torch.uint64:
         raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
@@ -99,9 +103,12 @@ class EmbeddingMetric(Metric):
     Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
     """
 
-    def __init__(self, label_columns: bool = False, **kwargs: Any) -> None:
+    def __init__(self, label_columns: bool = False, device: torch.device | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.label_columns = label_columns
+        self.placed = None if device is None else torch.device(device)
+        if self.placed is not None:
+            self.to(self.placed)
         for name in map(_states, ROLES):
             self.add_rows(name[0])
             self.add_rows(name[1])
@@ -113,7 +120,7 @@ class EmbeddingMetric(Metric):
         NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
-        device = embeddings.device if isinstance(embeddings, Tensor) else self.device
+        device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
         if embeddings.device.type == "cpu":
             check_finite(embeddings=embeddings, labels=labels)

@@ -174,6 +174,7 @@ class QueryMetric(EmbeddingMetric):
 
 def warn_of_nothing(lone: Tensor) -> None:
     # lone: (Q,) bool
-    if lone.all():
-        reason = "no query has a relevant reference" if len(lone) else "there is no query"
-        log.warning("%s: every metric is NaN", reason)
+    if not len(lone):
+        log.warning("there is no query: every metric is NaN")
+    elif lone.all():
+        log.warning("no query has a relevant reference: every metric of neighbours is NaN")
