@@ -20,11 +20,11 @@ class NearestSearch:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
         self.query, self.self_index, self.reference = query, self_index, reference
         self.k, self.distance, self.memory, self.exact = k, distance, memory, exact
-        self.kept = min(k + max(16, k // 4), len(reference)) if exact else k
+        self.kept = min(k + max(8, k // 16), len(reference)) if exact else k
         wide = torch.float64 in (query.dtype, reference.dtype)
         self.dtype = torch.float64 if wide else torch.float32
         # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
-        most_rows, most_columns = (256, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
+        most_rows, most_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
         columns = min(memory // 128, most_columns, len(reference))
         self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
         row = 24 * self.columns + 128 * self.kept + 48 * query.shape[1]
@@ -139,16 +139,13 @@ class NearestSearch:
 
 
 def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    # values: (Q, C), C a multiple of BLOCK  ->  (Q, count) in any order, (Q, count) int64
+    # values: (Q, C)  ->  (Q, count) in any order, (Q, count) int64
     """The least values of each row and their columns, where `topk` sees only blocks with a small minimum."""
-    size = BLOCK
-    while size > 1 and size * size * count > values.shape[1]:
-        size //= 2
-    if size == 1:
+    blocks, left_over = divmod(values.shape[1], 4)
+    if left_over or blocks < 3 * count:
         return values.topk(count, largest=False, sorted=False)
-    blocks = values.shape[1] // size
     # The columns of a block are `blocks` apart: minima over them are elementwise minima of contiguous pieces.
-    least = values.unflatten(1, (size, blocks)).amin(1).topk(count, largest=False, sorted=False).indices
-    columns = (least[:, None] + blocks * torch.arange(size, device=values.device)[:, None]).flatten(1)
+    _, least = smallest(values.unflatten(1, (4, blocks)).amin(1), count)
+    columns = (least[:, None] + blocks * torch.arange(4, device=values.device)[:, None]).flatten(1)
     near, place = values.gather(1, columns).topk(count, largest=False, sorted=False)
     return near, columns.gather(1, place)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
 _EUCLIDEAN = ("l2", "sqeuclidean")
-BLOCK = 32  # the filter's columns are a multiple of it
+BLOCK = 64  # the filter's columns are a multiple of it
 
 
 def halving_sum(terms: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class Filter:
         self.plain = plain.all()
         factor = 2 if distance in _EUCLIDEAN else 1
         for start in starts:
-            rows = self._centred(reference[start : start + 4096])[0] * self.scale
+            rows = (self._centred(reference[start : start + 4096])[0] * self.scale).nan_to_num()
             self.rows[start : start + len(rows)] = -factor * rows
             self.bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
 
@@ -122,7 +122,8 @@ class Filter:
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
         known = plain & self.plain & (norm < 2.0**40)
-        return (x * scale.unsqueeze(-1)).to(self.rows.dtype), torch.where(known, error, torch.inf)
+        x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
+        return x.to(self.rows.dtype), torch.where(known, error, torch.inf)
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference

@@ -44,6 +44,7 @@ class Relevance:
         query_labels, reference_labels = _as_labels(query_labels, reference_labels)
         self.shape = (len(query_labels), len(reference_labels))
         self.self_index = self_index
+        columns = query_labels.shape[1] if query_labels.ndim > 1 else 1
         if gains is not None and label_comparison_fn is not None:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         self.graded = gains is not None
@@ -51,6 +52,8 @@ class Relevance:
         self.gains = None if callable(gains) else rows_of("gains", gains, self.shape)
         self.groups = _as_groups(ignore, self.shape) if isinstance(ignore, tuple) else None
         self.ignore = None if self.groups else rows_of("ignore", ignore, self.shape)
+        # Of a mask, of the places where it holds, and of pairs of labels.
+        self.bytes_per_query = max(len(reference_labels), 1) * (32 + 24 * columns * bool(self.compare))
         if self.compare:
             self.labels = query_labels
             self.other_labels, self.other = reference_labels.unique(dim=0, return_inverse=True)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._counting import RankCounter
 from ._embeddings import as_embeddings, budget
+from ._nearest import NearestSearch
 from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
-from .knn import TorchKNN
 
 TIES = ("index", "optimistic", "pessimistic")
 
@@ -157,40 +158,46 @@ def rank_tiles(
     if depth is not None:
         depth = _checks.integer_at_least("depth", depth, 1)
     relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
-    knn = TorchKNN(distance, memory_budget=memory_budget)
-    rows = max(min(budget(memory_budget, query.device) // (64 * max(len(reference), 1)), 256), 1)
+    memory = budget(memory_budget, query.device)
+    # Both ways give the same integers; which is faster changes around this depth.
+    shallow = depth is not None and depth <= max(64, len(reference) // 32) and ties == "index"
+    sides = (query, self_index.long())
+    if shallow:
+        depth_found = min(depth, len(reference))
+        search = NearestSearch(*sides, depth_found, reference, distance, memory, True) if depth_found else None
+    else:
+        search = RankCounter(*sides, reference, distance, ties, memory) if len(reference) else None
+    rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
 
     @torch.no_grad()
     def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             positives = relevance(tile)
-            if ties != "index":
-                raise NotImplementedError("ties")
-            order = knn.indices(query[tile], max(len(reference), 1), reference, False, self_index=self_index[tile])
-            yield tile, _read_off(order, positives, max(len(reference), 1), depth)
+            if search is None:
+                rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
+                gain = None if gains is None else rank.double()
+            elif shallow:
+                rank, gain = _read_off(search(tile, positives.ignored), positives, len(reference))
+            else:
+                rank, gain = search(tile, positives)
+            if depth is not None:
+                rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+            ideal = None if gains is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
+            yield tile, PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
     return tiles()
 
 
-def _read_off(order: Tensor, positives: Positives, references: int, depth: int | None) -> PositiveRanks:
-    # order: (Q, K) int64, nearest first, -1 = none  ->  the ranks of the positives that are among these
-    index, relevant, candidates, gain, ignored = positives
-    width = int(relevant.max())
+def _read_off(order: Tensor, positives: Positives, references: int) -> tuple[Tensor, Tensor | None]:
+    # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
+    index, gain = positives.index, positives.gain
     value = scattered(index, index >= 0 if gain is None else gain, references).gather(1, order.clamp(min=0))
-    listed = order >= 0
-    if ignored is not None:
-        listed &= ~ignored.gather(1, order.clamp(min=0))
-    rank = listed.cumsum(1, dtype=torch.int32)
-    hit = listed & (value > 0)
-    if depth is not None:
-        hit &= rank <= depth
+    hit = (order >= 0) & (value > 0)
     place = torch.where(hit, hit.cumsum(1) - 1, -1)
-    rank = scattered(place, rank, width)
-    if gain is None:
-        return PositiveRanks(rank, relevant, candidates, depth=depth)
-    ideal = gain.sort(1, descending=True).values[:, :width]
-    return PositiveRanks(rank, relevant, candidates, scattered(place, value, width), ideal, depth)
+    width = int(positives.relevant.max())
+    rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
+    return scattered(place, rank, width), None if gain is None else scattered(place, value, width)
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:

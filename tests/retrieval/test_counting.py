@@ -1,0 +1,78 @@
+"""Counting, neighbours and brute force give the same ranks, on inputs that make the order hard to get right."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from ranks_oracle import families
+from ranks_oracle import ranks as oracle
+
+from tensormetrics.retrieval import positive_ranks
+
+N = 45
+
+
+def found(rank):
+    return [row[row > 0].tolist() for row in rank]
+
+
+@pytest.mark.parametrize("family", families(N))
+@pytest.mark.parametrize(
+    ("distance", "dtype"),
+    [("l2", torch.float16), ("l2", torch.float64), ("ip", torch.float64), ("cosine", torch.float32)],
+    ids=str,
+)
+def test_three_ways_agree(dtype, family, distance, device):
+    x = torch.tensor(families(N)[family], dtype=dtype, device=device)
+    wide, eye = x.double().cpu().numpy(), np.eye(N, dtype=bool)
+    for classes in (2, 7, N // 2):
+        labels = torch.arange(N, device=device) % classes
+        match = (labels[:, None] == labels).cpu().numpy() & ~eye
+        for ties in ("index", "optimistic", "pessimistic"):
+            expected = oracle(wide, wide, match, eye, distance, ties)[0]
+            for budget in (None, 20_000) if classes == 7 else (None,):
+                ranks = positive_ranks(x, labels, distance=distance, ties=ties, memory_budget=budget)
+                assert found(ranks.rank) == expected
+            if ties == "index":
+                neighbours = positive_ranks(x, labels, distance=distance, depth=N)
+                assert torch.equal(neighbours.rank, ranks.rank)
+
+
+@pytest.mark.parametrize("family", families(N))
+def test_gains_and_ignored_references(family, device):
+    random = np.random.RandomState(1)
+    x = torch.tensor(families(N)[family], device=device)
+    gains, hidden = random.randint(0, 4, (N, N)), random.rand(N, N) < 0.3
+    np.fill_diagonal(hidden, True)
+    shown = gains * ~hidden
+    for ties in ("index", "optimistic", "pessimistic"):
+        rank, gain, candidates = oracle(x.cpu(), x.cpu(), shown, hidden, ties=ties)
+        ranks = positive_ranks(
+            x,
+            torch.zeros(N, device=device),
+            gains=torch.tensor(gains, device=device),
+            ignore=torch.tensor(hidden, device=device),
+            ties=ties,
+        )
+        assert found(ranks.rank) == rank and ranks.candidates.tolist() == candidates
+        assert [row[row > 0].tolist() for row in ranks.gain] == gain
+        assert [row[row > 0].tolist() for row in ranks.ideal] == [sorted(row, reverse=True) for row in gain]
+
+
+def test_ties_bound_every_order_of_equal_references(device):
+    # One query, eight references at three distances; every order within the groups of equal distance.
+    reference = torch.tensor([[1.0], [2.0], [1.0], [3.0], [2.0], [1.0], [2.0], [2.0]], device=device)
+    relevant = torch.tensor([1, 0, 0, 1, 1, 1, 0, 1], device=device)
+    groups = [(0, 2, 5), (1, 4, 6, 7), (3,)]
+    orders = [sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, groups))]
+    possible = [[rank for rank, j in enumerate(order, 1) if relevant[j]] for order in orders]
+    for ties, expected in (
+        ("optimistic", np.min(possible, 0)),
+        ("pessimistic", np.max(possible, 0)),
+        ("index", [1, 3, 5, 7, 8]),
+    ):
+        ranks = positive_ranks(
+            torch.zeros(1, 1, device=device), relevant[:1], reference, relevant, ties=ties, distance="sqeuclidean"
+        )
+        assert ranks.rank.tolist() == [list(expected)]
