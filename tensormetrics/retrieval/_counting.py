@@ -1,10 +1,32 @@
 """Ranks of all positives without sorting all references: rank = positives not after + negatives before."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from ._order import Filter, canonical_pairs, equal_rows
 from ._relevance import Positives
+
+
+class _Located(NamedTuple):
+    """Positives by filter value: these values (Q, P), inf = none, the indices (Q, P) and gains (Q, P) or None."""
+
+    near: Tensor
+    index: Tensor
+    gain: Tensor | None
+
+
+class _Entries(NamedTuple):
+    """Some negatives, sorted by query: rows, columns and filter values, (n,) each."""
+
+    row: Tensor
+    column: Tensor
+    value: Tensor
+
+    def of(self, start: int, stop: int) -> "_Entries":
+        here = (self.row >= start) & (self.row < stop)
+        return _Entries(self.row[here] - start, self.column[here], self.value[here])
 
 
 class RankCounter:
@@ -48,16 +70,16 @@ class RankCounter:
         near, index = near[:, :width].contiguous(), index.gather(1, order)[:, :width]
         gain = None if gain is None else gain.gather(1, order)[:, :width]
 
-        negatives, row, column = self._bins(values, near, positives.relevant, margin)
-        # Of few queries at a time, because on tied data most entries get here.
-        pieces = -(-len(row) * 256 // self.memory)
+        negatives, entries = self._bins(values, near, positives.relevant, margin)
+        del values
+        # Of few queries at a time, because of tied data most entries get here.
+        pieces = -(-len(entries.row) * 256 // self.memory)
         step = -(-len(query) // max(pieces, 1))
         for start in range(0, len(query), step):
             piece = slice(start, start + step)
-            here = slice(*torch.searchsorted(row, torch.tensor([start, start + step], device=row.device)).tolist())
-            entries = (row[here] - start, column[here])
-            found = (near[piece], index[piece], None if gain is None else gain[piece])
-            counts, gains = self._search(query[piece], margin[piece], values[piece], *entries, *found)
+            located = _Located(near[piece], index[piece], None if gain is None else gain[piece])
+            here = entries if pieces <= 1 else entries.of(start, start + step)
+            counts, gains = self._search(query[piece], margin[piece], located, here)
             negatives[piece] += counts
             if gain is not None:
                 gain[piece] = gains
@@ -65,9 +87,10 @@ class RankCounter:
         rank = (place + negatives).masked_fill(place > positives.relevant[:, None], 0)
         return rank.int(), gain
 
-    def _bins(self, values: Tensor, near: Tensor, relevant: Tensor, margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        # values: (Q, C)  near: (Q, P)  ->  negatives in bins before each positive (Q, P), other entries (n,), (n,)
-        bins = min(max(16 * near.shape[1], 256), 8192)
+    def _bins(self, values: Tensor, near: Tensor, relevant: Tensor, margin: Tensor) -> tuple[Tensor, "_Entries"]:
+        # values: (Q, C)  near: (Q, P)  relevant: (Q,)  margin: (Q, 1)  ->  (Q, P) int64 and what this leaves out
+        """How many negatives lie in cold bins, those away from all positives, before each positive."""
+        bins = min(max(32 * near.shape[1], 256), 8192)
         lone = relevant[:, None] == 0
         low = near[:, :1].masked_fill(lone, 0.0) - margin
         high = near.gather(1, (relevant[:, None] - 1).clamp(min=0)).masked_fill(lone, 0.0) + margin
@@ -89,22 +112,16 @@ class RankCounter:
         hot = steps.cumsum(1)[:, :-1] > 0
         before = number.masked_fill_(hot, 0).cumsum(1).gather(1, bin_of(near))
         row, column = hot.gather(1, bin_of_value).nonzero().unbind(1)
-        real = values[row, column] < torch.inf
-        return before, row[real], column[real]
+        value = values[row, column]
+        real = value < torch.inf
+        return before, _Entries(row[real], column[real], value[real])
 
     def _search(
-        self,
-        query: Tensor,
-        margin: Tensor,
-        values: Tensor,
-        row: Tensor,
-        column: Tensor,
-        near: Tensor,
-        index: Tensor,
-        gain: Tensor | None,
+        self, query: Tensor, margin: Tensor, located: "_Located", entries: "_Entries"
     ) -> tuple[Tensor, Tensor | None]:
-        # values: (Q, C)  row, column: (n,) sorted by row  near, index, gain: (Q, P)  ->  (Q, P) int64, (Q, P)
-        table, place = _padded(row, values[row, column], len(query), torch.inf)
+        # query: (Q, D)  margin: (Q, 1)  ->  how many entries are before each positive (Q, P), their gains (Q, P)
+        (near, index, gain), (row, column, value) = located, entries
+        table, place = _padded(row, value, len(query), torch.inf)
         first = torch.searchsorted(near, table - margin)[row, place]
         last = torch.searchsorted(near, table + margin, right=True)[row, place]
         open_ = first < last

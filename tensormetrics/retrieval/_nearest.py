@@ -1,11 +1,38 @@
 """The search behind `TorchKNN`: filter by matrix products, prove, and sort what the filter leaves open."""
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from ._order import BLOCK, Filter, canonical_pairs, canonical_table, equal_rows, lexsort
+from .. import _checks
+from ._order import BLOCK, Filter, as_distance, canonical_pairs, canonical_table, equal_rows, lexsort
+
+
+class References:
+    """Rows to search, with what is computed from them once."""
+
+    def __init__(self, rows: Tensor, distance: str) -> None:
+        # rows: (R, D)
+        self.rows, self.distance = rows, distance
+        self._filters: dict[torch.dtype, Filter] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def filter(self, dtype: torch.dtype) -> Filter:
+        if dtype not in self._filters:
+            self._filters[dtype] = Filter(self.rows, self.distance, dtype)
+        return self._filters[dtype]
+
+    def first_of_equal(self, count: int) -> Tensor:
+        # ->  (M,) int64 ascending: of each set of equal rows the `count` lowest indices
+        first = equal_rows(self.rows)
+        order = first.argsort(stable=True)
+        ordered = first[order]
+        place = torch.arange(len(order), device=order.device) - torch.searchsorted(ordered, ordered)
+        return order[place < count].sort().values
 
 
 class NearestSearch:
@@ -15,25 +42,33 @@ class NearestSearch:
     """
 
     def __init__(
-        self, query: Tensor, self_index: Tensor, k: int, reference: Tensor, distance: str, memory: int, exact: bool
+        self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int, exact: bool = True
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
-        self.query, self.self_index, self.reference = query, self_index, reference
-        self.k, self.distance, self.memory, self.exact = k, distance, memory, exact
-        self.kept = min(k + max(8, k // 16), len(reference)) if exact else k
-        wide = torch.float64 in (query.dtype, reference.dtype)
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none
+        self.query, self.self_index, self.references = query, self_index, references
+        self.k, self.memory, self.exact = k, memory, exact
+        self.kept = min(k + max(8, k // 16), len(references)) if exact else k
+        wide = torch.float64 in (query.dtype, references.rows.dtype)
         self.dtype = torch.float64 if wide else torch.float32
         # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
         most_rows, most_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
-        columns = min(memory // 128, most_columns, len(reference))
+        columns = min(memory // 128, most_columns, len(references))
         self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
         row = 24 * self.columns + 128 * self.kept + 48 * query.shape[1]
         self.rows = max(min(memory // 2 // row, most_rows), 1)
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
-        query, own = self.query[rows], self.self_index[rows]
-        return self._first(query, own, ignored, ways=(self._coarse, self._fine, self._few, self._exhaustive))
+        ways = (self._coarse, self._fine, self._few, self._exhaustive)
+        return self._first(self.query[rows], self.self_index[rows], ignored, ways)
+
+    def distances(self, rows: slice, nearest: Tensor) -> Tensor:
+        # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, where the index is -1 any value
+        row = torch.arange(len(nearest), device=nearest.device).repeat_interleave(nearest.shape[1])
+        column = nearest.flatten().clamp(min=0)
+        distance = self.references.distance
+        delta = canonical_pairs(self.query[rows], self.references.rows, row, column, distance, self.memory // 4)
+        return as_distance(delta, distance).view_as(nearest)
 
     def _first(self, query: Tensor, own: Tensor, ignored: Tensor | None, ways: tuple) -> Tensor:
         nearest, proven = ways[0](query, own, ignored)
@@ -45,51 +80,42 @@ class NearestSearch:
         return nearest
 
     def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self._filtered(query, own, ignored, self.reference, self.coarse_filter)
+        return self._filtered(query, own, ignored, self.references, self.dtype)
 
     def _fine(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self._filtered(query, own, ignored, self.reference, self.fine_filter)
+        if self.dtype == torch.float64:
+            return self._none_proven(own)
+        return self._filtered(query, own, ignored, self.references, torch.float64)
 
     def _few(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         """Of each set of equal references the k + 1 lowest are enough, unless some are ignored."""
-        few, reference, few_filter = self.few
-        if ignored is not None or len(few) == len(self.reference):
-            return own[:, None].expand(-1, self.k).clone(), torch.zeros_like(own, dtype=torch.bool)
+        few, references = self._few_references
+        if ignored is not None or len(few) == len(self.references):
+            return self._none_proven(own)
         place = torch.searchsorted(few, own).clamp(max=len(few) - 1)
         own = torch.where(few[place] == own, place, -1)
-        nearest, proven = self._filtered(query, own, None, reference, few_filter)
+        nearest, proven = self._filtered(query, own, None, references, torch.float64)
         return torch.where(nearest < 0, nearest, few[nearest]), proven
 
     @functools.cached_property
-    def coarse_filter(self) -> Filter:
-        return Filter(self.reference, self.distance, self.dtype)
+    def _few_references(self) -> tuple[Tensor, References]:
+        few = self.references.first_of_equal(self.k + 1)
+        return few, References(self.references.rows[few], self.references.distance)
 
-    @functools.cached_property
-    def fine_filter(self) -> Filter:
-        if self.dtype == torch.float64:
-            return self.coarse_filter
-        return Filter(self.reference, self.distance, torch.float64)
-
-    @functools.cached_property
-    def few(self) -> tuple[Tensor, Tensor, Filter]:
-        first = equal_rows(self.reference)
-        order = first.argsort(stable=True)
-        ordered = first[order]
-        place = torch.arange(len(order), device=order.device) - torch.searchsorted(ordered, ordered)
-        few = order[place <= self.k].sort().values
-        return few, self.reference[few], Filter(self.reference[few], self.distance, torch.float64)
+    def _none_proven(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        return own.new_empty(len(own), self.k), torch.zeros_like(own, dtype=torch.bool)
 
     def _filtered(
-        self, query: Tensor, own: Tensor, ignored: Tensor | None, reference: Tensor, filter_: Filter
+        self, query: Tensor, own: Tensor, ignored: Tensor | None, references: References, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  own: (Q,)  ignored: (Q, R)  reference: (R, D)  ->  (Q, k) int64, whether proven (Q,)
-        k, kept = self.k, min(self.kept, len(reference))
+        # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, whether proven (Q,)
+        k, kept, filter_ = self.k, min(self.kept, len(references)), references.filter(dtype)
         x, error = filter_.query(query)
         values, columns = self._smallest(x, own, ignored, kept, filter_)
         furthest = values[:, -1]
         # Written so that NaN proves nothing.
         proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
-        if kept == len(reference) or not self.exact:
+        if kept == len(references) or not self.exact:
             proven = torch.ones_like(proven)
         if self.exact:
             # Where intervals overlap, they form runs; canonical distances are needed only inside.
@@ -99,7 +125,7 @@ class NearestSearch:
             open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
             row, place = open_.nonzero().unbind(1)
             column = columns[row, place]
-            delta = canonical_pairs(query, reference, row, column, self.distance, self.memory // 4)
+            delta = canonical_pairs(query, references.rows, row, column, references.distance, self.memory // 4)
             columns[row, place] = column[lexsort(column, delta, row * kept + run[row, place])]
         return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
 
@@ -124,18 +150,55 @@ class NearestSearch:
 
     def _exhaustive(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, by canonical distances to all references
-        size = len(self.reference)
+        size = len(self.references)
         nearest = own.new_empty(len(query), self.k)
         hidden = torch.arange(size, device=own.device) == own[:, None]
         hidden = hidden if ignored is None else hidden | ignored
         rows = max(self.memory // (64 * size), 1)
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
-            delta = canonical_table(query[tile], self.reference, self.distance, self.memory // 4)
-            order = delta.argsort(dim=1, stable=True)
-            order = order.gather(1, hidden[tile].gather(1, order).long().argsort(dim=1, stable=True))[:, : self.k]
+            delta = canonical_table(query[tile], self.references.rows, self.references.distance, self.memory // 4)
+            order = _sorted(delta, hidden[tile])[:, : self.k]
             nearest[tile] = order.masked_fill(hidden[tile].gather(1, order), -1)
         return nearest, torch.ones_like(own, dtype=torch.bool)
+
+
+class FunctionSearch:
+    """The same for a function `(Q, D), (R, D) -> (Q, R)`, whose own values are the order; equal ones by index."""
+
+    def __init__(
+        self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int, exact: bool = True
+    ) -> None:
+        self.query, self.self_index, self.references, self.k = query, self_index, references, k
+        self.rows = max(memory // (64 * len(references)), 1)
+        self.largest = largest_first(references.distance)
+
+    def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
+        values = self._values(rows)
+        hidden = torch.arange(len(self.references), device=values.device) == self.self_index[rows, None]
+        hidden = hidden if ignored is None else hidden | ignored
+        order = _sorted(values, hidden, self.largest)[:, : self.k]
+        return order.masked_fill(hidden.gather(1, order), -1)
+
+    def distances(self, rows: slice, nearest: Tensor) -> Tensor:
+        return self._values(rows).gather(1, nearest.clamp(min=0))
+
+    def _values(self, rows: slice) -> Tensor:
+        query = self.query[rows]
+        values = self.references.distance(query, self.references.rows)
+        _checks.shape("result of distance", values, len(query), len(self.references))
+        return values
+
+
+def largest_first(distance: str | Callable) -> bool:
+    """Whether the nearest has the largest value."""
+    return distance == "ip" or bool(getattr(distance, "is_inverted", getattr(distance, "largest", False)))
+
+
+def _sorted(values: Tensor, hidden: Tensor, descending: bool = False) -> Tensor:
+    # values, hidden: (Q, R)  ->  (Q, R) int64, columns by (hidden, value, column)
+    order = values.argsort(dim=1, stable=True, descending=descending)
+    return order.gather(1, hidden.gather(1, order).long().argsort(dim=1, stable=True))
 
 
 def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,16 @@
 """k nearest neighbours in tiles of a matrix product, in an exact and reproducible order."""
 
+import os
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from .. import _checks
 from ._embeddings import as_embeddings, budget
-from ._nearest import NearestSearch
-from ._order import DISTANCES, as_distance, canonical_pairs
+from ._nearest import FunctionSearch, NearestSearch, References, largest_first
+from ._order import DISTANCES
+from ._relevance import rows_of
 
 
 class TorchKNN:
@@ -14,79 +18,155 @@ class TorchKNN:
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted; NaN is not looked for.
+    are accepted; NaN is not looked for. `train(embeddings)` and `add(embeddings)` keep references for searches that
+    give none, `reset()` forgets them, `save(path)` and `load(path)` store them.
 
     Args:
-        distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
-        memory_budget: bytes that temporaries may take; default 256 MiB on a CPU, 1 GiB on a GPU.
+        distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
+            function `(Q, D), (R, D) -> (Q, R)`, whose values are the order as they are; largest first if it has a true
+            attribute `is_inverted` or `largest`.
+        exact: False takes the order of a matrix product, which may change neighbours whose distances differ by its
+            rounding error, and may change with the device and the memory budget.
+        memory_budget: bytes that temporaries may take, besides one copy of the references; default 256 MiB on a CPU,
+            1 GiB on a GPU.
     """
 
-    def __init__(self, distance: str = "l2", *, memory_budget: int | None = None) -> None:
-        _checks.one_of("distance", distance, DISTANCES)
+    def __init__(
+        self,
+        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        *,
+        exact: bool = True,
+        memory_budget: int | None = None,
+    ) -> None:
+        if not callable(distance):
+            _checks.one_of("distance", distance, DISTANCES)
         if memory_budget is not None:
             memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
         self.distance = distance
+        self.exact = exact
         self.memory_budget = memory_budget
+        self._kept: References | None = None
 
     @torch.no_grad()
     def __call__(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, *, self_index: Tensor | None = None
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor | None = None,
+        ref_includes_query: bool = False,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ->  (Q, k) floating, (Q, k) int64
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first.
 
         `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
-        arrangement: the reference that is this query, -1 for none. Missing neighbours (fewer than k references) have
-        index -1 and distance inf (-inf for "ip"). Distances have the dtype of the input, at least float32.
+        arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
+        neighbours either, or a function of a slice of the queries that gives its rows. Missing neighbours (fewer than
+        k are left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the
+        input, at least float32.
         """
-        indices = self.indices(query, k, reference, ref_includes_query, self_index=self_index)
-        query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
-        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        missing = -torch.inf if self.distance == "ip" else torch.inf
-        distances = torch.full(indices.shape, missing, dtype=dtype, device=query.device)
-        found = min(k, len(reference))
-        if found:
-            row = torch.arange(len(query), device=query.device).repeat_interleave(found)
-            column = indices[:, :found].flatten().clamp(min=0)
-            memory = budget(self.memory_budget, query.device) // 4
-            delta = canonical_pairs(query, reference, row, column, self.distance, memory)
-            distances[:, :found] = as_distance(delta, self.distance).view(-1, found)
-        return distances.masked_fill_(indices < 0, missing), indices
+        return self._search(query, k, reference, ref_includes_query, self_index, ignore, with_distances=True)
 
     @torch.no_grad()
     def indices(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, *, self_index: Tensor | None = None
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor | None = None,
+        ref_includes_query: bool = False,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> Tensor:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ->  (Q, k) int64
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) int64
         """The indices alone, which cost less: most of them need no canonical distance."""
+        return self._search(query, k, reference, ref_includes_query, self_index, ignore, with_distances=False)[1]
+
+    def train(self, embeddings: Tensor) -> None:
+        # embeddings: (R, D)
+        """Keep these references, in place of any before."""
+        self._kept = References(as_embeddings("embeddings", embeddings), self.distance)
+
+    def add(self, embeddings: Tensor) -> None:
+        # embeddings: (R, D)
+        """Keep these too, behind those before."""
+        if self._kept is None:
+            return self.train(embeddings)
+        embeddings = as_embeddings("embeddings", embeddings)
+        _checks.same_device(embeddings=embeddings, kept=self._kept.rows)
+        _checks.shape("embeddings", embeddings, "N", self._kept.rows.shape[1])
+        self.train(torch.cat([self._kept.rows, embeddings]))
+
+    def reset(self) -> None:
+        self._kept = None
+
+    def save(self, path: str | os.PathLike) -> None:
+        torch.save({"embeddings": self._references(None).rows}, path)
+
+    def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
+        self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
+
+    def _references(self, reference: Tensor | None) -> References:
+        if reference is not None:
+            return References(as_embeddings("reference", reference), self.distance)
+        if self._kept is None:
+            raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
+        return self._kept
+
+    def _search(
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor | None,
+        ref_includes_query: bool,
+        self_index: Tensor | None,
+        ignore: Tensor | Callable[[slice], Tensor] | None,
+        with_distances: bool,
+    ) -> tuple[Tensor | None, Tensor]:
         k = _checks.integer_at_least("k", k, 1)
-        query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
-        _checks.same_device(query=query, reference=reference, self_index=self_index)
+        query, references = as_embeddings("query", query), self._references(reference)
+        reference = references.rows
+        ignore_tensor = ignore if isinstance(ignore, Tensor) else None
+        _checks.same_device(query=query, reference=reference, self_index=self_index, ignore=ignore_tensor)
         if query.shape[1] != reference.shape[1]:
             raise ValueError(
                 f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
                 "wanted the same number of columns"
             )
-        if self_index is not None:
-            _checks.shape("self_index", self_index, len(query))
-            _checks.integral("self_index", self_index)
-            self_index = self_index.long()
-        elif ref_includes_query and len(reference) < len(query):
-            raise ValueError(
-                f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references "
-                "that begin with the queries"
-            )
-        elif ref_includes_query:
-            self_index = torch.arange(len(query), device=query.device)
-        else:
-            self_index = torch.full((len(query),), -1, device=query.device)
+        own = _self_index(self_index, ref_includes_query, query, reference)
+        ignored = rows_of("ignore", ignore, (len(query), len(reference)))
 
+        missing = -torch.inf if largest_first(self.distance) else torch.inf
+        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         indices = torch.full((len(query), k), -1, device=query.device)
+        distances = torch.full((len(query), k), missing, dtype=dtype, device=query.device) if with_distances else None
         found = min(k, len(reference))
-        if found and len(query):
-            memory = budget(self.memory_budget, query.device)
-            search = NearestSearch(query, self_index, found, reference, self.distance, memory, True)
-            for start in range(0, len(query), search.rows):
-                tile = slice(start, start + search.rows)
-                indices[tile, :found] = search(tile)
-        return indices
+        if not found or not len(query):
+            return distances, indices
+        kind = FunctionSearch if callable(self.distance) else NearestSearch
+        search = kind(query, own, found, references, budget(self.memory_budget, query.device), self.exact)
+        for start in range(0, len(query), search.rows):
+            tile = slice(start, min(start + search.rows, len(query)))
+            nearest = search(tile, ignored(tile) if ignored else None)
+            indices[tile, :found] = nearest
+            if with_distances:
+                distances[tile, :found] = search.distances(tile, nearest).to(dtype).masked_fill(nearest < 0, missing)
+        return distances, indices
+
+
+def _self_index(self_index: Tensor | None, ref_includes_query: bool, query: Tensor, reference: Tensor) -> Tensor:
+    # ->  (Q,) int64
+    if self_index is not None:
+        _checks.shape("self_index", self_index, len(query))
+        _checks.integral("self_index", self_index)
+        return self_index.long()
+    if not ref_includes_query:
+        return torch.full((len(query),), -1, device=query.device)
+    if len(reference) < len(query):
+        raise ValueError(
+            f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references "
+            "that begin with the queries"
+        )
+    return torch.arange(len(query), device=query.device)

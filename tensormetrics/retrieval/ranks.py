@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import _checks
 from ._counting import RankCounter
 from ._embeddings import as_embeddings, budget
-from ._nearest import NearestSearch
+from ._nearest import NearestSearch, References
 from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
 
@@ -164,7 +164,7 @@ def rank_tiles(
     sides = (query, self_index.long())
     if shallow:
         depth_found = min(depth, len(reference))
-        search = NearestSearch(*sides, depth_found, reference, distance, memory, True) if depth_found else None
+        search = NearestSearch(*sides, depth_found, References(reference, distance), memory) if depth_found else None
     else:
         search = RankCounter(*sides, reference, distance, ties, memory) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)

@@ -5,6 +5,7 @@ from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval._nearest import smallest
 from tensormetrics.retrieval._order import DISTANCES, Filter, canonical
 
 N = 45
@@ -123,6 +124,92 @@ def test_filter_is_within_its_bound(dtype, family, distance, device):
     size = rows.double().norm(dim=1) + filter_.norm
     centre = filter_.centre.norm() * filter_.scale
     assert (error <= 30 * torch.finfo(dtype).eps * size**2 + 1e-14 * size * centre + 1e-30).all()  # no empty promise
+
+
+@pytest.mark.parametrize("family", families(N))
+def test_many_references(family, device):
+    x = torch.tensor(families(700)[family], dtype=torch.float32, device=device)
+    query, wide = x[:40], x.double().cpu().numpy()
+    for distance in DISTANCES:
+        expected, _ = neighbours(wide[:40], wide, 30, distance, self_index=range(40))
+        for budget in (None, 60_000):
+            assert np.array_equal(TorchKNN(distance, memory_budget=budget).indices(query, 30, x, True).cpu(), expected)
+        assert np.array_equal(TorchKNN(distance).indices(query, 3, x, True).cpu(), expected[:, :3])
+
+
+def test_smallest():
+    for width, count in ((64, 3), (640, 3), (4096, 18), (640, 640)):
+        values = torch.randn(5, width)
+        near, columns = smallest(values, count)
+        assert torch.equal(near.sort(1).values, values.sort(1).values[:, :count])
+        assert torch.equal(values.gather(1, columns), near)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_ignored_references(distance, device):
+    random = np.random.RandomState(4)
+    x = random.randint(-2, 3, (N, 3)).astype(float)
+    hidden = random.rand(N, N) < np.linspace(0, 1.1, N)[:, None]  # nothing is left for the last ones
+    every, _ = neighbours(x, x, N, distance, self_index=range(N))
+    expected = np.full((N, 6), -1)
+    for row, order, ignored in zip(expected, every, hidden, strict=True):
+        left = [j for j in order if j >= 0 and not ignored[j]][:6]
+        row[: len(left)] = left
+    x, mask = torch.tensor(x, device=device), torch.tensor(hidden, device=device)
+    for budget in (None, 1, 30_000):
+        for ignore in (mask, lambda rows: mask[rows]):
+            distances, indices = TorchKNN(distance, memory_budget=budget)(x, 6, x, True, ignore=ignore)
+            assert np.array_equal(indices.cpu(), expected)
+            assert torch.equal(distances.isinf().cpu(), torch.tensor(expected < 0))
+
+
+def test_function_as_distance(device):
+    x = torch.randint(-2, 3, (N, 3), device=device).float()
+    expected, values = neighbours(x.cpu(), x.cpu(), 50, "sqeuclidean", self_index=range(N))
+
+    def squares(a, b):
+        return (a[:, None] - b).square().sum(2)
+
+    for budget in (None, 1):
+        distances, indices = TorchKNN(squares, memory_budget=budget)(x, 50, x, True)
+        assert np.array_equal(indices.cpu(), expected) and np.array_equal(distances.cpu(), np.float32(values))
+    similar = type("Similarity", (), {"is_inverted": True, "__call__": lambda self, a, b: a @ b.T})()
+    expected, values = neighbours(x.cpu(), x.cpu(), 50, "ip", self_index=range(N))
+    distances, indices = TorchKNN(similar)(x, 50, x, True)
+    assert np.array_equal(indices.cpu(), expected) and np.array_equal(distances.cpu(), np.float32(values))
+    with pytest.raises(ValueError, match=r"^result of distance: got shape \(45,\), wanted \(45, 45\)$"):
+        TorchKNN(lambda a, b: a.sum(1))(x, 1, x, True)
+
+
+def test_inexact_is_the_order_of_the_product(device):
+    x = torch.randn(N, 20, device=device)
+    for distance in DISTANCES:
+        exact, inexact = (TorchKNN(distance, exact=e)(x, 12, x, True) for e in (True, False))
+        assert torch.equal(exact[1], inexact[1]) and torch.equal(exact[0], inexact[0])  # far apart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tensormetrics.retrieval._nearest.lexsort", None)
+        TorchKNN(exact=False)(x * 0, 12, x * 0, True)
+
+
+def test_kept_references(device, tmp_path):
+    x = torch.randn(N, 4, device=device)
+    wanted = TorchKNN()(x[:9], 5, x, True)
+    knn = TorchKNN()
+    for _ in range(2):
+        knn.add(x[:20])
+        knn.add(x[20:])
+        assert all(map(torch.equal, knn(x[:9], 5, ref_includes_query=True), wanted))
+        knn.train(x)
+        assert all(map(torch.equal, knn(x[:9], 5, ref_includes_query=True), wanted))
+        knn.save(tmp_path / "references.pt")
+        knn.reset()
+        with pytest.raises(ValueError) as error:
+            knn(x, 1)
+        assert str(error.value) == (
+            "reference: got None and nothing is kept, wanted references here or in train(embeddings)"
+        )
+    knn.load(tmp_path / "references.pt", map_location=device)
+    assert torch.equal(knn.indices(x[:9], 5, ref_includes_query=True), wanted[1])
 
 
 def test_squares_beyond_float64_do_not_break_the_search(device):
