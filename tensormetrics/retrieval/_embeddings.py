@@ -109,21 +109,32 @@ class EmbeddingMetric(Metric):
         self.placed = None if device is None else torch.device(device)
         if self.placed is not None:
             self.to(self.placed)
-        for name in map(_states, ROLES):
-            self.add_rows(name[0])
-            self.add_rows(name[1])
+        for role in ROLES:
+            for name in _states(role):
+                self.add_rows(name)
 
-    def update(self, embeddings: Tensor, labels: Tensor, *, role: str = "both") -> None:
-        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn
+    def update(self, embeddings: Tensor, labels: Tensor, *, role: str = "both", ids: Tensor | None = None) -> None:
+        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn  ids: (N,) integer
         """Append a batch of queries, of references, or of items that are both.
 
-        NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+        With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
+        to fill the last batch, and a copy would be a perfect neighbour. NaN and infinity are a ValueError: here on a
+        CPU, in `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
         device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
         if embeddings.device.type == "cpu":
             check_finite(embeddings=embeddings, labels=labels)
+        kept, _, kept_ids = self._rows(role)
+        if len(kept) and (ids is None) != (kept_ids.shape == (0,)):
+            raise ValueError(
+                f"ids: got {'none' if ids is None else 'some'} after updates that differ in this; call reset()"
+            )
+        if ids is not None:
+            ids = as_tensor("ids", ids, device)
+            _checks.shape("ids", ids, len(embeddings))
+            _checks.integral("ids", ids)
         for other in ROLES:
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
@@ -131,7 +142,7 @@ class EmbeddingMetric(Metric):
                     f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
-        row_state, label_state = _states(role)
+        row_state, label_state, id_state = _states(role)
         before = getattr(self, label_state)
         self.append_rows(label_state, labels)
         try:
@@ -139,10 +150,12 @@ class EmbeddingMetric(Metric):
         except ValueError:
             setattr(self, label_state, before)  # as many as embeddings
             raise
+        if ids is not None:
+            self.append_rows(id_state, ids.long())
 
     def kept(self) -> Sides:
         """Everything kept; ValueError where it is not finite or lacks queries or references."""
-        both, queries, references = map(self._rows, ROLES)
+        both, queries, references = (_each_once(*self._rows(role)) for role in ROLES)
         query, query_labels = _joined(both, queries)
         reference, reference_labels = _joined(both, references)
         if bool(len(query)) != bool(len(reference)):
@@ -158,14 +171,25 @@ class EmbeddingMetric(Metric):
             query = reference = query[:, None]
         return Sides(query, query_labels, reference, reference_labels, len(both[0]))
 
-    def _rows(self, role: str) -> tuple[Tensor, Tensor]:
-        # ->  (N, D), (N,) or (N, L); (0,), (0,) before the first row
+    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor]:
+        # ->  (N, D), (N,) or (N, L), (N,); each (0,) before the first row, the last also without ids
         return tuple(getattr(self, name) for name in _states(role))
 
 
-def _states(role: str) -> tuple[str, str]:
+def _states(role: str) -> tuple[str, str, str]:
     prefix = "" if role == "both" else f"{role}_"
-    return f"{prefix}embeddings", f"{prefix}labels"
+    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids"
+
+
+def _each_once(rows: Tensor, labels: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    # rows: (N, D)  labels: (N,) or (N, L)  ids: (N,), or (0,) = all differ  ->  (M, D), (M,) or (M, L)
+    if len(ids) != len(rows):
+        if len(ids):
+            raise ValueError(f"ids: got {len(ids)} for {len(rows)} rows, wanted one for each row or none")
+        return rows, labels
+    ids, order = ids.sort(stable=True)
+    first = order[torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])]
+    return rows[first], labels[first]
 
 
 def _joined(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -127,7 +127,7 @@ def ranks_of_matches(match: Tensor, relevant: Tensor | None = None, candidates: 
     # match: (n, K) bool  relevant, candidates: (n,)  ->  rank (n, K)
     """Ranks among K neighbours; where R is not known, no query is lone."""
     rank = match * torch.arange(1, match.shape[1] + 1, device=match.device)
-    return PositiveRanks(rank, torch.ones_like(rank[:, 0]) if relevant is None else relevant, candidates)
+    return PositiveRanks(rank, rank.new_ones(len(rank)) if relevant is None else relevant, candidates)
 
 
 def relevant_of_counts(

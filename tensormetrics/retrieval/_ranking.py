@@ -48,6 +48,22 @@ def query_scores(
     return scores
 
 
+def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
+    # lone: (Q,) bool  ->  (Q,) bool
+    """Which queries enter the averages; a warning if there is none, a ValueError if that is asked for."""
+    if on_lone == "error" and lone.any():
+        raise ValueError(
+            f"on_lone='error': {int(lone.sum())} of {len(lone)} queries have no relevant reference, the first is "
+            f"query {int(lone.nonzero()[0])}; write on_lone='exclude' to leave them out"
+        )
+    scored = torch.ones_like(lone) if on_lone == "zero" else ~lone
+    if not len(lone):
+        log.warning("there is no query: every metric is NaN")
+    elif not scored.any():
+        log.warning("no query has a relevant reference: every metric of neighbours is NaN")
+    return scored
+
+
 class Classes(NamedTuple):
     """The classes of the queries that are scored: labels (C,) or (C, L), sorted; codes (Q,) int64, -1 = not scored."""
 
@@ -140,16 +156,10 @@ class QueryMetric(EmbeddingMetric):
         # ->  () float64, or as `average` says
         sides = self.kept()
         scores = self.scores(sides)
-        lone = scores.isnan()
-        if self.on_lone == "error" and lone.any():
-            raise ValueError(
-                f"on_lone='error': {int(lone.sum())} of {len(lone)} queries have no relevant reference, the first is "
-                f"query {int(lone.nonzero()[0])}; write on_lone='exclude' to leave them out"
-            )
+        scored = scored_queries(scores.isnan(), self.on_lone)
         if self.on_lone == "zero":
-            scores, lone = scores.nan_to_num(0.0, posinf=torch.inf), torch.zeros_like(lone)
-        warn_of_nothing(lone)
-        classes = Classes.of(sides.query_labels, ~lone)
+            scores = scores.masked_fill(scores.isnan(), 0)
+        classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
         return averaged(scores, classes, self.average, self.statistic)
 
@@ -170,11 +180,3 @@ class QueryMetric(EmbeddingMetric):
             memory_budget=self.memory_budget,
         )
         return query_scores([self.score], tiles, sides.query)[0]
-
-
-def warn_of_nothing(lone: Tensor) -> None:
-    # lone: (Q,) bool
-    if not len(lone):
-        log.warning("there is no query: every metric is NaN")
-    elif lone.all():
-        log.warning("no query has a relevant reference: every metric of neighbours is NaN")

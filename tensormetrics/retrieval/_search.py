@@ -23,9 +23,14 @@ class Search:
         self,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]],
         comparison: Callable[[Tensor, Tensor], Tensor] | None,
+        ties: str,
         memory_budget: int | None,
     ) -> None:
-        self.knn_func, self.comparison, self.memory_budget = knn_func, comparison, memory_budget
+        # Ranks can be counted, at any depth, where the canonical distance is the order.
+        self.counts = isinstance(knn_func, TorchKNN) and knn_func.exact and not callable(knn_func.distance)
+        if ties != "index" and not self.counts:
+            raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbours come from a function")
+        self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
         self.forget()
 
     def tiles(
@@ -33,15 +38,15 @@ class Search:
     ) -> Iterator[tuple[slice, PositiveRanks]]:
         # relevant: (Q,)
         """Slices of the queries with their ranks; `sources` are the tensors of which `sides` was made."""
-        exact = isinstance(self.knn_func, TorchKNN)
         allowed = budget(self.memory_budget, sides.query.device)
-        few = depth is not None and depth <= max(64, len(sides.reference) // 32)
-        if exact and not (few and 8 * depth * len(sides.query) <= allowed):
+        few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
+        if self.counts and not (few and 8 * depth * len(sides.query) <= allowed):
             yield from rank_tiles(
                 *sides[:4],
                 self_index=sides.self_index(),
                 label_comparison_fn=self.comparison,
                 depth=depth,
+                ties=self.ties,
                 distance=self.knn_func.distance,
                 memory_budget=self.memory_budget,
             )
@@ -91,12 +96,15 @@ class Search:
         self.sources, self.about, self.indices = (), None, None
 
     def __reduce__(self) -> tuple:
-        return Search, (self.knn_func, self.comparison, self.memory_budget)  # copies and pickles start without
+        # Copies and pickles start without neighbours.
+        return Search, (self.knn_func, self.comparison, self.ties, self.memory_budget)
 
 
 def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
     # ->  (Q, k) floating, (Q, k) int64 with -1 = none
     """What a `knn_func` finds for all queries, checked."""
+    if not k or not len(sides.query):
+        return sides.query.new_empty(len(sides.query), k), sides.self_index().new_empty(len(sides.query), k)
     parts = [
         knn(sides.query[rows], k, sides.reference, includes)
         for rows, includes in ((slice(sides.shared), True), (slice(sides.shared, None), False))
@@ -115,6 +123,8 @@ def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
 
 def labels_at(indices: Tensor, labels: Tensor) -> Tensor:
     # indices: (Q, K), -1 = none  labels: (N[, L])  ->  (Q, K[, L]); where there is none, a value equal to no label
+    if not len(labels):
+        return labels.new_zeros(*indices.shape, *labels.shape[1:])
     found = labels[indices.clamp(min=0)]
     if labels.is_floating_point():
         nothing = torch.nan

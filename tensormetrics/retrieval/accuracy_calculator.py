@@ -30,11 +30,12 @@ from ._knn_labels import mean_average_precision as mean_average_precision
 from ._knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from ._knn_labels import precision_at_k as precision_at_k
 from ._knn_labels import r_precision as r_precision
-from ._ranking import Classes, averaged, log, query_scores, relevant_counts, warn_of_nothing
+from ._ranking import ON_LONE, Classes, averaged, log, query_scores, relevant_counts, scored_queries
 from ._search import Search, compared, labels_at, searched
 from .centroid import nearest_centroid
 from .kmeans import TorchKMeans
 from .knn import TorchKNN
+from .ranks import TIES
 
 
 class Result(NamedTuple):
@@ -70,7 +71,9 @@ class AccuracyCalculator(EmbeddingMetric):
         device: where to; default a CUDA input's own device, else the current CUDA device, else the CPU.
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
-        distance, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring.
+        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring.
+        ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
+        on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
     """
 
     higher_is_better = True
@@ -88,7 +91,10 @@ class AccuracyCalculator(EmbeddingMetric):
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]] | None = None,
         kmeans_func: Callable[[Tensor, int], Any] | None = None,
         *,
-        distance: str = "l2",
+        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        exact: bool = True,
+        ties: str = "index",
+        on_lone: str = "exclude",
         memory_budget: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -101,10 +107,14 @@ class AccuracyCalculator(EmbeddingMetric):
                 raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
         if knn_func is not None and distance != "l2":
             raise ValueError(f"distance: got {distance!r} together with a knn_func; give the distance to the knn_func")
-        default = TorchKNN(distance, memory_budget=memory_budget)
+        if knn_func is not None and not exact:
+            raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
+        _checks.one_of("ties", ties, TIES)
+        _checks.one_of("on_lone", on_lone, ON_LONE)
+        default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
         self.average = average_of(avg_of_avgs, return_per_class)
         self.avg_of_avgs, self.return_per_class = avg_of_avgs, return_per_class
-        self.k = k
+        self.k, self.on_lone = k, on_lone
         self.label_comparison_fn = label_comparison_fn or EQUALITY
         self.comparison = label_comparison_fn if custom else None
         self.knn_func = knn_func or default
@@ -112,7 +122,7 @@ class AccuracyCalculator(EmbeddingMetric):
         self.memory_budget = default.memory_budget
         self.class_labels: Tensor | None = None
         self.last: Result | None = None
-        self.search = Search(self.knn_func, self.comparison, self.memory_budget)
+        self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         keyword = self.function_keyword
         self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
         self.selected = self.current = self.methods
@@ -246,6 +256,8 @@ class AccuracyCalculator(EmbeddingMetric):
         chosen = tuple(name for name in names if name not in exclude)
         if not chosen:
             raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
+        if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
+            raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
         if self.comparison is not None:
             if unable := [name for name in chosen if self._needs_clusters(name) or name == CENTROID]:
                 raise NotImplementedError(
@@ -308,8 +320,8 @@ class AccuracyCalculator(EmbeddingMetric):
             relevant = relevant_counts(sides, self.comparison, None, self.memory_budget)
             lone = relevant == 0
             neighbours = any(name in self.requires_knn() and name not in own for name in names)
-            if ranked or neighbours or CENTROID in own:
-                warn_of_nothing(lone)
+            needed = ranked or neighbours or CENTROID in own or not len(lone)
+            scored = scored_queries(lone, self.on_lone) if needed else ~lone
             if neighbours:
                 given |= self._neighbour_tables(sides, includes)
             scores = self._scores(ranked, sides, relevant, sources)
@@ -320,7 +332,9 @@ class AccuracyCalculator(EmbeddingMetric):
                     distance=getattr(self.knn_func, "distance", "l2"),
                     memory_budget=self.memory_budget,
                 )
-            classes = Classes.of(sides.query_labels, ~lone)
+            if self.on_lone == "zero":
+                scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
+            classes = Classes.of(sides.query_labels, scored)
             given |= {"scores": scores, "classes": classes}
             if any(map(self._needs_clusters, names)) and len(sides.query):
                 given["cluster_labels"] = self.get_cluster_labels(**given)

@@ -366,3 +366,122 @@ def test_device_option():
     assert calculator.device == torch.device("cpu")
     calculator.update(x.tolist(), labels.tolist())
     assert calculator.compute().keys() == calculator.get_accuracy(x, labels).keys()
+
+
+def test_ties_bound_each_other(device):
+    x = torch.zeros(12, 3, device=device)  # a collapsed model
+    labels = torch.arange(12, device=device) % 3
+    got = {
+        ties: AccuracyCalculator(KNN, ties=ties).get_accuracy(x, labels)
+        for ties in ("pessimistic", "index", "optimistic")
+    }
+    assert set(got["optimistic"].values()) == {1.0}
+    for name in KNN:
+        assert got["pessimistic"][name] < got["index"][name] < 1
+    assert got["pessimistic"]["precision_at_1"] == 0
+    spread = torch.randn(12, 3, device=device)
+    same = [AccuracyCalculator(KNN, ties=ties).get_accuracy(spread, labels) for ties in got]
+    assert same[0] == pytest.approx(same[1]) and same[0] == pytest.approx(same[2])
+
+
+def test_inexact_and_function_distances(device):
+    x, labels = (side.to(device) for side in data())
+    expected = AccuracyCalculator(KNN).get_accuracy(x, labels)
+    for options in ({"exact": False}, {"distance": lambda q, r: torch.cdist(q.double(), r.double())}):
+        for k in (None, 59):
+            assert AccuracyCalculator(KNN, k=k, **options).get_accuracy(x, labels) == pytest.approx(expected)
+
+
+def test_lone_queries(device):
+    x, labels = (side.to(device) for side in data())
+    names = [*KNN, "nearest_centroid_accuracy"]
+    left_out = AccuracyCalculator(names).get_accuracy(x, labels)
+    zero = AccuracyCalculator(names, on_lone="zero")
+    assert zero.get_accuracy(x, labels) == pytest.approx({name: v * 59 / 60 for name, v in left_out.items()})
+    assert zero.class_labels.tolist() == [0, 1, 2, 3, 4, 99]
+    message = (
+        "on_lone='error': 1 of 60 queries have no relevant reference, the first is query 59; write on_lone='exclude' "
+        "to leave them out"
+    )
+    strict = AccuracyCalculator(names, on_lone="error")
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        strict.get_accuracy(x, labels)
+    assert strict.get_accuracy(x[:59], labels[:59]).keys() == set(names)
+
+
+def test_items_that_a_sampler_repeats_count_once(device):
+    x, labels = (side.to(device) for side in data())
+    expected = AccuracyCalculator().get_accuracy(x, labels)
+    order = torch.randperm(60).to(device)
+    order = torch.cat([order, order[:7]])
+    calculator, halves = AccuracyCalculator(), [AccuracyCalculator(), AccuracyCalculator()]
+    for i, batch in enumerate(order.split(11)):
+        calculator.update(x[batch], labels[batch], ids=batch)
+        halves[i % 2].update(x[batch], labels[batch], ids=batch.int())
+    halves[0].merge_state(halves[1])
+    for metric in (calculator, halves[0]):
+        assert {name: float(value) for name, value in metric.compute().items()} == expected
+    apart = AccuracyCalculator(KNN)
+    apart.update(x[[4, 3, 4]], labels[[4, 3, 4]], role="query", ids=[4, 3, 4])
+    apart.update(x[10:], labels[10:], role="reference")
+    few = AccuracyCalculator(KNN).get_accuracy(x[3:5], labels[3:5], x[10:], labels[10:])
+    assert {name: float(value) for name, value in apart.compute().items()} == pytest.approx(few)
+    for ids, message in (
+        (None, "ids: got none after updates that differ in this; call reset()"),
+        ([1, 2], "ids: got shape (2,), wanted (3,)"),
+        ([1.0, 2.0, 3.0], "ids: got torch.float64, wanted an integer dtype; write ids.long()"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            calculator.update(x[:3], labels[:3], ids=ids)
+    message = "ids: got some after updates that differ in this; call reset()"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        apart.update(x[:3], labels[:3], role="reference", ids=[1, 2, 3])
+
+
+BAD_CALLS = {
+    "query_labels and reference_labels: got shapes (10, 2) and (10, 3), wanted the same number of columns": (
+        {"label_comparison_fn": lambda x, y: (x == y).all(-1)},
+        (TINY, np.zeros((10, 2)), TINY, np.zeros((10, 3))),
+    ),
+    "distances of knn_func: got shape (10, 3), wanted (10, 9)": (
+        {"knn_func": lambda q, k, r, i: (torch.zeros(10, 3), torch.zeros(10, k, dtype=torch.int64))},
+        (TINY, TINY_LABELS),
+    ),
+}
+BAD_OPTIONS = {
+    "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'": {"ties": "random"},
+    "ties: got 'optimistic', wanted 'index' where the neighbours come from a function": {
+        "ties": "optimistic",
+        "knn_func": lambda *a: TorchKNN()(*a),
+    },
+    "on_lone: got 'skip', wanted one of 'exclude', 'zero', 'error'": {"on_lone": "skip"},
+    "on_lone: got 'zero', which is better than any median_rank; wanted 'exclude' or 'error'": {
+        "on_lone": "zero",
+        "include": ["median_rank"],
+    },
+    "exact: got False together with a knn_func; give exact=False to the knn_func": {
+        "exact": False,
+        "knn_func": TorchKNN(),
+    },
+}
+
+
+@pytest.mark.parametrize("message", BAD_CALLS)
+def test_bad_calls(message):
+    options, call = BAD_CALLS[message]
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(KNN, **options).get_accuracy(*call)
+
+
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+def test_bad_options(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(**BAD_OPTIONS[message])
+
+
+def test_neither_queries_nor_references(device):
+    x, labels = (side.to(device) for side in data())
+    calculator = YourCalculator(["precision_at_1", "precision_at_2"])
+    for sides in ((x[:0], labels[:0], x, labels), (x, labels, x[:0], labels[:0])):
+        got = calculator.get_accuracy(*sides)
+        assert math.isnan(got["precision_at_1"])
