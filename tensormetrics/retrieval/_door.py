@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, check_finite, labelled
+from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, labelled
+from ._ranking import log
 from .average_precision import average_precision, average_precision_at_r
 from .cluster_accuracy import cluster_accuracy
 from .mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
@@ -76,6 +77,30 @@ def is_known(name: Any) -> bool:
     return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
 
 
+def needed_depth(ranked: dict[str, RankScore], k: int | str | None, longest: int, available: int) -> int | None:
+    """How many neighbours have to be known, of which k are retrieved; None: the ranks of all relevant references.
+
+    longest: the largest number of relevant references; available: the number of references of a query.
+    """
+    depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
+    wanted = None if None in depths.values() else max(depths.values())
+    if k is None:
+        return wanted
+    limit = longest if k == "max_bin_count" else k
+    if limit > available:
+        log.info("k=%d is cut to the %d references of a query", limit, available)
+    short = [name for name, depth in depths.items() if depth is not None and limit < min(depth, available)]
+    if short:
+        log.warning(
+            "k=%d is below the largest number of relevant references, %d: %s are lower bounds; "
+            "write k=None or k='max_bin_count'",
+            limit,
+            longest,
+            " and ".join(short),
+        )
+    return min(limit, available, *([] if wanted is None else [wanted]))
+
+
 def default_device(rows: Any) -> torch.device:
     """Where to score: where the rows are, if that is no CPU, else the current CUDA device if there is one."""
     if isinstance(rows, Tensor) and rows.device.type != "cpu":
@@ -89,6 +114,7 @@ def as_sides(
     reference: Any,
     reference_labels: Any,
     ref_includes_query: bool,
+    groups: tuple[Any, Any],
     device: torch.device,
     columns: bool,
 ) -> Sides:
@@ -99,34 +125,33 @@ def as_sides(
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     if reference is None:
-        return Sides(query, query_labels, query, query_labels, len(query))
+        groups = _as_groups((groups[0], groups[0] if groups[1] is None else groups[1]), (query, query), device)
+        return Sides(query, query_labels, query, query_labels, len(query), groups)
     names = ("reference", "reference_labels")
     reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
-    query_labels, reference_labels = _comparable(query_labels, reference_labels)
+    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if ref_includes_query:
         _check_prefix(query, query_labels, reference, reference_labels)
-    return Sides(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
+    shared = len(query) if ref_includes_query else 0
+    groups = _as_groups(groups, (query, reference), device)
+    return Sides(query, query_labels, reference, reference_labels, shared, groups)
 
 
-def _comparable(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q[, L]), (N[, L])  ->  the same of one dtype, in which equality is exact
-    labels = (query_labels, reference_labels)
-    if query_labels.shape[1:] != reference_labels.shape[1:]:
-        raise ValueError(
-            f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
-            f"{tuple(reference_labels.shape)}, wanted the same number of columns"
-        )
-    dtype = torch.promote_types(*(side.dtype for side in labels))
-    if query_labels.is_floating_point() != reference_labels.is_floating_point():
-        dtype = torch.float64
-        if any((side.double().abs() >= 2**53).any() for side in labels if not side.is_floating_point()):
-            raise ValueError(
-                f"query_labels and reference_labels: got {query_labels.dtype} and {reference_labels.dtype} with "
-                "integers of 2**53 or more, wanted both as integers"
-            )
-    return query_labels.to(dtype), reference_labels.to(dtype)
+def _as_groups(
+    groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
+) -> tuple[Tensor, Tensor] | None:
+    names = ("query_groups", "reference_groups")
+    if groups[0] is None and groups[1] is None:
+        return None
+    for name, side in zip(names, groups, strict=True):
+        if side is None:
+            raise ValueError(f"{name}: got None, wanted both query_groups and reference_groups or neither")
+    tensors = tuple(as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
+    for name, group, rows in zip(names, tensors, sides, strict=True):
+        _checks.shape(name, group, len(rows))
+    return tensors
 
 
 def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, reference_labels: Tensor) -> None:

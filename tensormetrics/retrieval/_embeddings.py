@@ -70,6 +70,25 @@ def check_finite(**tensors: Tensor) -> None:
             )
 
 
+def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+    # (Q[, L]), (N[, L])  ->  the same of one dtype, in which equality is exact
+    labels = (query_labels, reference_labels)
+    if query_labels.shape[1:] != reference_labels.shape[1:]:
+        raise ValueError(
+            f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
+            f"{tuple(reference_labels.shape)}, wanted the same number of columns"
+        )
+    dtype = torch.promote_types(*(side.dtype for side in labels))
+    if query_labels.is_floating_point() != reference_labels.is_floating_point():
+        dtype = torch.float64
+        if any((side.double().abs() >= 2**53).any() for side in labels if not side.is_floating_point()):
+            raise ValueError(
+                f"query_labels and reference_labels: got {query_labels.dtype} and {reference_labels.dtype} with "
+                "integers of 2**53 or more, wanted both as integers"
+            )
+    return query_labels.to(dtype), reference_labels.to(dtype)
+
+
 def budget(memory_budget: int | None, device: torch.device) -> int:
     """Bytes that temporaries may take: as told, else 256 MiB on a CPU and 1 GiB elsewhere."""
     return memory_budget or (2**28 if device.type == "cpu" else 2**30)
@@ -80,6 +99,7 @@ class Sides(NamedTuple):
 
     query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
     shared: the first so many queries are the first references, and no neighbours of themselves.
+    groups (Q,), (N,) or None: a relevant reference of the query's group is not counted, neither for nor against.
     """
 
     query: Tensor
@@ -87,6 +107,7 @@ class Sides(NamedTuple):
     reference: Tensor
     reference_labels: Tensor
     shared: int
+    groups: tuple[Tensor, Tensor] | None = None
 
     def self_index(self) -> Tensor:
         # ->  (Q,) int64, the reference that is this query, -1 = none
@@ -113,28 +134,39 @@ class EmbeddingMetric(Metric):
             for name in _states(role):
                 self.add_rows(name)
 
-    def update(self, embeddings: Tensor, labels: Tensor, *, role: str = "both", ids: Tensor | None = None) -> None:
-        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn  ids: (N,) integer
+    def update(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        *,
+        role: str = "both",
+        ids: Tensor | None = None,
+        groups: Tensor | None = None,
+    ) -> None:
+        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn
+        # ids, groups: (N,) integer
         """Append a batch of queries, of references, or of items that are both.
 
         With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
-        to fill the last batch, and a copy would be a perfect neighbour. NaN and infinity are a ValueError: here on a
-        CPU, in `compute` elsewhere (no waiting).
+        to fill the last batch, and a copy would be a perfect neighbour. With `groups`, such as the camera of a picture,
+        relevant references of the query's own group are left out. NaN and infinity are a ValueError: here on a CPU, in
+        `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
         device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
         if embeddings.device.type == "cpu":
             check_finite(embeddings=embeddings, labels=labels)
-        kept, _, kept_ids = self._rows(role)
-        if len(kept) and (ids is None) != (kept_ids.shape == (0,)):
-            raise ValueError(
-                f"ids: got {'none' if ids is None else 'some'} after updates that differ in this; call reset()"
-            )
-        if ids is not None:
-            ids = as_tensor("ids", ids, device)
-            _checks.shape("ids", ids, len(embeddings))
-            _checks.integral("ids", ids)
+        options = {"ids": ids, "groups": groups}
+        options = {name: None if v is None else as_tensor(name, v, device) for name, v in options.items()}
+        kept = self._rows(role)
+        for (name, option), before in zip(options.items(), kept[2:], strict=True):
+            if len(kept[0]) and (option is None) != (not len(before)):
+                got = "none" if option is None else "some"
+                raise ValueError(f"{name}: got {got} after updates that differ in this; call reset()")
+            if option is not None:
+                _checks.shape(name, option, len(embeddings))
+                _checks.integral(name, option)
         for other in ROLES:
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
@@ -142,7 +174,7 @@ class EmbeddingMetric(Metric):
                     f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
-        row_state, label_state, id_state = _states(role)
+        row_state, label_state, *option_states = _states(role)
         before = getattr(self, label_state)
         self.append_rows(label_state, labels)
         try:
@@ -150,14 +182,15 @@ class EmbeddingMetric(Metric):
         except ValueError:
             setattr(self, label_state, before)  # as many as embeddings
             raise
-        if ids is not None:
-            self.append_rows(id_state, ids.long())
+        for state, option in zip(option_states, options.values(), strict=True):
+            if option is not None:
+                self.append_rows(state, option.long())
 
     def kept(self) -> Sides:
         """Everything kept; ValueError where it is not finite or lacks queries or references."""
         both, queries, references = (_each_once(*self._rows(role)) for role in ROLES)
-        query, query_labels = _joined(both, queries)
-        reference, reference_labels = _joined(both, references)
+        query, query_labels, query_groups = _joined(both, queries)
+        reference, reference_labels, reference_groups = _joined(both, references)
         if bool(len(query)) != bool(len(reference)):
             lacking = "reference" if len(query) else "query"
             raise ValueError(
@@ -169,30 +202,36 @@ class EmbeddingMetric(Metric):
             check_finite(embeddings=references[0], labels=references[1])
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
-        return Sides(query, query_labels, reference, reference_labels, len(both[0]))
+        query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+        groups = query_groups, reference_groups
+        if not any(map(len, groups)):
+            groups = None
+        elif [*map(len, groups)] != [len(query), len(reference)]:
+            raise ValueError("groups: got some for a part of the rows, wanted them in every update or in none")
+        return Sides(query, query_labels, reference, reference_labels, len(both[0]), groups)
 
-    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor]:
-        # ->  (N, D), (N,) or (N, L), (N,); each (0,) before the first row, the last also without ids
+    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (N, D), (N,) or (N, L), (N,), (N,); each (0,) before the first row, the last two also where not given
         return tuple(getattr(self, name) for name in _states(role))
 
 
-def _states(role: str) -> tuple[str, str, str]:
+def _states(role: str) -> tuple[str, str, str, str]:
     prefix = "" if role == "both" else f"{role}_"
-    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids"
+    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}groups"
 
 
-def _each_once(rows: Tensor, labels: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    # rows: (N, D)  labels: (N,) or (N, L)  ids: (N,), or (0,) = all differ  ->  (M, D), (M,) or (M, L)
+def _each_once(rows: Tensor, labels: Tensor, ids: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # rows: (N, D)  labels: (N,) or (N, L)  ids, groups: (N,), or (0,) = not given  ->  the first of each id, by id
+    if not len(ids):
+        return rows, labels, groups
     if len(ids) != len(rows):
-        if len(ids):
-            raise ValueError(f"ids: got {len(ids)} for {len(rows)} rows, wanted one for each row or none")
-        return rows, labels
+        raise ValueError(f"ids: got {len(ids)} for {len(rows)} rows, wanted one for each row or none")
     ids, order = ids.sort(stable=True)
     first = order[torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])]
-    return rows[first], labels[first]
+    return rows[first], labels[first], groups[first] if len(groups) else groups
 
 
-def _joined(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _joined(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     if not len(second[0]):
         return first
     return tuple(map(torch.cat, zip(first, second, strict=True))) if len(first[0]) else second

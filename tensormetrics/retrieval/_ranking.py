@@ -25,9 +25,9 @@ def relevant_counts(
 ) -> Tensor:
     # ->  (Q,) int64, R of every query
     own = sides.self_index()
-    if comparison is None and gains is None:
+    if comparison is None and gains is None and sides.groups is None:
         return count_relevant(sides.query_labels, sides.reference_labels) - (own >= 0).long()
-    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, gains)
+    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, gains, sides.groups)
     rows = max(budget(memory_budget, sides.query.device) // (64 * max(len(sides.reference), 1)), 1)
     relevant = torch.zeros_like(own)
     for start in range(0, len(own) if len(sides.reference) else 0, rows):
@@ -175,6 +175,7 @@ class QueryMetric(EmbeddingMetric):
             self_index=sides.self_index(),
             label_comparison_fn=self.label_comparison_fn,
             gains=self.gains,
+            ignore=sides.groups,
             depth=depth,
             distance=self.distance,
             memory_budget=self.memory_budget,

@@ -9,6 +9,7 @@ from torch import Tensor
 from .. import _checks
 from ._embeddings import Sides, budget
 from ._knn_labels import flat_equality, ranks_of_matches
+from ._ranking import log
 from .knn import TorchKNN
 from .ranks import PositiveRanks, rank_tiles
 
@@ -40,11 +41,14 @@ class Search:
         """Slices of the queries with their ranks; `sources` are the tensors of which `sides` was made."""
         allowed = budget(self.memory_budget, sides.query.device)
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
-        if self.counts and not (few and 8 * depth * len(sides.query) <= allowed):
+        if sides.groups and not self.counts:
+            raise ValueError("groups: got some where the neighbours come from a function, wanted the default knn_func")
+        if self.counts and not (few and not sides.groups and 8 * depth * len(sides.query) <= allowed):
             yield from rank_tiles(
                 *sides[:4],
                 self_index=sides.self_index(),
                 label_comparison_fn=self.comparison,
+                ignore=sides.groups,
                 depth=depth,
                 ties=self.ties,
                 distance=self.knn_func.distance,
@@ -61,6 +65,19 @@ class Search:
             match = compared(self.comparison or flat_equality, sides.query_labels[tile], knn_labels)
             ranks = ranks_of_matches(match & (indices[tile] >= 0), relevant[tile], candidates[tile])
             yield tile, ranks._replace(depth=depth)
+
+    def tables(self, sides: Sides, k: int) -> dict[str, Tensor]:
+        """The k neighbours of all queries, as metrics of a subclass are given them."""
+        size, allowed = 8 * len(sides.query) * k, budget(self.memory_budget, sides.query.device)
+        if size > allowed:
+            log.warning(
+                "knn_labels takes %d MiB, more than the memory budget of %d MiB; write k='max_bin_count' or an integer",
+                size >> 20,
+                allowed >> 20,
+            )
+        distances, indices = searched(self.knn_func, sides, k)
+        knn_labels = labels_at(indices, sides.reference_labels)
+        return {"knn_labels": knn_labels, "knn_distances": distances, "knn_indices": indices}
 
     def _indices(self, sides: Sides, k: int, sources: tuple) -> Tensor:
         # ->  (Q, k) int64

@@ -18,9 +18,10 @@ from ._door import (
     called,
     default_device,
     is_known,
+    needed_depth,
     rank_score,
 )
-from ._embeddings import EmbeddingMetric, Sides, budget
+from ._embeddings import EmbeddingMetric, Sides
 from ._knn_labels import EQUALITY as EQUALITY
 from ._knn_labels import average_of, flat_equality, ranks_of_matches, relevant_of_counts
 from ._knn_labels import get_label_match_counts as get_label_match_counts
@@ -30,8 +31,8 @@ from ._knn_labels import mean_average_precision as mean_average_precision
 from ._knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from ._knn_labels import precision_at_k as precision_at_k
 from ._knn_labels import r_precision as r_precision
-from ._ranking import ON_LONE, Classes, averaged, log, query_scores, relevant_counts, scored_queries
-from ._search import Search, compared, labels_at, searched
+from ._ranking import ON_LONE, Classes, averaged, query_scores, relevant_counts, scored_queries
+from ._search import Search, compared
 from .centroid import nearest_centroid
 from .kmeans import TorchKMeans
 from .knn import TorchKNN
@@ -143,11 +144,16 @@ class AccuracyCalculator(EmbeddingMetric):
         ref_includes_query: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        *,
+        query_groups: Any = None,
+        reference_groups: Any = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
         """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
 
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
+        `query_groups` (Q,), `reference_groups` (N,): relevant references of the query's group, such as pictures of
+        one camera, are left out.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
@@ -156,8 +162,9 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         self.current = self._select(include, exclude)
         device = self.placed or default_device(query)
+        groups = query_groups, reference_groups
         sides = as_sides(
-            query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
+            query, query_labels, reference, reference_labels, ref_includes_query, groups, device, self.label_columns
         )
         given = self._given(self.current, sides, (query, query if reference is None else reference))
         return self._get_accuracy(self.curr_function_dict, **given)
@@ -323,9 +330,15 @@ class AccuracyCalculator(EmbeddingMetric):
             needed = ranked or neighbours or CENTROID in own or not len(lone)
             scored = scored_queries(lone, self.on_lone) if needed else ~lone
             if neighbours:
-                given |= self._neighbour_tables(sides, includes)
+                counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
+                columns = self.determine_k(counts[1], len(sides.reference), includes)
+                lone_labels = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
+                given |= {"label_counts": counts, **self.search.tables(sides, columns)}
+                given |= dict(zip(("lone_query_labels", "not_lone_query_mask"), lone_labels, strict=True))
             scores = self._scores(ranked, sides, relevant, sources)
             if CENTROID in own:
+                if sides.groups:
+                    raise ValueError(f"groups: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
                 scores[CENTROID] = nearest_centroid(
                     *sides[:4],
                     self_index=sides.self_index(),
@@ -342,27 +355,6 @@ class AccuracyCalculator(EmbeddingMetric):
         self.last = Result(scores, lone, given.get("cluster_labels"))
         return given
 
-    def _neighbour_tables(self, sides: Sides, includes: bool) -> dict[str, Any]:
-        counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
-        lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
-        k = self.determine_k(counts[1], len(sides.reference), includes)
-        size, allowed = 8 * len(sides.query) * k, budget(self.memory_budget, sides.query.device)
-        if size > allowed:
-            log.warning(
-                "knn_labels takes %d MiB, more than the memory budget of %d MiB; write k='max_bin_count' or an integer",
-                size >> 20,
-                allowed >> 20,
-            )
-        distances, indices = searched(self.knn_func, sides, k)
-        return {
-            "label_counts": counts,
-            "knn_labels": labels_at(indices, sides.reference_labels),
-            "knn_distances": distances,
-            "knn_indices": indices,
-            "lone_query_labels": lone_labels,
-            "not_lone_query_mask": mask,
-        }
-
     def _scores(
         self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, sources: tuple
     ) -> dict[str, Tensor]:
@@ -370,27 +362,7 @@ class AccuracyCalculator(EmbeddingMetric):
         longest = int(relevant.max()) if len(relevant) else 0
         if not ranked or not longest:
             return {name: torch.full_like(relevant, torch.nan, dtype=torch.float64) for name in ranked}
-        depth = self._depth(ranked, longest, len(sides.reference) - (sides.shared == len(sides.query)))
+        depth = needed_depth(ranked, self.k, longest, len(sides.reference) - (sides.shared == len(sides.query)))
         tiles = self.search.tiles(sides, relevant, depth, sources)
         scores = query_scores([score.function for score in ranked.values()], tiles, sides.query)
         return dict(zip(ranked, scores, strict=True))
-
-    def _depth(self, ranked: dict[str, RankScore], longest: int, available: int) -> int | None:
-        """How many neighbours have to be known; None: the ranks of all relevant references."""
-        depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
-        wanted = None if None in depths.values() else max(depths.values())
-        if self.k is None:
-            return wanted
-        limit = longest if self.k == "max_bin_count" else self.k
-        if limit > available:
-            log.info("k=%d is cut to the %d references of a query", limit, available)
-        short = [name for name, depth in depths.items() if depth is not None and limit < min(depth, available)]
-        if short:
-            log.warning(
-                "k=%d is below the largest number of relevant references, %d: %s are lower bounds; "
-                "write k=None or k='max_bin_count'",
-                limit,
-                longest,
-                " and ".join(short),
-            )
-        return min(limit, available, *([] if wanted is None else [wanted]))

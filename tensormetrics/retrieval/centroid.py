@@ -92,6 +92,8 @@ class NearestCentroidAccuracy(QueryMetric):
 
     def scores(self, sides: Sides) -> Tensor:
         # ->  (Q,) float64, NaN = lone
+        if sides.groups:
+            raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
         return nearest_centroid(
             *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget
         )
