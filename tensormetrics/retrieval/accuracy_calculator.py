@@ -12,7 +12,6 @@ from ._door import (
     CENTROID,
     CLUSTERING,
     NAMES,
-    RankScore,
     as_numbers,
     as_sides,
     called,
@@ -129,12 +128,14 @@ class AccuracyCalculator(EmbeddingMetric):
         self.selected = self.current = self.methods
         self.selected = self.current = self._select(include, exclude)
 
+    @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
         """Metric name -> () float64, or (C,) with `return_per_class`."""
         sides = self.kept()
         values = called(self.original_function_dict, self._given(self.selected, sides))
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
+    @torch.no_grad()
     def get_accuracy(
         self,
         query: Any,
@@ -322,47 +323,51 @@ class AccuracyCalculator(EmbeddingMetric):
             "label_comparison_fn": self.label_comparison_fn,
         }
         own = [name for name in names if self._is_own(name)]
-        ranked = {name: score for name in own if (score := rank_score(name))}
-        with torch.no_grad(), torch.autocast(sides.query.device.type, enabled=False):
+        neighbours = any(name in self.requires_knn() and name not in own for name in names)
+        clusters = any(map(self._needs_clusters, names)) and len(sides.query) > 0
+        with torch.autocast(sides.query.device.type, enabled=False):
             relevant = relevant_counts(sides, self.comparison, None, self.memory_budget)
             lone = relevant == 0
-            neighbours = any(name in self.requires_knn() and name not in own for name in names)
-            needed = ranked or neighbours or CENTROID in own or not len(lone)
+            needed = neighbours or CENTROID in own or any(map(rank_score, own)) or not len(lone)
             scored = scored_queries(lone, self.on_lone) if needed else ~lone
             if neighbours:
-                counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
-                columns = self.determine_k(counts[1], len(sides.reference), includes)
-                lone_labels = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
-                given |= {"label_counts": counts, **self.search.tables(sides, columns)}
-                given |= dict(zip(("lone_query_labels", "not_lone_query_mask"), lone_labels, strict=True))
-            scores = self._scores(ranked, sides, relevant, sources)
-            if CENTROID in own:
-                if sides.groups:
-                    raise ValueError(f"groups: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-                scores[CENTROID] = nearest_centroid(
-                    *sides[:4],
-                    self_index=sides.self_index(),
-                    distance=getattr(self.knn_func, "distance", "l2"),
-                    memory_budget=self.memory_budget,
-                )
+                given |= self._neighbour_arguments(sides, includes)
+            scores = self._scores(own, sides, relevant, sources)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
-            classes = Classes.of(sides.query_labels, scored)
-            given |= {"scores": scores, "classes": classes}
-            if any(map(self._needs_clusters, names)) and len(sides.query):
+            given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
+            if clusters:
                 given["cluster_labels"] = self.get_cluster_labels(**given)
-        self.class_labels = classes.labels
+        self.class_labels = given["classes"].labels
         self.last = Result(scores, lone, given.get("cluster_labels"))
         return given
 
-    def _scores(
-        self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, sources: tuple
-    ) -> dict[str, Tensor]:
+    def _neighbour_arguments(self, sides: Sides, includes: bool) -> dict[str, Any]:
+        counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
+        lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
+        return {
+            "label_counts": counts,
+            "lone_query_labels": lone_labels,
+            "not_lone_query_mask": mask,
+            **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes)),
+        }
+
+    def _scores(self, names: list[str], sides: Sides, relevant: Tensor, sources: tuple) -> dict[str, Tensor]:
         # relevant: (Q,)  ->  (Q,) float64 each, NaN for lone queries
+        ranked = {name: score for name in names if (score := rank_score(name))}
         longest = int(relevant.max()) if len(relevant) else 0
-        if not ranked or not longest:
-            return {name: torch.full_like(relevant, torch.nan, dtype=torch.float64) for name in ranked}
-        depth = needed_depth(ranked, self.k, longest, len(sides.reference) - (sides.shared == len(sides.query)))
-        tiles = self.search.tiles(sides, relevant, depth, sources)
-        scores = query_scores([score.function for score in ranked.values()], tiles, sides.query)
-        return dict(zip(ranked, scores, strict=True))
+        if ranked and longest:
+            depth = needed_depth(ranked, self.k, longest, len(sides.reference) - (sides.shared == len(sides.query)))
+            tiles = self.search.tiles(sides, relevant, depth, sources)
+            values = query_scores([score.function for score in ranked.values()], tiles, sides.query)
+        else:
+            values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
+        scores = dict(zip(ranked, values, strict=True))
+        if CENTROID in names:
+            if sides.groups:
+                raise ValueError(f"groups: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
+            distance = getattr(self.knn_func, "distance", "l2")
+            scores[CENTROID] = nearest_centroid(
+                *sides[:4], self_index=sides.self_index(), distance=distance, memory_budget=self.memory_budget
+            )
+        return scores

@@ -6,6 +6,8 @@ import logging
 import math
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -566,3 +568,17 @@ def test_neither_queries_nor_references(device):
     for sides in ((x[:0], labels[:0], x, labels), (x, labels, x[:0], labels[:0])):
         got = calculator.get_accuracy(*sides)
         assert math.isnan(got["precision_at_1"])
+
+
+def test_defaults_need_torch_alone():
+    blocked = ("faiss", "sklearn", "scipy", "pykeops", "triton", "pytorch_metric_learning")
+    script = f"""
+import sys
+import torch, torchmetrics
+for name in {blocked!r}:
+    sys.modules[name] = None
+from tensormetrics.retrieval import AccuracyCalculator
+got = AccuracyCalculator().get_accuracy(torch.randn(30, 3), torch.arange(30) % 3)
+assert len(got) == 7 and all(0 <= abs(value) <= 1 for value in got.values()), got
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
