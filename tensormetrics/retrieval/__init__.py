@@ -11,6 +11,7 @@ from .cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .cluster_accuracy import cluster_accuracy as cluster_accuracy
 from .contingency import Contingency as Contingency
 from .contingency import contingency as contingency
+from .faiss_kmeans import FaissKMeans as FaissKMeans
 from .kmeans import TorchKMeans as TorchKMeans
 from .knn import TorchKNN as TorchKNN
 from .mutual_info import AdjustedMutualInfo as AdjustedMutualInfo
@@ -51,3 +52,7 @@ from .recall import hit_rate as hit_rate
 from .recall import recall as recall
 from .reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .reciprocal_rank import reciprocal_rank as reciprocal_rank
+from .uncertainty import Interval as Interval
+from .uncertainty import Test as Test
+from .uncertainty import bootstrap as bootstrap
+from .uncertainty import paired_randomisation as paired_randomisation

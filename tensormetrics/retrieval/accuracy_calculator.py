@@ -36,6 +36,7 @@ from .centroid import nearest_centroid
 from .kmeans import TorchKMeans
 from .knn import TorchKNN
 from .ranks import TIES
+from .uncertainty import Interval, Test, bootstrap, paired_randomisation
 
 
 class Result(NamedTuple):
@@ -169,6 +170,21 @@ class AccuracyCalculator(EmbeddingMetric):
         )
         given = self._given(self.current, sides, (query, query if reference is None else reference))
         return self._get_accuracy(self.curr_function_dict, **given)
+
+    def interval(self, name: str, **options: Any) -> Interval:
+        """Confidence interval of a micro average of the latest call; options as in `bootstrap`."""
+        return bootstrap(self._latest(name), **options)
+
+    def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:
+        """Is this model better than the other on the same queries? Of the latest calls, as `paired_randomisation`."""
+        return paired_randomisation(self._latest(name), other._latest(name), **options)
+
+    def _latest(self, name: str) -> Tensor:
+        # ->  (Q,) float64
+        scores = self.last.scores if self.last else {}
+        if name not in scores:
+            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {list(scores)}")
+        return scores[name]
 
     def reset(self) -> None:
         super().reset()

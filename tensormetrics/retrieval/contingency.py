@@ -59,11 +59,8 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # Waits for the device, as any size that depends on values does.
     shape = (*values.shape[:-1], int(place.max()) + 1 if place.numel() else 0)
     count = place.new_zeros(shape).scatter_add_(-1, place, torch.ones_like(place))
-    return (
-        ordered.new_zeros(shape).scatter_(-1, place, ordered),
-        count,
-        place.new_empty(place.shape).scatter_(-1, order, place),
-    )
+    first = ordered.new_zeros(shape).scatter_(-1, place, ordered)
+    return first, count, torch.empty_like(place).scatter_(-1, order, place)
 
 
 class ClusteringMetric(Metric):

@@ -89,7 +89,7 @@ def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
     Hirschberg, V-measure, EMNLP 2007, https://aclanthology.org/D07-1043.
     """
     info, class_entropy, _ = _information(as_contingency(labels, clusters))
-    return torch.where(class_entropy == 0, 1.0, info / class_entropy)
+    return _share(info, class_entropy)
 
 
 def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
@@ -99,7 +99,7 @@ def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -
     In [0, 1], higher is better; 1 when there is one cluster or N = 0.
     """
     info, _, cluster_entropy = _information(as_contingency(labels, clusters))
-    return torch.where(cluster_entropy == 0, 1.0, info / cluster_entropy)
+    return _share(info, cluster_entropy)
 
 
 def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
@@ -109,8 +109,8 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
     In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weighs completeness more. ValueError for beta < 0.
     """
     _check_beta(beta)
-    table = as_contingency(labels, clusters)
-    h, c = homogeneity(table), completeness(table)
+    info, *entropies = _information(as_contingency(labels, clusters))
+    h, c = (_share(info, entropy) for entropy in entropies)
     return torch.where(h * c > 0, (1 + beta) * h * c / (beta * h + c), 0.0)
 
 
@@ -182,6 +182,10 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     return info.where(info > EPS, 0.0), *entropies
 
 
+def _share(info: Tensor, entropy: Tensor) -> Tensor:
+    return torch.where(entropy == 0, 1.0, info / entropy)
+
+
 def _average(x: Tensor, y: Tensor, average: str) -> Tensor:
     if average == "arithmetic":
         return (x + y) / 2
@@ -207,19 +211,19 @@ def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: i
         log_factorial[a] + log_factorial[b] + log_factorial[n - a] + log_factorial[n - b] - log_factorial[n : n + 1]
     )
     terms = (last - first + 1).clamp(min=0)
-    ends = terms.cumsum(0)
-    total, rows = int(ends[-1]) if len(ends) else 0, max(budget(None, a.device) // 2**10, 1)
-    # Cut between pairs of sizes only, so that no sum depends on the budget.
-    cuts = torch.searchsorted(ends, torch.arange(0, total, rows, device=a.device), right=True).tolist()
+    offset = torch.nn.functional.pad(terms.cumsum(0), (1, 0))
+    # Pieces are cut between pairs of sizes only, so that no sum depends on the budget. Waits for the device.
+    size = max(budget(None, a.device) // 2**10, 1)
+    cuts = torch.searchsorted(offset, torch.arange(0, int(offset[-1]), size, device=a.device))
+    cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
     sums = torch.zeros(len(a), dtype=torch.float64, device=a.device)
-    for start, stop in pairwise([*dict.fromkeys(cuts), len(a)] if total else []):
+    for (start, stop), (begin, end) in zip(pairwise(cuts.tolist()), pairwise(offset[cuts].tolist()), strict=True):
         pair, lengths = slice(start, stop), terms[start:stop]
-        begin, end = int(ends[start] - terms[start]), int(ends[stop - 1])
 
         def spread(values: Tensor) -> Tensor:
             return values[pair].repeat_interleave(lengths, output_size=end - begin)  # noqa: B023
 
-        k = spread(first - ends + terms) + torch.arange(begin, end, device=a.device)
+        k = spread(first - offset[:-1]) + torch.arange(begin, end, device=a.device)
         left, right = spread(a) - k, spread(b) - k
         log_weight = spread(constant) - log_factorial[k] - log_factorial[left] - log_factorial[right]
         log_weight -= log_factorial[spread(n - a - b) + k]

@@ -45,6 +45,37 @@ def test_by_hand(device):
     assert math.isnan(cluster_accuracy(labels[:0], clusters[:0]))
 
 
+def linked_blocks(random, blocks):
+    """Labelings whose classes and clusters fall into unconnected blocks of different sizes."""
+    for block in range(blocks):
+        classes, groups, n = random.randint(1, 7), random.randint(1, 7), random.randint(1, 60)
+        yield 10 * block + random.randint(0, classes, n), 10 * block + random.randint(0, groups, n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unconnected_blocks_are_matched_by_themselves(seed, device):
+    labels, clusters = map(np.concatenate, zip(*linked_blocks(np.random.RandomState(seed), 40), strict=True))
+    order = np.random.RandomState(seed).permutation(len(labels))
+    pairs = [torch.tensor(side[order], device=device) for side in (labels, clusters)]
+    dense = cluster_accuracy(*pairs)
+    for memory_budget in (4 * 6 * 6, 1000):  # one block at a time, several
+        assert torch.equal(cluster_accuracy(*pairs, memory_budget=memory_budget), dense)
+    batch = [torch.stack([side, side.flip(0) // 10 * 10, torch.zeros_like(side)]) for side in pairs]
+    assert torch.equal(cluster_accuracy(*batch, memory_budget=1500), cluster_accuracy(*batch))
+
+
+def test_a_long_chain_is_one_block(device):
+    labels = torch.arange(200, device=device) // 2
+    clusters = (torch.arange(200, device=device) + 1) // 2
+    message = (
+        "memory_budget: 100 classes and 101 clusters are linked by shared items and need a table of 40400 bytes, "
+        "got 40399; pass a larger memory_budget"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cluster_accuracy(labels, clusters, memory_budget=40_399)
+    assert float(cluster_accuracy(labels, clusters, memory_budget=40_400)) == 0.5
+
+
 def test_bad_input(device):
     x = torch.zeros(4, dtype=torch.int64, device=device)
     for pair, message in (
@@ -74,6 +105,8 @@ def test_module_clusters_what_it_has_kept(device):
 def test_module_refuses(device):
     with pytest.raises(ValueError, match=r"^n_clusters: got 0, wanted an integer >= 1$"):
         ClusterAccuracy(0)
+    with pytest.raises(ValueError, match=r"^memory_budget: got 0, wanted an integer >= 1$"):
+        ClusterAccuracy(memory_budget=0)
     x, labels = torch.zeros(3, 2, device=device), torch.zeros(3, device=device).long()
     for metric, message in (
         (ClusterAccuracy(4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),

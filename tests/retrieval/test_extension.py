@@ -582,3 +582,20 @@ got = AccuracyCalculator().get_accuracy(torch.randn(30, 3), torch.arange(30) % 3
 assert len(got) == 7 and all(0 <= abs(value) <= 1 for value in got.values()), got
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_how_sure_a_result_is(device):
+    x, labels = (side.to(device) for side in data())
+    good, bad = AccuracyCalculator(KNN), AccuracyCalculator(KNN)
+    mean = good.get_accuracy(x, labels)["r_precision"]
+    bad.update(torch.randn_like(x), labels)
+    bad.compute()
+    interval = good.interval("r_precision", n_resamples=200, level=0.9)
+    assert interval.mean == pytest.approx(mean) and interval.low < mean < interval.high
+    test = good.compare(bad, "r_precision", n_resamples=200, alternative="greater")
+    assert int(test.n) == 59 and float(test.p_value) < 0.05
+    assert test.mean_difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
+    for calculator, known in ((good, KNN), (AccuracyCalculator(), [])):
+        message = f"name: got 'AMI', wanted a metric of neighbours of the latest call: {known}"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            calculator.interval("AMI")

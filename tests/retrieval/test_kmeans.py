@@ -117,6 +117,55 @@ def test_the_best_of_several_runs_is_kept(device):
     assert torch.equal(clusters, best[0]) and torch.equal(kmeans.centroids, best[1]) and kmeans.n_iter == best[3]
 
 
+def test_tolerance(device):
+    x = torch.randn(300, 2, device=device)
+    inertias = []
+    for niter in range(1, 12):
+        kmeans = TorchKMeans(niter)
+        kmeans(x, 10)
+        inertias.append(float(kmeans.inertia))
+    changes = [abs(b - a) / a for a, b in zip(inertias[:-1], inertias[1:], strict=True)]
+    kmeans = TorchKMeans(12, tol=0.02)
+    kmeans(x, 10)
+    assert kmeans.n_iter == 2 + next(i for i, change in enumerate(changes) if change < 0.02) < 11
+    assert float(kmeans.inertia) == inertias[kmeans.n_iter - 1]
+
+
+def test_centroids_from_a_sample(device):
+    labels = torch.arange(3000, device=device) % 3
+    x = torch.eye(3, device=device)[labels] * 100 + torch.randn(3000, 3, device=device)
+    kmeans = TorchKMeans(init="k-means++", max_points_per_centroid=20)
+    clusters = kmeans(x, 3)
+    assert torch.equal(clusters, torch.cdist(x.double(), kmeans.centroids).argmin(1))
+    assert float(kmeans.inertia) == pytest.approx(float((x - kmeans.centroids[clusters]).square().sum()), rel=1e-12)
+    # The centroids are means of 60 rows in all.
+    whole, sample = TorchKMeans(init="k-means++"), kmeans._sample(x, 3, torch.Generator().manual_seed(1234))
+    assert len(sample) == len(sample.unique(dim=0)) == 60
+    assert all((x == row).all(1).any() for row in sample)
+    whole(x, 3)
+    assert 0.1 < (kmeans.centroids.sort(0).values - whole.centroids.sort(0).values).abs().max() < 2
+    assert torch.equal(TorchKMeans(max_points_per_centroid=1000)(x, 3), TorchKMeans()(x, 3))  # nothing to leave out
+
+
+def test_spherical(device):
+    x = torch.randn(200, 4, device=device) * torch.rand(200, 1, device=device)
+    x[7] = 0
+    first = torch.randn(5, 4, device=device)
+    kmeans = TorchKMeans(4, init=first, spherical=True)
+    clusters = kmeans(x, 5)
+    np.testing.assert_allclose(kmeans.centroids.norm(dim=1).cpu(), 1, rtol=1e-12)
+    rows, centroids = x / x.norm(dim=1, keepdim=True).clamp(min=1e-30), first / first.norm(dim=1, keepdim=True)
+    for _ in range(4):
+        assigned = (rows @ centroids.T).argmax(1)
+        centroids = torch.stack([rows[assigned == c].sum(0) for c in range(5)])
+        centroids = centroids / centroids.norm(dim=1, keepdim=True)
+    kept = torch.arange(200, device=device) != 7  # the zero row is equally near to all centroids
+    assert torch.equal(clusters[kept], (rows @ centroids.T).argmax(1)[kept])
+    assert torch.equal(clusters, TorchKMeans(4, init=3 * first, spherical=True)(2 * x, 5))
+    cosine = (rows @ centroids.T).amax(1)[kept]
+    assert float(kmeans.inertia) == pytest.approx(float((2 - 2 * cosine).sum()) + 1, rel=1e-5)
+
+
 def test_bad_input(device):
     x = torch.zeros(3, 2, device=device)
     for call, message in (
@@ -124,6 +173,12 @@ def test_bad_input(device):
         (lambda: TorchKMeans(init="best"), "init: got 'best', wanted one of 'random', 'k-means++'"),
         (lambda: TorchKMeans(seed=-1), "seed: got -1, wanted an integer >= 0"),
         (lambda: TorchKMeans(n_init=0), "n_init: got 0, wanted an integer >= 1"),
+        (lambda: TorchKMeans(tol=-0.1), "tol: got -0.1, wanted a number >= 0"),
+        (lambda: TorchKMeans(tol=float("nan")), "tol: got nan, wanted a number >= 0"),
+        (
+            lambda: TorchKMeans(max_points_per_centroid=0),
+            "max_points_per_centroid: got 0, wanted an integer >= 1",
+        ),
         (lambda: TorchKMeans()(x, 0), "n_clusters: got 0, wanted an integer >= 1"),
         (lambda: TorchKMeans()(x, 4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
         (lambda: TorchKMeans()(x[0], 1), "x: got shape (2,), wanted (N, D)"),
