@@ -110,6 +110,7 @@ def positive_ranks(
     )
 
 
+@torch.no_grad()
 def rank_tiles(
     query: Tensor,
     query_labels: Tensor,
@@ -125,7 +126,8 @@ def rank_tiles(
     distance: str = "l2",
     memory_budget: int | None = None,
 ) -> Iterator[tuple[slice, PositiveRanks]]:
-    """`positive_ranks` in tiles: slices of the queries, in order, with their ranks (P = the tile's largest R).
+    # arguments of `positive_ranks`  ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
+    """`positive_ranks` a tile of queries at a time.
 
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """

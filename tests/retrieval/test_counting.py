@@ -76,3 +76,19 @@ def test_ties_bound_every_order_of_equal_references(device):
             torch.zeros(1, 1, device=device), relevant[:1], reference, relevant, ties=ties, distance="sqeuclidean"
         )
         assert ranks.rank.tolist() == [list(expected)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "every point five times", "integer lattice", "outliers"])
+@pytest.mark.parametrize("classes", [10, 300])
+def test_thousands_of_references(family, classes, device):
+    x = torch.tensor(families(3000, 24)[family], dtype=torch.float16, device=device).clamp(-500, 500)
+    labels = torch.arange(3000, device=device) % classes
+    wide, chosen = x.double().cpu().numpy(), slice(0, 3000, 75)
+    eye = np.eye(3000, dtype=bool)[chosen]
+    match = (labels[chosen, None] == labels).cpu().numpy() & ~eye
+    for ties, budget in (("index", None), ("pessimistic", 2**23)):
+        expected = oracle(wide[chosen], wide, match, eye, ties=ties)[0]
+        assert found(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank[chosen]) == expected
+    expected = oracle(wide[chosen], wide, match, eye, depth=90)[0]
+    assert found(positive_ranks(x, labels, depth=90).rank[chosen]) == expected

@@ -190,6 +190,15 @@ def test_tiles_are_the_whole_in_pieces(device):
     assert end == len(x)
 
 
+def test_gradients_are_not_followed(device):
+    x, labels, *_ = labelled_points(device)
+    for depth in (None, 5):
+        ranks = positive_ranks(x, labels, depth=depth)
+        for _, tile in rank_tiles(x.clone().requires_grad_(), labels, depth=depth):
+            assert torch.equal(tile.rank, ranks.rank)
+        assert torch.is_grad_enabled()
+
+
 def test_no_queries_no_references_no_positives(device):
     x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
     for ranks, shape in (

@@ -1,0 +1,209 @@
+"""k-NN search and ranks of positives on a CPU against faiss and pytorch-metric-learning.
+
+    python benchmarks/retrieval_knn.py [--large] [--write PATH]
+
+Equality is asserted before anything is timed: neighbours and ranks with a float64 brute force on 1,000 queries, scores
+with the peer. Times are taken interleaved in one process; the CPU seconds of all threads say less about how busy the
+machine was than the wall time. Peak memory is that of a child process that does nothing else.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.ranks import rank_tiles
+
+METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")
+
+
+def clusters(n: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(n) % classes
+    centres = torch.nn.functional.normalize(torch.randn(classes, dim, generator=generator), dim=1)
+    noise = torch.randn(n, dim, generator=generator) * 2.5 / dim**0.5
+    return torch.nn.functional.normalize(centres[labels] + noise, dim=1), labels
+
+
+def mean_average_precision(x: Tensor, labels: Tensor) -> float:
+    scores = []
+    for _, ranks in rank_tiles(x, labels):
+        place = torch.arange(1, ranks.rank.shape[1] + 1, dtype=torch.float64)
+        scores.append(torch.where(ranks.rank > 0, place / ranks.rank, 0.0).sum(1) / ranks.relevant)
+    return float(torch.cat(scores).nanmean())
+
+
+def search(x: Tensor, k: int) -> Callable[[], np.ndarray]:
+    return lambda: TorchKNN().indices(x, k, x, True).numpy()
+
+
+def faiss_search(x: Tensor, k: int) -> Callable[[], np.ndarray]:
+    import faiss
+
+    def run() -> np.ndarray:
+        index = faiss.IndexFlatL2(x.shape[1])
+        index.add(x.numpy())
+        found = index.search(x.numpy(), k + 1)[1]
+        own = found == np.arange(len(x))[:, None]
+        own[:, -1] |= ~own.any(1)
+        return found[~own].reshape(len(x), k)
+
+    return run
+
+
+def calculator(x: Tensor, labels: Tensor, k: int) -> Callable[[], dict]:
+    scores = AccuracyCalculator(METRICS, k=k)
+    return lambda: scores.get_accuracy(x, labels)
+
+
+def peer_calculator(
+    x: Tensor, labels: Tensor, k: int | str | None, backend: str, metrics=METRICS
+) -> Callable[[], dict]:
+    from pytorch_metric_learning.distances import LpDistance
+    from pytorch_metric_learning.utils import accuracy_calculator, inference
+
+    knn = inference.FaissKNN() if backend == "faiss" else inference.CustomKNN(LpDistance(normalize_embeddings=False))
+    scores = accuracy_calculator.AccuracyCalculator(
+        include=metrics, k=k, knn_func=knn, kmeans_func=len, device=torch.device("cpu")
+    )
+    return lambda: scores.get_accuracy(x, labels)
+
+
+def check(x: Tensor, labels: Tensor, k: int) -> str:
+    """Raises where anything differs; returns how much faiss's float32 order differs."""
+    wide = x.double().numpy()
+    order = np.empty((1000, len(x) - 1), dtype=np.int64)
+    for i in range(1000):
+        squared = ((wide - wide[i]) ** 2).sum(1)
+        squared[i] = np.inf
+        order[i] = np.argsort(squared, kind="stable")[:-1]
+    ours = search(x, k)()
+    assert np.array_equal(ours[:1000], order[:, :k])
+    tile, ranks = next(rank_tiles(x, labels))
+    for i in range(min(1000, tile.stop)):
+        expected = np.nonzero(labels.numpy()[order[i]] == labels[i].item())[0] + 1
+        assert np.array_equal(ranks.rank[i][ranks.rank[i] > 0].numpy(), expected)
+    scores = calculator(x, labels, k)()
+    for backend in ("faiss", "torch"):
+        peer = peer_calculator(x, labels, k, backend, METRICS[:2])()  # its R-precision is another where k < R
+        assert all(abs(scores[name] - value) < 1e-5 for name, value in peer.items())
+    share = (faiss_search(x, k)() != ours).mean()
+    assert share < 1e-3
+    return f"{share:.1e}"
+
+
+def measure(calls: dict[str, Callable], repeats: int) -> dict[str, tuple[float, float]]:
+    """Name -> least wall and CPU seconds."""
+    best = dict.fromkeys(calls, (np.inf, np.inf))
+    for round_ in range(repeats + 1):
+        for name, call in calls.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            with contextlib.redirect_stdout(None):  # the peer prints warnings
+                call()
+            spent = time.perf_counter() - wall, time.process_time() - cpu
+            if round_:  # the first one warms up
+                best[name] = tuple(map(min, best[name], spent))
+    return best
+
+
+def peak_memory(task: str, n: int, dim: int, classes: int, k: str) -> int:
+    command = [sys.executable, __file__, "--child", task, str(n), str(dim), str(classes), k]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def child(task: str, n: str, dim: str, classes: str, k: str) -> None:
+    x, labels = clusters(int(n), int(dim), int(classes))
+    tasks = {
+        "nothing": lambda: None,
+        "search": lambda: search(x, int(k))(),
+        "faiss": lambda: faiss_search(x, int(k))(),
+        "scores": lambda: calculator(x, labels, int(k))(),
+        "peer, faiss": lambda: peer_calculator(x, labels, int(k), "faiss")(),
+        "ranks": lambda: mean_average_precision(x, labels),
+    }
+    tasks[task]()
+    # ru_maxrss would begin with the size of the parent process.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(int(peak.split()[1]) // 1024)
+
+
+def rows(large: bool) -> list[str]:
+    table = ["| case | who | wall s | CPU s | wall / ours | CPU / ours | peak MB |", "|---|---|---|---|---|---|---|"]
+
+    def add(case: str, calls: dict[str, Callable], repeats: int, memory: dict[str, tuple] | None = None) -> None:
+        best = measure(calls, repeats)
+        ours = next(iter(best.values()))
+        for name, (wall, cpu) in best.items():
+            peak = peak_memory(*memory[name]) if memory and name in memory else ""
+            ratios = f"{wall / ours[0]:.2f} | {cpu / ours[1]:.2f}"
+            table.append(f"| {case} | {name} | {wall:.3f} | {cpu:.3f} | {ratios} | {peak} |")
+            print(table[-1], flush=True)
+
+    for dim, k in ((64, 10), (128, 10), (128, 99), (512, 10)):
+        x, labels = clusters(10_000, dim, 100)
+        differs = check(x, labels, k)
+        case = f"search, 10,000 x {dim}, k = {k} (faiss differs in {differs} of the entries)"
+        sizes = (10_000, dim, 100, str(k))
+        memory = {"ours": ("search", *sizes), "faiss": ("faiss", *sizes)}
+        add(case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 5, memory)
+    x, labels = clusters(10_000, 128, 100)
+    for k in (10, 99):
+        sizes = (10_000, 128, 100, str(k))
+        calls = {"ours": calculator(x, labels, k)}
+        calls |= {f"peer, {b}": peer_calculator(x, labels, k, b) for b in ("faiss", "torch")}
+        memory = {"ours": ("scores", *sizes), "peer, faiss": ("peer, faiss", *sizes)}
+        add(f"three scores, 10,000 x 128, 100 classes, k = {k}", calls, 5, memory)
+    peer = peer_calculator(x, labels, None, "faiss", ("mean_average_precision",))
+    assert abs(mean_average_precision(x, labels) - peer()["mean_average_precision"]) < 1e-6
+    calls = {"ours": lambda: mean_average_precision(x, labels), "peer, faiss": peer}
+    add("MAP, 10,000 x 128, 100 classes, k = None", calls, 1, {"ours": ("ranks", 10_000, 128, 100, "0")})
+    if large:
+        x, labels = clusters(60_000, 128, 6_000)
+        sizes = (60_000, 128, 6_000, "10")
+        memory = {"ours": ("search", *sizes), "faiss": ("faiss", *sizes)}
+        add("search, 60,000 x 128, k = 10", {"ours": search(x, 10), "faiss": faiss_search(x, 10)}, 1, memory)
+        calls = {"ours": lambda: mean_average_precision(x, labels)}
+        add("MAP, 60,000 x 128, 6,000 classes, k = None", calls, 1, {"ours": ("ranks", *sizes)})
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--large", action="store_true", help="also 60,000 rows: some minutes")
+    parser.add_argument("--write", type=Path, help="file for the table")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        return child(*arguments.child)
+    load = os.getloadavg()[0]
+    table = rows(arguments.large)
+    packages = ("torch", "faiss-cpu", "pytorch-metric-learning", "numpy")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    idle = peak_memory("nothing", 10_000, 128, 100, "0")
+    text = f"""# k-NN search and ranks of positives on a CPU
+
+{datetime.date.today()}, {os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, load average
+{load:.1f} before the run and {os.getloadavg()[0]:.1f} after it; {versions}, Python {platform.python_version()}.
+Least of the repeats, interleaved. Peak memory of a process that only makes the data: {idle} MB.
+
+"""
+    if arguments.write:
+        arguments.write.write_text(text + "\n".join(table) + "\n")
+
+
+if __name__ == "__main__":
+    main()
