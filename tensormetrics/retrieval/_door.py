@@ -162,7 +162,8 @@ def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, refere
             f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references that "
             "begin with the queries"
         )
-    same = torch.isclose(head, query.to(head.dtype)).all(1) & (head_labels == query_labels).view(len(query), -1).all(1)
+    same_labels = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
+    same = torch.isclose(head, query.to(head.dtype)).all(1) & same_labels
     if not same.all():
         raise ValueError(
             f"ref_includes_query: row {int((~same).nonzero()[0])} of reference or reference_labels differs from the "

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_embeddings
+from ._embeddings import Sides, as_embeddings, comparable_labels
 from ._order import DISTANCES, canonical, halving_sum
 from ._ranking import QueryMetric
 from .knn import TorchKNN
@@ -44,6 +44,7 @@ def nearest_centroid(
     _checks.shape("query_labels", query_labels, len(query))
     _checks.shape("reference_labels", reference_labels, len(reference))
     _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
+    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
     if not len(reference) or not len(query):

@@ -71,7 +71,7 @@ class InverseNegativePenalty(QueryMetric):
 
 
 class RankingAUROC(QueryMetric):
-    """Mean `ranking_auroc`; options as in `QueryMetric`."""
+    """Mean `ranking_auroc`; options as in `QueryMetric`. Queries without irrelevant reference count as lone too."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(ranking_auroc, None, **options)

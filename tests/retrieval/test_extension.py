@@ -549,6 +549,11 @@ BAD_OPTIONS = {
 }
 
 
+def test_clusters_of_another_length():
+    with pytest.raises(ValueError, match=r"^clusters: got shape \(3,\), wanted \(10,\)$"):
+        AccuracyCalculator(["NMI"], kmeans_func=lambda x, n: [0, 1, 2]).get_accuracy(TINY, TINY_LABELS)
+
+
 @pytest.mark.parametrize("message", BAD_CALLS)
 def test_bad_calls(message):
     options, call = BAD_CALLS[message]
@@ -565,7 +570,7 @@ def test_bad_options(message):
 def test_neither_queries_nor_references(device):
     x, labels = (side.to(device) for side in data())
     calculator = YourCalculator(["precision_at_1", "precision_at_2"])
-    for sides in ((x[:0], labels[:0], x, labels), (x, labels, x[:0], labels[:0])):
+    for sides in ((x[:0], labels[:0], x, labels), (x[:0], labels[:0], x, labels, True), (x, labels, x[:0], labels[:0])):
         got = calculator.get_accuracy(*sides)
         assert math.isnan(got["precision_at_1"])
 

@@ -311,6 +311,7 @@ def test_nearest_centroid_ties_go_to_the_smaller_label(device):
     labels = torch.tensor([4, 4, 2, 2, 4, 2], device=device)
     query, query_labels = torch.zeros(2, 1, device=device), torch.tensor([2, 4], device=device)
     assert nearest_centroid(query, query_labels, x, labels).tolist() == [1, 0]
+    assert nearest_centroid(query, query_labels, x, labels.double()).tolist() == [1, 0]
     assert nearest_centroid(query, query_labels, x[:2], labels[:2]).isnan().tolist() == [True, False]
     assert nearest_centroid(query, query_labels, x[:0], labels[:0]).isnan().all()
 
