@@ -45,19 +45,71 @@ def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     return centres[labels] + torch.randn(items, 5, generator=generator), labels
 
 
-def neighbour_scores(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
-    """precision@1, R-precision and MAP@R of self-retrieval, one query at a time (Musgrave et al. 2020)."""
-    scores = []
+def first_columns(x: Tensor, n_clusters: int) -> Tensor:
+    """In place of k-means: the oracle then needs none."""
+    return x[:, :4].argmax(1)
+
+
+def default_accuracies(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+    """The default metrics in order, self-retrieval one query at a time (Musgrave et al. 2020)."""
+    clusters = embeddings[:, :4].argmax(1)
+    rows = []
     for i in range(len(labels)):
         distance = ((embeddings - embeddings[i]) ** 2).sum(1)
         order = [j for j in sorted(range(len(labels)), key=lambda j: (distance[j], j)) if j != i]  # noqa: B023
         match = labels[order] == labels[i]
-        r = match.sum()
-        if r:
-            precision_at = np.cumsum(match[:r]) / np.arange(1, r + 1)
-            scores.append((match[0], match[:r].mean(), (precision_at * match[:r]).sum() / r))
-    ap, p1, rp = (np.mean([s[n] for s in scores]) for n in (2, 0, 1)) if scores else (np.nan,) * 3
-    return [ap, p1, rp]
+        if r := match.sum():
+            at_r = average_precision_of(match, r)
+            rows.append((average_precision_of(match), at_r, 1 / (1 + match.argmax()), match[0], match[:r].mean()))
+    shared = [
+        scores.adjusted_mutual_info_score(labels, clusters),
+        scores.normalized_mutual_info_score(labels, clusters),
+    ]
+    return shared + np.mean(rows, 0).tolist()
+
+
+EMBEDDINGS_BAD = (
+    (torch.zeros(3, 5), torch.zeros(4, dtype=torch.int64)),
+    (torch.zeros(3), torch.zeros(3, dtype=torch.int64)),
+    (torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.int64)),
+    (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
+)
+
+
+def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float], average=np.mean) -> MetricCase:
+    """`score` sees one query: for each of its neighbours, nearest first, whether it has the query's label."""
+
+    def oracle(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+        scores = []
+        for i in range(len(labels)):
+            distance = ((embeddings - embeddings[i]) ** 2).sum(1)
+            order = [j for j in sorted(range(len(labels)), key=lambda j: (distance[j], j)) if j != i]  # noqa: B023
+            match = labels[order] == labels[i]
+            if match.any():
+                scores.append(score(match))
+        return [average(scores)]
+
+    return MetricCase(make, class_embeddings, oracle, bad=EMBEDDINGS_BAD)
+
+
+def average_precision_of(match: np.ndarray, k: int | None = None) -> float:
+    return sum(match[: j + 1].mean() for j in match[:k].nonzero()[0]) / match.sum()
+
+
+def ndcg_of(match: np.ndarray, k: int | None = None) -> float:
+    discount = 1 / np.log2(2 + np.arange(len(match)))
+    return (match * discount)[:k].sum() / (np.sort(match)[::-1] * discount)[:k].sum()
+
+
+def nearest_mean(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+    """Share of items whose own class has the nearest mean, the item itself taken out of it."""
+    right = []
+    for i, label in enumerate(labels):
+        others = np.arange(len(labels)) != i
+        means = {c: embeddings[others & (labels == c)].mean(0) for c in np.unique(labels)}
+        distance = {c: ((mean - embeddings[i]) ** 2).sum() for c, mean in means.items()}
+        right.append(min(distance, key=distance.get) == label)
+    return [np.mean(right)]
 
 
 def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
@@ -91,14 +143,6 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
     return [np.median(accuracy), accuracy[start], accuracy[start + inside]]
 
 
-EMBEDDINGS_BAD = (
-    (torch.zeros(3, 5), torch.zeros(4, dtype=torch.int64)),
-    (torch.zeros(3), torch.zeros(3, dtype=torch.int64)),
-    (torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.int64)),
-    (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
-)
-
-
 def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     """Labels, and clusters that agree on about half of them."""
     labels, noise = torch.randint(0, 5, (2, items), generator=generator)
@@ -113,11 +157,34 @@ def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: f
 
 METRICS = {
     "AccuracyCalculator": MetricCase(
-        retrieval.AccuracyCalculator, class_embeddings, neighbour_scores, bad=EMBEDDINGS_BAD
+        lambda: retrieval.AccuracyCalculator(kmeans_func=first_columns),
+        class_embeddings,
+        default_accuracies,
+        rtol=1e-11,
+        bad=EMBEDDINGS_BAD,
+    ),
+    "PrecisionAtK": retrieval_score(lambda: retrieval.PrecisionAtK(5), lambda match: match[:5].mean()),
+    "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
+    "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
+    "HitRate": retrieval_score(lambda: retrieval.HitRate(2), lambda match: match[:2].any()),
+    "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
+    "AveragePrecisionAtR": retrieval_score(
+        retrieval.AveragePrecisionAtR, lambda match: average_precision_of(match, match.sum())
+    ),
+    "ReciprocalRank": retrieval_score(retrieval.ReciprocalRank, lambda match: 1 / (1 + match.argmax())),
+    "NDCG": retrieval_score(lambda: retrieval.NDCG(10), lambda match: ndcg_of(match, 10)),
+    "FirstRank": retrieval_score(lambda: retrieval.FirstRank("mean"), lambda match: 1 + match.argmax()),
+    "InverseNegativePenalty": retrieval_score(
+        retrieval.InverseNegativePenalty, lambda match: match.sum() / (len(match) - match[::-1].argmax())
+    ),
+    "RankingAUROC": retrieval_score(
+        retrieval.RankingAUROC, lambda match: np.less.outer(match.nonzero()[0], (~match).nonzero()[0]).mean()
+    ),
+    "NearestCentroidAccuracy": MetricCase(
+        retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD
     ),
     "ClusterAccuracy": MetricCase(
-        # Clusters are the nearest of four fixed directions: the oracle then needs no k-means of its own.
-        lambda: retrieval.ClusterAccuracy(n_clusters=4, kmeans_func=lambda x, n: x[:, :n].argmax(1)),
+        lambda: retrieval.ClusterAccuracy(kmeans_func=first_columns),
         class_embeddings,
         lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
         bad=EMBEDDINGS_BAD,
@@ -182,7 +249,7 @@ def pad_ranks(garbage: float, rank: Tensor, relevant: Tensor) -> tuple[Tensor, .
 
 def score(function: Callable[..., Tensor], **options: int) -> FunctionCase:
     def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
-        return (function(retrieval.PositiveRanks(rank, relevant), **options),)
+        return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
 
     return FunctionCase(call, found_ranks, pad_ranks, compiles=True)
 
@@ -210,4 +277,12 @@ FUNCTIONS = {
     "precision": score(retrieval.precision, k=3),
     "r_precision": score(retrieval.r_precision),
     "average_precision_at_r": score(retrieval.average_precision_at_r),
+    "average_precision": score(retrieval.average_precision),
+    "recall": score(retrieval.recall, k=3),
+    "hit_rate": score(retrieval.hit_rate, k=3),
+    "reciprocal_rank": score(retrieval.reciprocal_rank, k=3),
+    "ndcg": score(retrieval.ndcg, k=12),
+    "first_rank": score(retrieval.first_rank),
+    "inverse_negative_penalty": score(retrieval.inverse_negative_penalty),
+    "ranking_auroc": score(retrieval.ranking_auroc),
 }

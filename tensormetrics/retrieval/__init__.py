@@ -1,7 +1,12 @@
 """Nearest-neighbour search, and scores of embeddings by their neighbours and their clusters."""
 
 from .accuracy_calculator import AccuracyCalculator as AccuracyCalculator
+from .average_precision import AveragePrecision as AveragePrecision
+from .average_precision import AveragePrecisionAtR as AveragePrecisionAtR
+from .average_precision import average_precision as average_precision
 from .average_precision import average_precision_at_r as average_precision_at_r
+from .centroid import NearestCentroidAccuracy as NearestCentroidAccuracy
+from .centroid import nearest_centroid as nearest_centroid
 from .cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .cluster_accuracy import cluster_accuracy as cluster_accuracy
 from .contingency import Contingency as Contingency
@@ -23,16 +28,32 @@ from .mutual_info import homogeneity as homogeneity
 from .mutual_info import mutual_info as mutual_info
 from .mutual_info import normalized_mutual_info as normalized_mutual_info
 from .mutual_info import v_measure as v_measure
+from .ndcg import NDCG as NDCG
+from .ndcg import ndcg as ndcg
 from .pair_counts import AdjustedRand as AdjustedRand
 from .pair_counts import FowlkesMallows as FowlkesMallows
 from .pair_counts import adjusted_rand as adjusted_rand
 from .pair_counts import fowlkes_mallows as fowlkes_mallows
+from .position import FirstRank as FirstRank
+from .position import InverseNegativePenalty as InverseNegativePenalty
+from .position import RankingAUROC as RankingAUROC
+from .position import first_rank as first_rank
+from .position import inverse_negative_penalty as inverse_negative_penalty
+from .position import ranking_auroc as ranking_auroc
+from .precision import PrecisionAtK as PrecisionAtK
+from .precision import RPrecision as RPrecision
 from .precision import precision as precision
 from .precision import r_precision as r_precision
 from .ranks import PositiveRanks as PositiveRanks
 from .ranks import count_relevant as count_relevant
 from .ranks import positive_ranks as positive_ranks
 from .ranks import ranks_of_neighbours as ranks_of_neighbours
+from .recall import HitRate as HitRate
+from .recall import RecallAtK as RecallAtK
+from .recall import hit_rate as hit_rate
+from .recall import recall as recall
+from .reciprocal_rank import ReciprocalRank as ReciprocalRank
+from .reciprocal_rank import reciprocal_rank as reciprocal_rank
 from .sharded import ShardedKNN as ShardedKNN
 from .uncertainty import Interval as Interval
 from .uncertainty import Test as Test

@@ -39,7 +39,7 @@ def cluster_accuracy(
 
 
 class ClusterAccuracy(EmbeddingMetric):
-    """Clusters the embeddings of all updates and compares with their labels; see `cluster_accuracy`.
+    """Clusters the queries of all updates and compares with their labels; see `cluster_accuracy`.
 
     Args:
         n_clusters: default the number of distinct labels.
@@ -65,11 +65,11 @@ class ClusterAccuracy(EmbeddingMetric):
 
     def compute(self) -> Tensor:
         # ->  () float64
-        embeddings, labels = self.kept()
-        classes, codes = labels.unique(return_inverse=True)
+        sides = self.kept()
+        classes, codes = sides.query_labels.unique(return_inverse=True)
         if not len(codes):
-            return embeddings.new_full((), torch.nan, dtype=torch.float64)
-        clusters = self.kmeans_func(embeddings, self.n_clusters or len(classes))
+            return sides.query.new_full((), torch.nan, dtype=torch.float64)
+        clusters = self.kmeans_func(sides.query, self.n_clusters or len(classes))
         clusters = torch.as_tensor(clusters, device=codes.device)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 

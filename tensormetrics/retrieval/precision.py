@@ -1,9 +1,13 @@
 """Precision among the nearest neighbours."""
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from .. import _checks
+from ._ranking import QueryMetric
 from .ranks import PositiveRanks
 
 
@@ -25,3 +29,18 @@ def r_precision(ranks: PositiveRanks) -> Tensor:
     Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
     """
     return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant
+
+
+class PrecisionAtK(QueryMetric):
+    """Mean `precision` at k; options as in `QueryMetric`."""
+
+    def __init__(self, k: int, **options: Any) -> None:
+        k = _checks.integer_at_least("k", k, 1)
+        super().__init__(functools.partial(precision, k=k), k, **options)
+
+
+class RPrecision(QueryMetric):
+    """Mean `r_precision`; options as in `QueryMetric`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(r_precision, "relevant", **options)

@@ -66,12 +66,19 @@ def neighbours(query, reference, k, distance, self_index=None):
 
 
 def scores(ranked_labels, label, relevant):
-    """precision@1, R-precision and MAP@R of one query from the labels of its neighbours, nearest first."""
+    """MAP, MAP@R, MRR, precision@1 and R-precision of one query from the labels of its neighbours, nearest first."""
     if not relevant:
-        return [np.nan] * 3
-    hits, precisions = 0, []
-    for rank, other in enumerate(ranked_labels[:relevant], 1):
+        return [np.nan] * 5
+    hits, precisions = 0, {}
+    for rank, other in enumerate(ranked_labels, 1):
         if other == label:
             hits += 1
-            precisions.append(hits / rank)
-    return [float(ranked_labels[0] == label), hits / relevant, sum(precisions) / relevant]
+            precisions[rank] = hits / rank
+    near = [value for rank, value in precisions.items() if rank <= relevant]
+    return [
+        sum(precisions.values()) / relevant,
+        sum(near) / relevant,
+        1 / min(precisions, default=np.inf),
+        float(ranked_labels[0] == label),
+        len(near) / relevant,
+    ]

@@ -10,7 +10,14 @@ from torchmetrics import MetricCollection
 
 from tensormetrics.retrieval import AccuracyCalculator, ClusterAccuracy, TorchKNN
 
-NAMES = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
+NAMES = (
+    "mean_average_precision",
+    "mean_average_precision_at_r",
+    "mean_reciprocal_rank",
+    "precision_at_1",
+    "r_precision",
+)
+DEFAULT = ("AMI", "NMI", *NAMES)
 
 
 def clusters(items=120, classes=5, dtype=torch.float32, device="cpu"):
@@ -38,9 +45,17 @@ def test_golden(case, device):
     sides = [torch.tensor(rows, device=device), labels]
     if "reference" in case:
         sides += [np.array(case["reference"], dtype=rows.dtype), case["reference_labels"]]
-    got = AccuracyCalculator(k=case.get("options", {}).get("k")).get_accuracy(*sides)
-    for name, value in case["expected"].items():
-        assert got[name] == pytest.approx(math.nan if value is None else value, abs=1e-12, nan_ok=True)
+    options = {"include": tuple(case["expected"]), **case.get("options", {})}
+    if "label_comparison" in case:
+        options["label_comparison_fn"] = lambda x, y: (x[..., 0] == y[..., 0]) & (x[..., 1] == y[..., 1])
+    calculator = AccuracyCalculator(**options)
+    expected = {name: math.nan if value is None else value for name, value in case["expected"].items()}
+    got = calculator.get_accuracy(*sides)
+    assert got == pytest.approx({name: expected[name] for name in got}, abs=1e-12, nan_ok=True)
+    for name, values in case.get("per_query", {}).items():
+        wanted = [math.nan if value is None else value for value in values]
+        if name in got:
+            assert calculator.last.scores[name].tolist() == pytest.approx(wanted, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
@@ -48,7 +63,7 @@ def test_golden(case, device):
 def test_loops(distance, k, device):
     x, labels = clusters(device=device)
     labels[::11] = 10 + torch.arange(len(labels[::11]), device=device)  # some are lone
-    calculator = AccuracyCalculator(distance=distance, k=k)
+    calculator = AccuracyCalculator(exclude=["AMI", "NMI"], distance=distance, k=k)
     values, numbers = x.cpu().numpy(), labels.tolist()
     for sides, includes in (
         ((x[:30], labels[:30], x[30:], labels[30:]), False),
@@ -102,13 +117,18 @@ def test_close_points_in_lists_stay_apart():
 def test_selection(device):
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
     every = AccuracyCalculator().get_accuracy(x, labels)
-    assert list(every) == sorted(NAMES)
+    assert list(every) == sorted(DEFAULT)
     calculator = AccuracyCalculator(include=["precision_at_1", "r_precision"], exclude=("r_precision",))
     calculator.update(x, labels)
     assert calculator.compute().keys() == {"precision_at_1"}
     assert calculator.get_accuracy(x, labels) == {"precision_at_1": every["precision_at_1"]}
     assert calculator.get_accuracy(x, labels, include=("r_precision",)) == {"r_precision": every["r_precision"]}
-    assert AccuracyCalculator().get_accuracy(x, labels, exclude=NAMES[1:]) == {"precision_at_1": 1 / 3}
+    others = [name for name in DEFAULT if name != "precision_at_1"]
+    assert AccuracyCalculator().get_accuracy(x, labels, exclude=others) == {"precision_at_1": 1 / 3}
+    more = ["recall_at_2", "r_precision", "ARI", "precision_at_1"]
+    assert list(AccuracyCalculator(more).get_accuracy(x, labels)) == [
+        *("precision_at_1", "r_precision", "recall_at_2", "ARI")
+    ]
 
 
 def test_never_searches_deeper_than_it_reads(device, monkeypatch):
@@ -121,10 +141,13 @@ def test_never_searches_deeper_than_it_reads(device, monkeypatch):
 
     monkeypatch.setattr(TorchKNN, "indices", recorded)
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
+    at_r = ("mean_average_precision_at_r", "r_precision", "recall_at_2")
     for k in (None, "max_bin_count", 3, np.int64(50)):
-        AccuracyCalculator(k=k).get_accuracy(x, labels)
+        AccuracyCalculator(at_r, k=k).get_accuracy(x, labels)
     AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(x, labels)
-    assert depths == [3, 3, 3, 3, 1]
+    AccuracyCalculator(NAMES, k=8).get_accuracy(x, labels)
+    AccuracyCalculator(NAMES, k=50).get_accuracy(x, labels)
+    assert depths == [3, 3, 3, 3, 1, 8, 9]
 
 
 def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
@@ -143,13 +166,15 @@ def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
 
 def test_nothing_to_score(caplog, device):
     x = torch.tensor(TINY, device=device)
-    calculator = AccuracyCalculator()
+    calculator = AccuracyCalculator([*NAMES, "median_rank", "nearest_centroid_accuracy"])
     for sides in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
         assert all(math.isnan(value) for value in calculator.get_accuracy(*sides).values())
-    assert set(caplog.messages) == {"no query has a relevant reference: every metric is NaN"}
+    assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbours is NaN"}
     caplog.clear()
-    assert all(math.isnan(value) for value in calculator.get_accuracy(x[:0], [], x, range(10)).values())
+    got = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
+    assert got.keys() == set(DEFAULT) and all(math.isnan(value) for value in got.values())
     assert caplog.messages == ["there is no query: every metric is NaN"]
+    assert list(AccuracyCalculator(NAMES, return_per_class=True).get_accuracy(x[:0], []).values()) == [[]] * 5
 
 
 def test_kinds_of_labels(device):
@@ -179,16 +204,18 @@ def test_other_searches(device):
             delta.diagonal().fill_(torch.inf)
         return delta.topk(k, largest=False)
 
-    assert AccuracyCalculator(knn_func=brute).get_accuracy(x, labels) == AccuracyCalculator().get_accuracy(x, labels)
-    assert calls == [(120, 23, True)]
-    cosine = AccuracyCalculator(knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
-    assert cosine == AccuracyCalculator(distance="cosine").get_accuracy(x, labels)
+    for k, columns in ((None, 119), ("max_bin_count", 23), (5, 5), (500, 119)):
+        got = AccuracyCalculator(NAMES, k=k, knn_func=brute).get_accuracy(x, labels)
+        assert got == pytest.approx(AccuracyCalculator(NAMES, k=k).get_accuracy(x, labels), rel=1e-14)
+        assert calls.pop() == (120, columns, True)
+    cosine = AccuracyCalculator(NAMES, knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
+    assert cosine == AccuracyCalculator(NAMES, distance="cosine").get_accuracy(x, labels)
     for indices, message in (
         (torch.zeros(120, 23), "indices of knn_func: got torch.float32, wanted an integer dtype"),
         (torch.zeros(120, 22).long(), "indices of knn_func: got shape (120, 22), wanted (120, 23)"),
         (torch.full((120, 23), 120), "indices of knn_func: got 120, wanted -1 to 119"),
     ):
-        bad = AccuracyCalculator(knn_func=lambda *_, indices=indices: (None, indices))
+        bad = AccuracyCalculator(NAMES, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             bad.get_accuracy(x, labels)
 
@@ -200,7 +227,7 @@ def test_in_a_collection_with_cluster_accuracy(device):
         collection.update(*batch)
     assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "ClusterAccuracy"]]
     values = collection.compute()
-    assert values.keys() == {*NAMES, "ClusterAccuracy"}
+    assert values.keys() == {*DEFAULT, "ClusterAccuracy"}
     alone = ClusterAccuracy()
     alone.update(x, labels)
     assert values["ClusterAccuracy"] == alone.compute()
@@ -209,12 +236,18 @@ def test_in_a_collection_with_cluster_accuracy(device):
 
 X, Y = torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)
 NOT_FINITE = torch.tensor([[0, 0], [1, math.inf], [0, 0], [math.nan, 0]])
+KNOWN = (
+    "AMI, NMI, mean_average_precision, mean_average_precision_at_r, mean_reciprocal_rank, precision_at_1,"
+    " r_precision, ARI, FMI, cluster_accuracy, completeness, homogeneity, mean_auroc, mean_inp, mean_rank"
+    ", median_rank, ndcg, nearest_centroid_accuracy, v_measure, hit_rate_at_{k}, mean_average_precision_a"
+    "t_{k}, ndcg_at_{k}, precision_at_{k}, recall_at_{k}"
+)
 BAD_CALLS = {
     "query: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (NOT_FINITE, Y),
     "reference: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (X, Y, NOT_FINITE, Y),
     "query_labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": (X, [0, 1, 2, np.nan]),
     "query: got shape (4,), wanted (N, D)": (X[:, 0], Y),
-    "query_labels: got shape (4, 2), wanted (N,)": (X, X.long()),
+    "query_labels: got shape (4, 2), wanted (N,); for more columns give a label_comparison_fn": (X, X.long()),
     "lengths differ: query has 4, query_labels has 3": (X, Y[:3]),
     "lengths differ: reference has 3, reference_labels has 4": (X, Y, X[:3], Y),
     "reference: got shape (4, 1), wanted (N, 2)": (X, Y, X[:, :1], Y),
@@ -230,9 +263,7 @@ BAD_CALLS = {
     ),
     "ref_includes_query: row 2 of reference or reference_labels differs from the query's, wanted references that begin "
     "with the queries": (X, Y, X + torch.tensor([[0], [0], [1], [1]]), Y, True),
-    "include: got 'MAP', wanted one of 'mean_average_precision_at_r', 'precision_at_1', 'r_precision'": (
-        *(X, Y, None, None, False, ["MAP"]),
-    ),
+    f"include: got 'MAP', wanted names among {KNOWN}": (*(X, Y, None, None, False, ["MAP"]),),
 }
 
 
@@ -253,9 +284,7 @@ BAD_OPTIONS = {
         "knn_func": TorchKNN(),
     },
     "memory_budget: got 0, wanted an integer >= 1": {"memory_budget": 0},
-    "exclude: got 'MAP', wanted one of 'mean_average_precision_at_r', 'precision_at_1', 'r_precision'": {
-        "exclude": ("MAP",)
-    },
+    f"exclude: got 'MAP', wanted names among {KNOWN}": {"exclude": ("MAP",)},
     "exclude: got ('r_precision',), which leaves none of r_precision": {
         "include": ("r_precision",),
         "exclude": ("r_precision",),
@@ -286,7 +315,7 @@ def test_update_checks_before_it_changes_anything(device):
     calculator.update(x, labels)
     before = calculator.compute()
     for bad, message in (
-        ((x[:, :1], labels), "embeddings: got rows of shape (1,) and"),
+        ((x[:, :1], labels), "embeddings: got shape (10, 1) after (10, 2) with role='both'"),
         ((x, labels.float()), "labels: got rows of shape () and torch.float32 after rows of shape () and torch.int64"),
         ((x, labels[:3]), "lengths differ: embeddings has 10, labels has 3"),
         ((x[0], labels), "embeddings: got shape (2,), wanted (N, D)"),

@@ -1,0 +1,100 @@
+"""Classification by the nearest class centroid."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ._embeddings import Sides, as_embeddings, comparable_labels
+from ._order import DISTANCES, canonical, halving_sum
+from ._ranking import QueryMetric
+from .knn import TorchKNN
+
+
+@torch.no_grad()
+def nearest_centroid(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    distance: str = "l2",
+    memory_budget: int | None = None,
+) -> Tensor:
+    # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,)  self_index: (Q,)  ->  (Q,) float64
+    """1 if no class mean of the references is nearer than that of the query's own class, else 0.
+
+    A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
+    out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
+    for "cosine" of rows of length 1. Higher is better. ValueError for arguments that do not fit each other.
+    """
+    _checks.one_of("distance", distance, DISTANCES)
+    if (reference is None) != (reference_labels is None):
+        lacking = "reference" if reference is None else "reference_labels"
+        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    if reference is None:
+        reference, reference_labels = query, query_labels
+        self_index = torch.arange(len(query), device=query.device) if self_index is None else self_index
+    query, reference = (
+        as_embeddings(name, rows).double() for name, rows in (("query", query), ("reference", reference))
+    )
+    _checks.shape("reference", reference, "N", query.shape[1])
+    _checks.shape("query_labels", query_labels, len(query))
+    _checks.shape("reference_labels", reference_labels, len(reference))
+    _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
+    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+    if self_index is None:
+        self_index = torch.full((len(query),), -1, device=query.device)
+    if not len(reference) or not len(query):
+        return query.new_full((len(query),), torch.nan)
+    if distance == "cosine":
+        query, reference = _unit(query), _unit(reference)
+
+    classes, codes = reference_labels.unique(return_inverse=True)
+    number = torch.bincount(codes, minlength=len(classes))
+    # In sorted order, because scattered additions on a GPU come in any order.
+    sums = torch.segment_reduce(reference[codes.argsort(stable=True)], "sum", lengths=number)
+    own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
+    known, itself = classes[own] == query_labels, self_index >= 0
+    left = number[own] - itself.long()
+    centroid = (sums[own] - torch.where(itself[:, None], reference[self_index], 0.0)) / left[:, None]
+    near = canonical(query, centroid, distance)
+    centroids = sums / number[:, None]
+    knn = TorchKNN(distance, memory_budget=memory_budget)
+    other = knn.indices(query, 1, centroids, False, self_index=own)[:, 0]
+    rival = canonical(query, centroids[other], distance).masked_fill(other < 0, torch.inf)
+    won = (near < rival) | ((near == rival) & (own < other)) | (other < 0)
+    return won.double().masked_fill(~known | (left == 0), torch.nan)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    # rows: (N, D)  ->  (N, D), zero rows stay zero
+    norm = halving_sum(rows * rows).sqrt()[:, None]
+    return rows / torch.where(norm > 0, norm, 1.0)
+
+
+class NearestCentroidAccuracy(QueryMetric):
+    """Mean of `nearest_centroid`; options as in `QueryMetric`."""
+
+    def __init__(
+        self,
+        *,
+        average: str = "micro",
+        on_lone: str = "exclude",
+        distance: str = "l2",
+        memory_budget: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
+        )
+
+    def scores(self, sides: Sides) -> Tensor:
+        # ->  (Q,) float64, NaN = lone
+        if sides.groups:
+            raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
+        return nearest_centroid(
+            *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget
+        )

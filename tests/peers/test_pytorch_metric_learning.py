@@ -1,0 +1,224 @@
+"""Agreement with pytorch-metric-learning 2.x: its testers run with our calculator and get what they get with theirs."""
+
+import logging
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch.utils.data import TensorDataset
+
+from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, accuracy_calculator
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pml = pytest.importorskip("pytorch_metric_learning")
+    from pytorch_metric_learning.distances import CosineSimilarity, SNRDistance
+    from pytorch_metric_learning.testers import (
+        GlobalEmbeddingSpaceTester,
+        GlobalTwoStreamEmbeddingSpaceTester,
+        WithSameParentLabelTester,
+    )
+    from pytorch_metric_learning.utils import accuracy_calculator as theirs
+    from pytorch_metric_learning.utils.inference import CustomKNN, FaissKNN
+
+if not pml.__version__.startswith("2."):
+    pytest.skip(f"testers are in 2.x, this is {pml.__version__}", allow_module_level=True)
+
+KNN_METRICS = (
+    "mean_average_precision",
+    "mean_average_precision_at_r",
+    "mean_reciprocal_rank",
+    "precision_at_1",
+    "r_precision",
+)
+MODEL = torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.Tanh())
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    logging.getLogger("PML").setLevel(logging.ERROR)
+    with torch.no_grad():
+        for weight in MODEL.parameters():
+            weight.normal_(0, 0.05)
+
+
+def digits(first, last):
+    """Pixels, and labels of two levels: the digit, and whether it is odd."""
+    data = load_digits()
+    labels = torch.tensor(data.target[first:last])
+    return torch.tensor(data.data[first:last], dtype=torch.float32), torch.stack([labels, labels % 2], 1)
+
+
+def run_tester(tester, calculator, splits, levels="all", datasets=None):
+    datasets = datasets or {"train": TensorDataset(*digits(0, 400)), "val": TensorDataset(*digits(400, 700))}
+    run = tester(
+        batch_size=128,
+        dataloader_num_workers=0,
+        data_device=torch.device("cpu"),
+        label_hierarchy_level=levels,
+        accuracy_calculator=calculator,
+    )
+    results = run.test(datasets, 1, MODEL, splits_to_eval=splits)
+    return {f"{split}/{name}": value for split, values in results.items() for name, value in values.items()}
+
+
+SPLITS = {
+    "itself": [("val", ["val"])],
+    "another": [("val", ["train"])],
+    "both": [("val", ["train", "val"])],
+}
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+@pytest.mark.parametrize("options", [{}, {"k": 20}, {"k": "max_bin_count"}, {"avg_of_avgs": True}], ids=str)
+def test_global_tester(splits, options):
+    # r_precision is left out where k is below R: the peer divides by k instead of R there.
+    metrics = KNN_METRICS[:-1] if options.get("k") == 20 else KNN_METRICS
+    ours = AccuracyCalculator(metrics, **options)
+    expected = theirs.AccuracyCalculator(metrics, device=torch.device("cpu"), **options)
+    got = run_tester(GlobalEmbeddingSpaceTester, ours, [(q, list(r)) for q, r in SPLITS[splits]])
+    wanted = run_tester(GlobalEmbeddingSpaceTester, expected, [(q, list(r)) for q, r in SPLITS[splits]])
+    assert got.keys() == wanted.keys() and got == pytest.approx(wanted, abs=1e-6)
+    assert {type(value) for value in got.values()} == {float, int}
+
+
+def test_clustering_of_the_same_clusters():
+    ours = AccuracyCalculator(["AMI", "NMI"])
+    expected = theirs.AccuracyCalculator(["AMI", "NMI"], device=torch.device("cpu"), kmeans_func=TorchKMeans())
+    for levels in (0, "all"):
+        got = run_tester(GlobalEmbeddingSpaceTester, ours, [("val", ["val"])], levels)
+        wanted = run_tester(GlobalEmbeddingSpaceTester, expected, [("val", ["val"])], levels)
+        assert got == pytest.approx(wanted, abs=1e-9)
+
+
+def test_two_stream_tester():
+    pixels, labels = digits(0, 500)
+    pairs = {"val": TensorDataset(pixels, pixels + torch.randn_like(pixels), labels[:, 0])}
+    got, wanted = (
+        run_tester(GlobalTwoStreamEmbeddingSpaceTester, calculator, [("val", ["val"])], 0, pairs)
+        for calculator in (
+            AccuracyCalculator(KNN_METRICS),
+            theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu")),
+        )
+    )
+    assert got == pytest.approx(wanted, abs=1e-6) and len(got) == 6
+
+
+def test_same_parent_tester():
+    got, wanted = (
+        run_tester(WithSameParentLabelTester, calculator, [("val", ["val"])], 0)
+        for calculator in (
+            AccuracyCalculator(KNN_METRICS),
+            theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu")),
+        )
+    )
+    assert got == pytest.approx(wanted, abs=1e-6) and len(got) == 6
+
+
+def test_the_second_level_of_labels_needs_no_second_search(monkeypatch):
+    searches, search = [], TorchKNN.indices
+    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (searches.append(a[2]), search(*a, **o))[1])
+    run_tester(GlobalEmbeddingSpaceTester, AccuracyCalculator(KNN_METRICS, k=20), [("val", ["val"])])
+    assert searches == [20]
+
+
+@pytest.mark.parametrize("distance", [SNRDistance(), CosineSimilarity()], ids=["snr", "cosine"])
+@pytest.mark.parametrize("splits", SPLITS)
+def test_their_searches_in_our_calculator(distance, splits):
+    metrics = KNN_METRICS[:-1]
+    got, wanted = (
+        run_tester(GlobalEmbeddingSpaceTester, calculator, [(q, list(r)) for q, r in SPLITS[splits]])
+        for calculator in (
+            AccuracyCalculator(metrics, k=30, knn_func=CustomKNN(distance)),
+            theirs.AccuracyCalculator(metrics, k=30, knn_func=CustomKNN(distance), device=torch.device("cpu")),
+        )
+    )
+    assert got == pytest.approx(wanted, abs=1e-6)
+
+
+def test_their_faiss_search_in_our_calculator():
+    pixels, labels = digits(0, 300)
+    got = AccuracyCalculator(KNN_METRICS, k=250, knn_func=FaissKNN()).get_accuracy(pixels, labels[:, 0])
+    assert got == pytest.approx(AccuracyCalculator(KNN_METRICS, k=250).get_accuracy(pixels, labels[:, 0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_return_per_class_and_helpers(per_class):
+    pixels, labels = digits(0, 200)
+    labels = labels[:, 0]
+    labels[7] = 50  # lone
+    ours = AccuracyCalculator(KNN_METRICS, return_per_class=per_class)
+    expected = theirs.AccuracyCalculator(KNN_METRICS, return_per_class=per_class, device=torch.device("cpu"))
+    got, wanted = (calculator.get_accuracy(pixels, labels) for calculator in (ours, expected))
+    for name in KNN_METRICS:
+        assert got[name] == pytest.approx(wanted[name], abs=1e-6)
+
+    indices = TorchKNN().indices(pixels, 199, pixels, True)
+    knn_labels, columns = labels[indices], labels[:, None]
+    counts = accuracy_calculator.get_label_match_counts(labels, labels, accuracy_calculator.EQUALITY)
+    for ours, expected in zip(counts, theirs.get_label_match_counts(labels, labels, theirs.EQUALITY), strict=True):
+        assert torch.equal(ours, expected)
+    lone = accuracy_calculator.get_lone_query_labels(labels, counts, True, accuracy_calculator.EQUALITY)
+    for ours, expected in zip(lone, theirs.get_lone_query_labels(labels, counts, True, theirs.EQUALITY), strict=True):
+        assert torch.equal(ours, expected)
+    mask = lone[1]
+    knn_labels, columns = knn_labels[mask], columns[mask]
+    rest = (False, per_class, torch.eq)
+    for call in (
+        lambda helpers: helpers.precision_at_k(knn_labels, columns, 7, *rest),
+        lambda helpers: helpers.r_precision(knn_labels, columns, True, counts, *rest),
+        lambda helpers: helpers.mean_average_precision(knn_labels, columns, True, counts, *rest),
+        lambda helpers: helpers.mean_average_precision(knn_labels, columns, True, counts, *rest, at_r=True),
+        lambda helpers: helpers.mean_reciprocal_rank(knn_labels, columns, *rest),
+    ):
+        assert call(accuracy_calculator) == pytest.approx(call(theirs), abs=1e-6)
+
+
+def test_labels_of_two_columns_and_of_reals():
+    pixels, labels = digits(0, 150)
+
+    def same_first_other_second(x, y):
+        return (x[..., 0] == y[..., 0]) & (x[..., 1] != y[..., 1])
+
+    def close(x, y):
+        return torch.abs(x - y) < 1
+
+    columns = torch.stack([labels[:, 0], torch.arange(150) % 3], 1)
+    for comparison, values in ((same_first_other_second, columns), (close, labels[:, 0] * 0.4)):
+        got, wanted = (
+            module.AccuracyCalculator(
+                exclude=("NMI", "AMI"), label_comparison_fn=comparison, device=torch.device("cpu"), knn_func=FaissKNN()
+            ).get_accuracy(pixels, values)
+            for module in (accuracy_calculator, theirs)
+        )
+        if comparison is close:  # elsewhere the peer takes the query out of R although it does not match itself
+            assert got == pytest.approx(wanted, abs=1e-6)
+        assert all(0 < value <= 1 for value in got.values())
+        for name in ("precision_at_1", "mean_reciprocal_rank"):
+            assert got[name] == pytest.approx(wanted[name], abs=1e-6)
+
+
+def test_their_subclass_with_our_import():
+    def calculator_of(module):
+        class YourCalculator(module.AccuracyCalculator):
+            def calculate_precision_at_2(self, knn_labels, query_labels, **kwargs):
+                return module.precision_at_k(knn_labels, query_labels[:, None], 2, False, False, module.EQUALITY)
+
+            def calculate_mean_label(self, query_labels, cluster_labels, **kwargs):
+                return np.mean([float(value) for value in query_labels[: len(cluster_labels)]])
+
+            def requires_clustering(self):
+                return super().requires_clustering() + ["mean_label"]
+
+            def requires_knn(self):
+                return super().requires_knn() + ["precision_at_2"]
+
+        return YourCalculator(device=torch.device("cpu"), kmeans_func=TorchKMeans())
+
+    got, wanted = (
+        run_tester(GlobalEmbeddingSpaceTester, calculator_of(module), [("val", ["val"])])
+        for module in (accuracy_calculator, theirs)
+    )
+    assert got == pytest.approx(wanted, abs=1e-6) and "val/AVERAGE_precision_at_2" in got

@@ -1,0 +1,322 @@
+"""The metrics that are averages over queries: goldens, averages, lone queries, roles, comparisons."""
+
+import logging
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import CASES, case_rows
+from torchmetrics import MetricCollection
+
+from tensormetrics.retrieval import (
+    NDCG,
+    AveragePrecision,
+    AveragePrecisionAtR,
+    FirstRank,
+    HitRate,
+    InverseNegativePenalty,
+    NearestCentroidAccuracy,
+    PrecisionAtK,
+    RankingAUROC,
+    RecallAtK,
+    ReciprocalRank,
+    RPrecision,
+    nearest_centroid,
+)
+
+NAN = math.nan
+METRICS = {
+    "r_precision": RPrecision,
+    "mean_average_precision": AveragePrecision,
+    "mean_average_precision_at_r": AveragePrecisionAtR,
+    "mean_reciprocal_rank": ReciprocalRank,
+    "ndcg": NDCG,
+    "median_rank": FirstRank,
+    "mean_rank": lambda **options: FirstRank("mean", **options),
+    "first_rank": lambda **options: FirstRank("mean", **options),
+    "mean_inp": InverseNegativePenalty,
+    "nearest_centroid_accuracy": NearestCentroidAccuracy,
+}
+AT_K = {
+    "precision_at_": PrecisionAtK,
+    "recall_at_": RecallAtK,
+    "hit_rate_at_": HitRate,
+    "mean_average_precision_at_": lambda k, **options: AveragePrecision(k, "min", **options),
+    "ndcg_at_": NDCG,
+}
+
+
+def metric_of(name, **options):
+    if name in METRICS:
+        return METRICS[name](**options)
+    prefix, k = re.fullmatch(r"(.*_at_)(\d+)", name).groups()
+    return AT_K[prefix](int(k), **options)
+
+
+def fed(metric, device, *rows):
+    metric = metric.to(device)
+    metric.update(*(torch.as_tensor(side, device=device) for side in rows))
+    return metric
+
+
+@pytest.mark.parametrize("budget", [None, 300_000])
+@pytest.mark.parametrize("case", ["extra/tiny_self", "accuracy/seeded_200x8"])
+def test_golden(case, budget, device):
+    rows = case_rows(CASES[case])
+    for name, value in CASES[case]["expected"].items():
+        got = fed(metric_of(name, memory_budget=budget), device, *rows).compute()
+        assert float(got) == pytest.approx(value, abs=1e-12), name
+
+
+def test_golden_per_query(device):
+    case = CASES["extra/tiny_self"]
+    for name, values in case["per_query"].items():
+        got = fed(metric_of(name, average="none"), device, *case_rows(case)).compute()
+        assert got.tolist() == pytest.approx([NAN if v is None else v for v in values], abs=1e-12, nan_ok=True), name
+
+
+# Class 7: items 0 to 3, of which 0 and 1 are neighbours and 2 and 3 are neighbours of class 3; class 3: items 4 and 5;
+# class 5: item 6, lone.
+X = torch.tensor([[0.0], [1.0], [10.0], [20.0], [10.5], [20.5], [50.0]])
+LABELS = torch.tensor([7, 7, 7, 7, 3, 3, 5])
+P1 = [1, 1, 0, 0, 0, 0, NAN]
+FIRST = [1, 1, 2, 3, 3, 2, NAN]
+
+
+def test_the_example(device):
+    assert fed(PrecisionAtK(1, average="none"), device, X, LABELS).compute().tolist() == pytest.approx(P1, nan_ok=True)
+    got = fed(FirstRank(average="none"), device, X, LABELS).compute().tolist()
+    delta = np.abs(X.numpy() - X.numpy().T)
+    for i, rank in enumerate(got[:6]):
+        nearest = min(delta[i, j] for j in range(7) if j != i and LABELS[j] == LABELS[i])
+        assert rank == 1 + sum(delta[i, j] < nearest for j in range(7) if j != i)
+    assert math.isnan(got[6])
+
+
+@pytest.mark.parametrize(
+    ("average", "expected"), [("micro", 2 / 6), ("macro", (2 / 4 + 0) / 2), ("class", [0, 2 / 4]), ("none", P1)]
+)
+def test_averages(average, expected, device):
+    metric = fed(PrecisionAtK(1, average=average), device, X, LABELS)
+    assert metric.compute().tolist() == pytest.approx(expected, nan_ok=True)
+    assert metric.class_labels.tolist() == [3, 7]  # sorted, the lone class is not one
+
+
+def test_medians(device):
+    x = [[0.0], [1], [2], [9], [12], [2.5]]
+    labels = [0, 0, 1, 1, 0, 1]
+    ranks = fed(FirstRank(average="none"), device, x, labels).compute()
+    for statistic, centre in (("mean", np.mean), ("median", np.median)):
+        classes = [centre(ranks.cpu().numpy()[np.equal(labels, c)]) for c in (0, 1)]
+        for average, expected in (("micro", centre(ranks.cpu().numpy())), ("macro", np.mean(classes))):
+            got = fed(FirstRank(statistic, average=average), device, x, labels).compute()
+            assert float(got) == pytest.approx(expected, rel=1e-15)
+        got = fed(FirstRank(statistic, average="class"), device, x, labels).compute()
+        assert got.tolist() == pytest.approx(classes, rel=1e-15)
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", "class"])
+def test_averages_of_random_scores(average, device):
+    x, labels = torch.randn(90, 3), torch.randint(0, 7, (90,))
+    labels[:2] = torch.tensor([20, 21])
+    for make in (ReciprocalRank, AveragePrecision, FirstRank, lambda **o: FirstRank("mean", **o), RankingAUROC):
+        scores = fed(make(average="none"), device, x, labels).compute().cpu().numpy()
+        metric = fed(make(average=average), device, x, labels)
+        centre = np.median if make is FirstRank else np.mean
+        expected = [centre(scores[labels.numpy() == c]) for c in range(7)]
+        expected = {"micro": centre(scores[2:]), "macro": np.mean(expected), "class": expected}[average]
+        assert metric.compute().tolist() == pytest.approx(expected, rel=1e-13)
+
+
+def test_lone_queries(device, caplog):
+    assert float(fed(PrecisionAtK(1, on_lone="zero"), device, X, LABELS).compute()) == pytest.approx(2 / 7)
+    zero = fed(PrecisionAtK(1, on_lone="zero", average="class"), device, X, LABELS)
+    assert zero.compute().tolist() == [0, 0, 0.5] and zero.class_labels.tolist() == [3, 5, 7]
+    message = (
+        "on_lone='error': 1 of 7 queries have no relevant reference, the first is query 6; write on_lone='exclude' to "
+        "leave them out"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        fed(PrecisionAtK(1, on_lone="error"), device, X, LABELS).compute()
+    assert float(fed(PrecisionAtK(1, on_lone="error"), device, X[:6], LABELS[:6]).compute()) == pytest.approx(1 / 3)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("average", "expected"), [("micro", NAN), ("macro", NAN), ("class", []), ("none", [NAN] * 4)])
+def test_nothing_to_score(average, expected, device, caplog):
+    for make in (RPrecision, AveragePrecision, FirstRank, NearestCentroidAccuracy, RankingAUROC):
+        caplog.clear()
+        lone = fed(make(average=average), device, X[:4], [0, 1, 2, 3]).compute()
+        assert lone.tolist() == pytest.approx(expected, nan_ok=True)
+        none = fed(make(average=average), device, X[:0], LABELS[:0]).compute()
+        assert none.tolist() == pytest.approx([] if isinstance(expected, list) else NAN, nan_ok=True)
+        assert caplog.record_tuples == [
+            ("tensormetrics.retrieval", logging.WARNING, message)
+            for message in (
+                "no query has a relevant reference: every metric of neighbours is NaN",
+                "there is no query: every metric is NaN",
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda **o: PrecisionAtK(3, **o), RPrecision, AveragePrecision, RankingAUROC, NDCG, NearestCentroidAccuracy],
+    ids=["precision", "r_precision", "ap", "auroc", "ndcg", "centroid"],
+)
+@pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
+def test_roles(make, distance, device):
+    # Items 0 to 19 are both, 20 to 29 queries only, 30 to 49 references only; fed in pieces and out of order.
+    x, labels = torch.randn(50, 4, device=device), torch.randint(0, 5, (50,), device=device)
+    metric = make(average="none", distance=distance).to(device)
+    for rows, role in (
+        *((slice(30, 35), "reference"), (slice(0, 8), "both"), (slice(20, 30), "query")),
+        *((slice(8, 20), "both"), (slice(35, 50), "reference")),
+    ):
+        metric.update(x[rows], labels[rows], role=role)
+    got = metric.compute().tolist()
+    everything = torch.cat([torch.arange(20), torch.arange(30, 50)])
+    for query in (0, 7, 19, 20, 29):
+        # Against a set without the query, retrieval needs no roles but two.
+        others = everything[everything != query].to(device)
+        single = make(average="none", distance=distance).to(device)
+        single.update(x[query : query + 1], labels[query : query + 1], role="query")
+        single.update(x[others], labels[others], role="reference")
+        assert single.compute().tolist() == pytest.approx([got[query]], rel=1e-12, nan_ok=True)
+
+
+def test_roles_that_lack_a_side(device):
+    for role, counts, lacking in (("query", "4 queries and 0", "reference"), ("reference", "0 queries and 4", "query")):
+        metric = PrecisionAtK(1).to(device)
+        metric.update(X[:4].to(device), LABELS[:4].to(device), role=role)
+        message = (
+            f"update: got {counts} references, wanted some of each; feed rows with role={lacking!r} or role='both'"
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            metric.compute()
+        message = (
+            f"embeddings: got shape (2, 3) after (4, 1) with role={role!r}, wanted the same number of columns; call "
+            "reset() before changing it"
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            metric.update(torch.zeros(2, 3, device=device), LABELS[:2].to(device), role="both")
+    with pytest.raises(ValueError, match=r"^role: got 'gallery', wanted one of 'both', 'query', 'reference'$"):
+        metric.update(X, LABELS, role="gallery")
+
+
+@pytest.mark.parametrize("make", [RPrecision, AveragePrecisionAtR, AveragePrecision, RankingAUROC])
+def test_label_comparison(make, device):
+    x, labels = torch.randn(40, 3), torch.randint(0, 4, (40, 2))
+    same = fed(make(average="none"), device, x, labels[:, 0] * 4 + labels[:, 1]).compute()
+    both_columns = make(average="none", label_comparison_fn=lambda a, b: (a == b).all(1), memory_budget=5_000)
+    metric = fed(both_columns, device, x, labels)
+    assert metric.compute().tolist() == pytest.approx(same.tolist(), nan_ok=True)
+    assert metric.class_labels.tolist() == labels[~same.isnan().cpu()].unique(dim=0).tolist()
+    close = fed(make(label_comparison_fn=lambda a, b: (a - b).abs() < 1), device, x, labels[:, 0] / 3.0)
+    assert 0 < float(close.compute()) < 1
+    with pytest.raises(ValueError, match=r"^labels: got shape \(40, 2\), wanted \(N,\); for more columns give a"):
+        fed(make(), device, x, labels)
+
+
+def test_gains_of_labels(device):
+    # Grades 0, 1, 2 by how near the labels are; a loop over the sorted neighbours.
+    x, labels = torch.randn(25, 2, dtype=torch.float64), torch.randint(0, 5, (25,))
+    metric = fed(NDCG(6, "exp2", lambda a, b: (2 - (a - b).abs()).clamp(min=0), average="none"), device, x, labels)
+    for i, got in enumerate(metric.compute().tolist()):
+        order = ((x - x[i]) ** 2).sum(1).argsort().tolist()
+        worth = [2 ** max(2 - abs(int(labels[j] - labels[i])), 0) - 1 for j in order if j != i]
+        dcg, best = (
+            sum(g / math.log2(r + 1) for r, g in enumerate(gains[:6], 1))
+            for gains in (worth, sorted(worth, reverse=True))
+        )
+        assert got == pytest.approx(dcg / best, rel=1e-13)
+
+
+def test_metrics_in_one_collection_keep_one_copy(device):
+    collection = MetricCollection([AveragePrecision(), HitRate(1), FirstRank(), NearestCentroidAccuracy()]).to(device)
+    for rows in (slice(0, 3), slice(3, 7)):
+        collection.update(X[rows].to(device), LABELS[rows].to(device))
+    assert len(collection.compute_groups) == 1
+    values = collection.compute()
+    assert float(values["HitRate"]) == pytest.approx(1 / 3)
+    stored = {metric.embeddings.data_ptr() for metric in collection.values(copy_state=False)}
+    assert len(stored) == 1
+
+
+BAD_OPTIONS = {
+    "k: got 0, wanted an integer >= 1": [
+        lambda make=make: make(0) for make in (PrecisionAtK, RecallAtK, HitRate, AveragePrecision, ReciprocalRank, NDCG)
+    ],
+    "average: got 'mean', wanted one of 'micro', 'macro', 'class', 'none'": [
+        lambda: RPrecision(average="mean"),
+        lambda: NearestCentroidAccuracy(average="mean"),
+    ],
+    "on_lone: got 'skip', wanted one of 'exclude', 'zero', 'error'": [lambda: RPrecision(on_lone="skip")],
+    "on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'": [
+        lambda: FirstRank(on_lone="zero")
+    ],
+    "statistic: got 'mode', wanted one of 'mean', 'median'": [lambda: FirstRank("mode")],
+    "distance: got 'L1', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'": [
+        lambda: RPrecision(distance="L1"),
+        lambda: NearestCentroidAccuracy(distance="L1"),
+        lambda: nearest_centroid(X, LABELS, distance="L1"),
+    ],
+    "denominator: got 'k', wanted one of 'relevant', 'min'": [lambda: AveragePrecision(3, "k")],
+    "k: got None with denominator='min', wanted an integer >= 1": [lambda: AveragePrecision(denominator="min")],
+    "gain: got 'log', wanted one of 'linear', 'exp2'": [lambda: NDCG(gain="log")],
+    "memory_budget: got 0, wanted an integer >= 1": [lambda: RPrecision(memory_budget=0)],
+}
+
+
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+def test_bad_options(message):
+    for call in BAD_OPTIONS[message]:
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call()
+
+
+@pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
+@pytest.mark.parametrize("itself", [True, False])
+def test_nearest_centroid_loop(distance, itself, device):
+    x, labels = torch.randn(40, 3, dtype=torch.float64), torch.randint(0, 6, (40,))
+    labels[0], x[1] = 9, 0
+    reference, reference_labels = (x, labels) if itself else (x[10:] + 0.1, labels[10:])
+    sides = [t.to(device) for t in ((x, labels) if itself else (x, labels, reference, reference_labels))]
+    got = nearest_centroid(*sides, distance=distance, memory_budget=10_000).tolist()
+
+    def unit(rows):
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+
+    rows = unit(reference.numpy()) if distance == "cosine" else reference.numpy()
+    for i, query in enumerate(unit(x.numpy()) if distance == "cosine" else x.numpy()):
+        kept = np.arange(len(rows)) != (i if itself else -1)
+        far = {}
+        for label in reference_labels.unique().tolist():
+            if (member := kept & (reference_labels.numpy() == label)).any():
+                mean = rows[member].mean(0)
+                product = query @ mean
+                if distance == "cosine":
+                    size = np.linalg.norm(query) * np.linalg.norm(mean)
+                    product = product / size if size else 0
+                far[label] = -product if distance in ("ip", "cosine") else ((query - mean) ** 2).sum()
+        own = int(labels[i])
+        expected = float(min(far, key=far.get) == own) if own in far else NAN
+        assert got[i] == pytest.approx(expected, nan_ok=True), i
+
+
+def test_nearest_centroid_ties_go_to_the_smaller_label(device):
+    x = torch.tensor([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]], device=device)
+    labels = torch.tensor([4, 4, 2, 2, 4, 2], device=device)
+    query, query_labels = torch.zeros(2, 1, device=device), torch.tensor([2, 4], device=device)
+    assert nearest_centroid(query, query_labels, x, labels).tolist() == [1, 0]
+    assert nearest_centroid(query, query_labels, x, labels.double()).tolist() == [1, 0]
+    assert nearest_centroid(query, query_labels, x[:2], labels[:2]).isnan().tolist() == [True, False]
+    assert nearest_centroid(query, query_labels, x[:0], labels[:0]).isnan().all()
+
+
+def test_nearest_centroid_wants_both_sides():
+    message = "reference_labels: got None, wanted both reference and reference_labels or neither"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        nearest_centroid(X, LABELS, X)

@@ -1,0 +1,183 @@
+"""Scores of ranks: worked by hand, by loops over random rankings, and at their edges."""
+
+import math
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.retrieval import (
+    PositiveRanks,
+    average_precision,
+    average_precision_at_r,
+    first_rank,
+    hit_rate,
+    inverse_negative_penalty,
+    ndcg,
+    precision,
+    r_precision,
+    ranking_auroc,
+    recall,
+    reciprocal_rank,
+)
+
+NAN = math.nan
+D3, D6 = 1 / math.log2(4), 1 / math.log2(7)  # discounts of ranks 3 and 6; that of rank 1 is 1
+
+# Of 10 candidates: four relevant of which three were found at ranks 1, 3 and 6; two relevant, none found;
+# none relevant; two relevant, both found.
+RANKS = PositiveRanks(
+    torch.tensor([[1, 0, 3, 0, 0, 6], [0] * 6, [0] * 6, [0, 0, 0, 2, 5, 0]]),
+    torch.tensor([4, 2, 0, 2]),
+    torch.tensor([10, 10, 10, 10]),
+    depth=6,
+)
+IDEAL_4, IDEAL_2 = 1 + 1 / math.log2(3) + D3 + 1 / math.log2(5), 1 + 1 / math.log2(3)
+BY_HAND = {
+    "precision@5": (partial(precision, k=5), [2 / 5, 0, NAN, 2 / 5]),
+    "precision@20": (partial(precision, k=20), [3 / 20, 0, NAN, 2 / 20]),
+    "recall@3": (partial(recall, k=3), [2 / 4, 0, NAN, 1 / 2]),
+    "hit_rate@1": (partial(hit_rate, k=1), [1, 0, NAN, 0]),
+    "hit_rate@2": (partial(hit_rate, k=2), [1, 0, NAN, 1]),
+    "r_precision": (r_precision, [2 / 4, 0, NAN, 1 / 2]),
+    "average_precision": (average_precision, [(1 + 2 / 3 + 3 / 6) / 4, 0, NAN, (1 / 2 + 2 / 5) / 2]),
+    "average_precision@3": (partial(average_precision, k=3), [(1 + 2 / 3) / 4, 0, NAN, 1 / 2 / 2]),
+    "average_precision@3 min": (
+        partial(average_precision, k=3, denominator="min"),
+        [(1 + 2 / 3) / 3, 0, NAN, 1 / 2 / 2],
+    ),
+    "average_precision_at_r": (average_precision_at_r, [(1 + 2 / 3) / 4, 0, NAN, 1 / 2 / 2]),
+    "reciprocal_rank": (reciprocal_rank, [1, 0, NAN, 1 / 2]),
+    "reciprocal_rank@1": (partial(reciprocal_rank, k=1), [1, 0, NAN, 0]),
+    "ndcg@6": (partial(ndcg, k=6), [(1 + D3 + D6) / IDEAL_4, 0, NAN, (1 / math.log2(3) + 1 / math.log2(6)) / IDEAL_2]),
+    "ndcg": (ndcg, [(1 + D3 + D6) / IDEAL_4, 0, NAN, (1 / math.log2(3) + 1 / math.log2(6)) / IDEAL_2]),
+    "ndcg@1": (partial(ndcg, k=1), [1, 0, NAN, 0]),
+    "first_rank": (first_rank, [1, math.inf, NAN, 2]),
+    "inverse_negative_penalty": (inverse_negative_penalty, [0, 0, NAN, 2 / 5]),
+    # pairs in the wrong order of R (C - R); what was not found is behind all six, eight, eight negatives
+    "ranking_auroc": (ranking_auroc, [1 - (0 + 1 + 3 + 6) / 24, 0, NAN, 1 - (1 + 3) / 16]),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_by_hand(name, device):
+    score, expected = BY_HAND[name]
+    ranks = PositiveRanks(*(t.to(device) for t in RANKS[:3]), depth=6)
+    for kind in (torch.int32, torch.int64):
+        got = score(ranks._replace(rank=ranks.rank.to(kind)))
+        wanted = torch.tensor(expected, dtype=torch.float64, device=device)
+        torch.testing.assert_close(got, wanted, rtol=1e-15, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_padding_may_stand_anywhere_and_need_not_be(name, device):
+    score = BY_HAND[name][0]
+    dense = PositiveRanks(
+        torch.tensor([[1, 2, 4]], device=device), *torch.tensor([[3], [9]], device=device), depth=None
+    )
+    padded = dense._replace(rank=torch.tensor([[0, 1, 0, 0, 2, 4, 0, 0, 0]], device=device))
+    assert torch.equal(score(dense), score(padded))
+    lone = PositiveRanks(dense.rank[:, :0], *torch.zeros(2, 1, dtype=torch.int64, device=device))
+    assert score(lone).isnan().tolist() == [True]
+
+
+def loop_scores(match, k):
+    """Every score of one query from the list of its candidates, nearest first, True where relevant."""
+    places = [rank for rank, relevant in enumerate(match, 1) if relevant]
+    r, near = len(places), [rank for rank in places if rank <= k]
+    precisions = {rank: sum(match[:rank]) / rank for rank in places}
+    wrong = sum(sum(not other for other in match[:rank]) for rank in places)
+    return {
+        "precision": sum(match[:k]) / k,
+        "recall": len(near) / r,
+        "hit_rate": float(any(match[:k])),
+        "r_precision": sum(match[:r]) / r,
+        "average_precision": sum(precisions.values()) / r,
+        "average_precision_k": sum(precisions[rank] for rank in near) / r,
+        "average_precision_min": sum(precisions[rank] for rank in near) / min(r, k),
+        "average_precision_at_r": sum(value for rank, value in precisions.items() if rank <= r) / r,
+        "reciprocal_rank": 1 / places[0],
+        "reciprocal_rank_k": 1 / near[0] if near else 0.0,
+        "ndcg": sum(1 / np.log2(1 + p) for p in places) / sum(1 / np.log2(1 + j) for j in range(1, r + 1)),
+        "ndcg_k": sum(1 / np.log2(1 + p) for p in near) / sum(1 / np.log2(1 + j) for j in range(1, min(r, k) + 1)),
+        "first_rank": places[0],
+        "inverse_negative_penalty": r / places[-1],
+        "ranking_auroc": 1 - wrong / (r * (len(match) - r)) if r < len(match) else NAN,
+    }
+
+
+@pytest.mark.parametrize("k", [1, 4, 12, 40])
+def test_loops(k, device):
+    match = np.random.rand(30, 12) < np.linspace(0.05, 0.95, 30)[:, None]
+    match = match[match.any(1)]
+    ranks = PositiveRanks(
+        torch.tensor(match * np.arange(1, 13), device=device),
+        torch.tensor(match.sum(1), device=device),
+        torch.full((len(match),), 12, device=device),
+    )
+    got = {
+        "precision": precision(ranks, k),
+        "recall": recall(ranks, k),
+        "hit_rate": hit_rate(ranks, k),
+        "r_precision": r_precision(ranks),
+        "average_precision": average_precision(ranks),
+        "average_precision_k": average_precision(ranks, k),
+        "average_precision_min": average_precision(ranks, k, "min"),
+        "average_precision_at_r": average_precision_at_r(ranks),
+        "reciprocal_rank": reciprocal_rank(ranks),
+        "reciprocal_rank_k": reciprocal_rank(ranks, k),
+        "ndcg": ndcg(ranks),
+        "ndcg_k": ndcg(ranks, k),
+        "first_rank": first_rank(ranks),
+        "inverse_negative_penalty": inverse_negative_penalty(ranks),
+        "ranking_auroc": ranking_auroc(ranks),
+    }
+    for i, row in enumerate(match.tolist()):
+        expected = loop_scores(row, k)
+        assert {name: float(values[i]) for name, values in got.items()} == pytest.approx(
+            expected, rel=1e-13, nan_ok=True
+        )
+        assert all(0 <= value <= 1 or math.isnan(value) or name == "first_rank" for name, value in expected.items())
+
+
+@pytest.mark.parametrize("k", [None, 2, 9])
+@pytest.mark.parametrize("gain", ["linear", "exp2"])
+def test_ndcg_of_graded_relevance(k, gain, device):
+    # The positives of gain 1, 3 and 0.5 stand at ranks 2, 3 and 5; the entry in between is padding.
+    gains = [1.0, 3.0, 0.0, 0.5]
+    ranks = PositiveRanks(
+        torch.tensor([[2, 3, 0, 5]], device=device),
+        torch.tensor([3], device=device),
+        gain=torch.tensor([gains], dtype=torch.float64, device=device),
+        ideal=torch.tensor([sorted(gains, reverse=True)], dtype=torch.float64, device=device),
+    )
+    worth = (lambda g: g) if gain == "linear" else (lambda g: 2**g - 1)
+    depth = k or 5
+    reached = sum(worth(g) / math.log2(1 + r) for r, g in ((2, 1), (3, 3), (5, 0.5)) if r <= depth)
+    best = sum(worth(g) / math.log2(1 + j) for j, g in ((1, 3), (2, 1), (3, 0.5)) if j <= depth)
+    assert ndcg(ranks, k, gain).tolist() == pytest.approx([reached / best], rel=1e-15)
+
+
+BAD = {
+    **{
+        f"k: got {k!r}, wanted an integer >= 1": [
+            partial(score, k=k) for score in (precision, recall, hit_rate, average_precision, reciprocal_rank, ndcg)
+        ]
+        for k in (0, -3, 1.0, True, "1")
+    },
+    "denominator: got 'k', wanted one of 'relevant', 'min'": [partial(average_precision, k=3, denominator="k")],
+    "k: got None with denominator='min', wanted an integer >= 1": [partial(average_precision, denominator="min")],
+    "gain: got 'log', wanted one of 'linear', 'exp2'": [partial(ndcg, gain="log")],
+    "ranks: got candidates=None, wanted the number of candidates of every query": [
+        lambda ranks: ranking_auroc(ranks._replace(candidates=None))
+    ],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_arguments(message):
+    for call in BAD[message]:
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call(RANKS)
