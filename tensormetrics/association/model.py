@@ -121,8 +121,11 @@ class WordEmbeddingModel:
         rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
         if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
             raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
-        vocab = _vocabulary(list(contexts), len(pools), [members[0] for members in rows])
-        return cls(Table(torch.cat(pools), vocab, dict(zip(contexts, rows, strict=True))), name, vocab_prefix)
+        _vocabulary(list(contexts), len(contexts))  # the words are str
+        members = dict(zip(contexts, rows, strict=True))
+        return cls(
+            Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members), name, vocab_prefix
+        )
 
     @property
     def vectors(self) -> Tensor:
@@ -363,6 +366,8 @@ def _vocabulary(words: Any, rows: int, row_of: Sequence[int] | None = None) -> d
     vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
     if len(vocab) < rows:
         raise ValueError(f"words: got {_repeated(words)} more than once, wanted distinct words")
+    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
+        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
     return vocab
 
 
