@@ -1,0 +1,10 @@
+"""How biased are these embeddings between word, sentence or image sets?"""
+
+from .ect import ect as ect
+from .example_metric import example_metric as example_metric
+from .mac import mac as mac
+from .ripa import ripa as ripa
+from .rnd import rnd as rnd
+from .sc_weat import sc_weat as sc_weat
+from .weat import weat as weat
+from .weat import weat_effect_size as weat_effect_size
