@@ -1,0 +1,125 @@
+"""Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
+
+
+class Words(NamedTuple):
+    """A set of word vectors, and how often each of them counts.
+
+    vectors (..., W, D) float64, 0 where no word is; count (..., W) float64, 0 there and 1 elsewhere (or more, in a
+    bootstrap replicate). The leading dimensions of the two broadcast.
+    """
+
+    vectors: Tensor
+    count: Tensor
+
+    def size(self) -> Tensor:
+        # -> (...)
+        return self.count.sum(-1)
+
+    def unit(self) -> "Words":
+        return Words(unit(self.vectors), self.count)
+
+    def mean(self) -> Tensor:
+        # -> (..., D), NaN for an empty set
+        # Unlike a product, einsum does not repeat the vectors for each of many counts.
+        return torch.einsum("...w,...wd->...d", self.count, self.vectors) / self.size().unsqueeze(-1)
+
+    def project(self, direction: Tensor) -> Tensor:
+        # direction: (..., D)  ->  (..., W)
+        return torch.einsum("...wd,...d->...w", self.vectors, direction)
+
+    def average(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
+        return (values * self.count).sum(-1) / self.size()
+
+    def present(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (..., W), NaN where no word is
+        return values.masked_fill(self.count == 0, torch.nan)
+
+
+def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
+    """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
+
+    A mask may also hold integers, how often each word counts: so the bootstrap tells its replicates. Only where a
+    boolean mask is False may a vector be NaN.
+    """
+    (first, (like, _)), *_ = sets.items()
+    leads = []
+    for name, (vectors, mask) in sets.items():
+        dims = 3 if name in grouped else 2
+        if not vectors.is_floating_point():
+            raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
+        if vectors.ndim < dims:
+            wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
+            raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
+        if vectors.shape[-1] != like.shape[-1]:
+            raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
+        leads.append((name, vectors.shape[:-dims]))
+        if mask is not None:
+            check_mask(f"{name}_mask", mask, vectors.shape[-dims:-1])
+            leads.append((f"{name}_mask", mask.shape[: 1 - dims]))
+        for tensor in (vectors, mask):
+            if tensor is not None and tensor.device != like.device:
+                raise ValueError(
+                    f"devices differ: {first} on {like.device}, {name} on {tensor.device}; use .to(device)"
+                )
+    check_broadcast(leads)
+    return tuple(as_words(vectors, mask) for vectors, mask in sets.values())
+
+
+def as_words(vectors: Tensor, mask: Tensor | None) -> Words:
+    dtype = torch.float32 if vectors.device.type == "mps" else torch.float64  # MPS has no float64
+    vectors = vectors.to(dtype)
+    if mask is None:
+        return Words(vectors, vectors.new_ones(vectors.shape[-2]))
+    if mask.dtype == torch.bool:
+        vectors = vectors.where(mask.unsqueeze(-1), 0)
+    return Words(vectors, mask.to(dtype))
+
+
+def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
+    if mask.is_floating_point() or mask.is_complex():
+        raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
+    if mask.shape[max(mask.ndim - len(shape), 0) :] != shape:
+        raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
+
+
+def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+    try:
+        torch.broadcast_shapes(*(lead for _, lead in leads))
+    except RuntimeError:
+        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
+        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
+
+
+def unit(vectors: Tensor) -> Tensor:
+    # vectors: (..., D)  ->  (..., D)
+    """The vectors at length 1; the zero vector stays, with gradient 0."""
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return vectors / length.masked_fill(length == 0, torch.inf)
+
+
+def dot(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., D)  v: (..., D)  ->  (...)
+    return (u * v).sum(-1)
+
+
+def standardised_difference(u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], correction: int) -> Tensor:
+    # u, v: (values (..., n), count (..., n))  ->  (...)
+    """(mean of u - mean of v) / standard deviation of both together, the sum of squares over n + m - correction."""
+    if correction not in (0, 1) or isinstance(correction, bool):
+        raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
+    (u, u_count), (v, v_count) = u, v
+    n, m = u_count.sum(-1), v_count.sum(-1)
+    u_sum, v_sum = (u * u_count).sum(-1), (v * v_count).sum(-1)
+    mean = ((u_sum + v_sum) / (n + m)).unsqueeze(-1)
+    squares = ((u - mean).square() * u_count).sum(-1) + ((v - mean).square() * v_count).sum(-1)
+    variance = squares / (n + m - correction)
+    varies = variance > GRID**-2  # rounding makes equal values differ by less
+    return ((u_sum / n - v_sum / m) / variance.where(varies, 1).sqrt()).where(varies, torch.nan)

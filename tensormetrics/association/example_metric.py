@@ -1,0 +1,24 @@
+"""The metric of the guide to writing one's own."""
+
+from torch import Tensor
+
+from . import _sets
+
+
+def example_metric(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+) -> Tensor:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
+    """How much nearer the mean attribute is to y than to x: cos(mean y, mean a) - cos(mean x, mean a).
+
+    In [-2, 2]; negative: nearer to x; swapping x and y changes the sign. Masks, empty sets, zero vectors and errors as
+    in `weat`.
+    """
+    x, y, a = (_sets.unit(s.mean()) for s in _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask)))
+    return _sets.dot(y - x, a)

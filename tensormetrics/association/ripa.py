@@ -1,0 +1,40 @@
+"""Relational Inner Product Association."""
+
+import torch
+from torch import Tensor
+
+from . import _sets
+
+
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = True,
+    *,
+    pair_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    # x, y: (..., P, D), pairs by position  a: (..., A, D)  pair_mask: (..., P)  a_mask: (..., A)  ->  (...) float64
+    """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+
+    In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
+    sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
+    direction and counts as absent; without a pair or a word the score is NaN. `per_word=True` also returns every
+    product (..., A, P), NaN where there is none. ValueError where x and y differ in length, else as in `weat`.
+    Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
+    """
+    if x.shape[-2:] != y.shape[-2:]:
+        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
+    x, y, a = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
+    (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
+    pair = _sets.Words(
+        _sets.unit(pair.vectors) if normalize_direction else pair.vectors, pair.count * (pair.vectors != 0).any(-1)
+    )
+    score = _sets.dot(a.mean(), pair.mean())
+    if not per_word:
+        return score
+    products = a.vectors @ pair.vectors.mT
+    absent = (a.count == 0).unsqueeze(-1) | (pair.count == 0).unsqueeze(-2)
+    return score, products.masked_fill(absent, torch.nan)

@@ -1,0 +1,31 @@
+"""Single-category WEAT: the association of each word by itself."""
+
+import torch
+from torch import Tensor
+
+from . import _sets
+
+
+def sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (..., W) float64
+    """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+
+    Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
+    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
+    vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+    """
+    w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+    w, a, b = w.unit(), a.unit(), b.unit()
+    to_a, to_b = (
+        (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
+    )
+    return w.present(_sets.standardised_difference(to_a, to_b, correction))
