@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+import scipy.stats
 import torch
 from torch import Generator, Tensor
 
-from tensormetrics import posterior, retrieval
+from tensormetrics import association, posterior, retrieval
 from tensormetrics._metric import Metric
 from tensormetrics.assignment import linear_sum_assignment
 
@@ -24,7 +25,7 @@ class MetricCase:
     inputs: Callable[[Generator, int], tuple[Tensor, ...]]  # (generator, items) -> the arguments of update
     oracle: Callable[..., Any]  # the same arguments as numpy arrays -> the numbers that compute gives, flattened
     rtol: float = 1e-12
-    forward_is_compute: bool = True  # False: forward answers with something cheaper than compute on the batch
+    forward_is_compute: bool = True  # False: forward answers with something else than compute on the batch
     bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
 
 
@@ -97,6 +98,35 @@ EMBEDDINGS_BAD = (
     (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
 )
 
+
+def rows_at_length_1(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def cosine(u: np.ndarray, v: np.ndarray) -> float:
+    return u @ v / np.linalg.norm(u) / np.linalg.norm(v)
+
+
+def gaps(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
+    """Each word's mean cosine with a less that with b (Caliskan et al. 2017)."""
+    return [np.mean([cosine(v, u) for u in a]) - np.mean([cosine(v, u) for u in b]) for v in w]
+
+
+def word_sets(metric: Callable[[], Metric], names: str, score: Callable[..., float]) -> MetricCase:
+    """Items are queries of four words per set, of three sets for a group g; the oracle scores them one by one."""
+
+    def inputs(generator: Generator, items: int) -> tuple[Tensor, ...]:
+        shapes = [(items, 3, 4, 5) if name == "g" else (items, 4, 5) for name in names]
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+    def oracle(*sets: np.ndarray) -> list[float]:
+        return [np.mean([score(*query) for query in zip(*sets, strict=True)])]
+
+    narrow, *others = inputs(Generator(), 2)
+    bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
+    return MetricCase(metric, inputs, oracle, forward_is_compute=False, bad=bad)  # forward: the score of each item
+
+
 METRICS = {
     "AccuracyCalculator": MetricCase(
         retrieval.AccuracyCalculator, class_embeddings, neighbour_scores, bad=EMBEDDINGS_BAD
@@ -121,6 +151,31 @@ METRICS = {
             (torch.full((4,), -1), torch.zeros(4, dtype=torch.int64)),
             (torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)),
             (torch.zeros(4, 3), torch.zeros(4)),
+        ),
+    ),
+    "WEAT": word_sets(association.WEAT, "xyab", lambda x, y, a, b: sum(gaps(x, a, b)) - sum(gaps(y, a, b))),
+    "RIPA": word_sets(association.RIPA, "xya", lambda x, y, a: np.mean(a @ rows_at_length_1(x - y).T)),
+    "RND": word_sets(
+        association.RND,
+        "xya",
+        lambda x, y, a: np.mean([np.linalg.norm(w - x.mean(0)) - np.linalg.norm(w - y.mean(0)) for w in a]),
+    ),
+    "ECT": word_sets(
+        association.ECT,
+        "xya",
+        lambda x, y, a: scipy.stats.spearmanr(*(rows_at_length_1(a) @ s.mean(0) for s in (x, y))).statistic,
+    ),
+    "MAC": word_sets(
+        association.MAC, "tg", lambda t, a: 1 - np.mean([rows_at_length_1(t) @ rows_at_length_1(s).T for s in a])
+    ),
+    "ExampleMetric": word_sets(
+        association.ExampleMetric, "xya", lambda x, y, a: cosine(y.mean(0), a.mean(0)) - cosine(x.mean(0), a.mean(0))
+    ),
+    "SCWEAT": word_sets(
+        association.SCWEAT,
+        "wab",
+        lambda w, a, b: np.mean(
+            np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
         ),
     ),
 }

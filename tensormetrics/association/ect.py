@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from . import _sets
+from .base_metric import BaseMetric
 
 
 @torch.no_grad()
@@ -38,3 +39,15 @@ def _ranks(values: Tensor, count: Tensor) -> Tensor:
     grid = (values * _sets.GRID).round()
     order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
     return ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+
+
+class ECT(BaseMetric):
+    """See `ect`."""
+
+    metric_template = (2, 1)
+    metric_name = "Embedding Coherence Test"
+    metric_short_name = "ECT"
+    result_keys = {"ect": float}
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"ect": ect(x, y, a, **masks)}

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from . import _sets
+from .base_metric import BaseMetric
 
 
 def example_metric(
@@ -22,3 +23,15 @@ def example_metric(
     """
     x, y, a = (_sets.unit(s.mean()) for s in _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask)))
     return _sets.dot(y - x, a)
+
+
+class ExampleMetric(BaseMetric):
+    """See `example_metric`."""
+
+    metric_template = (2, 1)
+    metric_name = "Example Metric"
+    metric_short_name = "EM"
+    result_keys = {"em": float}
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"em": example_metric(x, y, a, **masks)}

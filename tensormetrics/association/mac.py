@@ -1,9 +1,14 @@
 """Mean Average Cosine Similarity."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from . import _sets
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery
 
 
 def mac(
@@ -23,3 +28,28 @@ def mac(
         return score
     distances = 1 - t.vectors @ centres.mT
     return score, distances.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)
+
+
+class MAC(BaseMetric):
+    """See `mac`; `targets_eval` has the distance of every target word to every attribute set."""
+
+    metric_template = ("n", "n")
+    metric_name = "Mean Average Cosine Similarity"
+    metric_short_name = "MAC"
+    forms = ("joined", "n")
+    result_keys = {"mac": float, "targets_eval": dict}
+
+    def measure(self, t: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, distances = mac(t, a, per_word=True, **masks)
+        return {"mac": score, "targets_eval": distances}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        targets, sets = index.query.target_sets_names, index.query.attribute_sets_names
+        distances = values["targets_eval"].reshape(len(targets), -1, len(sets))
+        targets_eval = {}
+        for target, words, of_target in zip(targets, index.row_words[0], distances, strict=True):
+            columns = [by_word(words, column) for column in of_target.T]
+            targets_eval[target] = {
+                word: {name: column[word] for name, column in zip(sets, columns, strict=True)} for word in columns[0]
+            }
+        return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}

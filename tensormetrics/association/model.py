@@ -239,14 +239,11 @@ class WordEmbeddingModel:
         check_query(query)
         search = Search(self, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
         words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
-        if reason:
-            rows = [[[] for _ in side] for side in words]
-        else:
+        if not reason:
             self._table.add(key for side in words for keys in side for key in keys)
-            rows = [[[row for key in keys for row in self._table.rows(key)] for keys in side] for side in words]
             if paired:
                 _check_members(words[0] if len(words[0]) > 1 else words[1], self._table)
-        return IndexedQuery.of(query, rows, words, lost, reason, self.vectors.device)
+        return IndexedQuery.of(query, self._table.rows, words, lost, reason, self.vectors.device)
 
     def get_embeddings_from_query(
         self,

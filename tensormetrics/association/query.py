@@ -77,8 +77,9 @@ class IndexedQuery:
     """A query as rows of an embedding table: words are looked up once, then only tensors are read.
 
     `targets` (..., T, W) and `attributes` (..., A, W) int64 rows, with `target_mask`, `attribute_mask`: True = a word.
-    `words` and `lost`: for targets and attributes, set by set, the keys found and the words that were not. An unusable
-    query has a `reason` and no rows, so that every score of it is NaN. A batch made by `stack` holds lists of these.
+    `words` and `lost`: for targets and attributes, set by set, the keys found and the words that were not; `row_words`
+    has the key of each row, as a key may have several. An unusable query has a `reason` and no rows, so that every
+    score of it is NaN. A batch made by `stack` holds lists of these.
     """
 
     query: Any  # Query, or a list of them for a batch; words, lost and reason likewise
@@ -87,17 +88,21 @@ class IndexedQuery:
     target_mask: Tensor
     attribute_mask: Tensor
     words: Any
+    row_words: Any
     lost: Any
     reason: Any
     lengths: tuple[tuple[tuple[int, ...], ...], ...]  # rows of each set: (batch flattened, side, set)
 
     @staticmethod
-    def of(query: Query, rows: Any, words: Any, lost: Any, reason: str | None, device: torch.device) -> "IndexedQuery":
-        """From nested lists of rows: (side, set, row)."""
-        lengths = tuple(tuple(len(members) for members in side) for side in rows)
-        sides = [_padded(side, device) for side in rows]
-        (targets, target_mask), (attributes, attribute_mask) = sides
-        return IndexedQuery(query, targets, attributes, target_mask, attribute_mask, words, lost, reason, (lengths,))
+    def of(query: Query, rows_of: Any, words: Any, lost: Any, reason: str | None, device: Any) -> "IndexedQuery":
+        """From the keys found, (side, set, key), and a function of a key to its rows; without rows if unusable."""
+        found = [[[] for _ in side] for side in words] if reason else words
+        row_words = tuple([[key for key in keys for _ in rows_of(key)] for keys in side] for side in found)
+        rows = [[[row for key in keys for row in rows_of(key)] for keys in side] for side in found]
+        lengths = tuple(tuple(map(len, side)) for side in rows)
+        (targets, target_mask), (attributes, attribute_mask) = (_padded(side, device) for side in rows)
+        tensors = (targets, attributes, target_mask, attribute_mask)
+        return IndexedQuery(query, *tensors, words, row_words, lost, reason, (lengths,))
 
     @staticmethod
     def stack(queries: "Sequence[IndexedQuery]") -> "IndexedQuery":
@@ -110,7 +115,10 @@ class IndexedQuery:
         stacked = {
             name: torch.stack([_widened(tensor, widths[name]) for tensor in tensors]) for name, tensors in sides.items()
         }
-        listed = {name: [getattr(query, name) for query in queries] for name in ("query", "words", "lost", "reason")}
+        listed = {
+            name: [getattr(query, name) for query in queries]
+            for name in ("query", "words", "row_words", "lost", "reason")
+        }
         return IndexedQuery(**stacked, **listed, lengths=sum((query.lengths for query in queries), ()))
 
     @property
@@ -173,6 +181,7 @@ def check_query(query: Any) -> None:
         raise TypeError(f"query: got a {type(query).__name__}, wanted a Query")
 
 
+_LISTS = ("query", "words", "row_words", "lost", "reason")
 _TENSORS = ("targets", "attributes", "target_mask", "attribute_mask")
 
 

@@ -1,9 +1,16 @@
 """Relational Inner Product Association."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from . import _sets
+from ._call import check_flag
+from .base_metric import BaseMetric, by_word
+from .lookup import log
+from .query import IndexedQuery
 
 
 def ripa(
@@ -38,3 +45,33 @@ def ripa(
     products = a.vectors @ pair.vectors.mT
     absent = (a.count == 0).unsqueeze(-1) | (pair.count == 0).unsqueeze(-2)
     return score, products.masked_fill(absent, torch.nan)
+
+
+class RIPA(BaseMetric):
+    """See `ripa`; `word_values` are each attribute word's mean and standard deviation over the pairs."""
+
+    metric_template = (2, 1)
+    metric_name = "Relational Inner Product Association"
+    metric_short_name = "RIPA"
+    paired = True
+    result_keys = {"ripa": float, "word_values": dict}
+
+    def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("normalize_direction", normalize_direction)
+        self.normalize_direction = normalize_direction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
+        mean = products.nanmean(-1, keepdim=True)
+        std = (products - mean).square().nanmean(-1).sqrt()
+        pairs = (~products.isnan()).any(-2).sum(-1)
+        return {"ripa": score, "mean": mean.squeeze(-1), "std": std, "pairs": pairs}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = index.row_words[1][0]
+        if values["pairs"] < len(index.row_words[0][0]):
+            log.warning("%r: only %d pairs of unequal vectors", index.query.query_name, values["pairs"])
+        means, stds = by_word(words, values["mean"]), by_word(words, values["std"])
+        word_values = {word: {"mean": means[word], "std": stds[word]} for word in means}
+        return {"ripa": np.float64(values["ripa"]), "word_values": word_values}

@@ -1,9 +1,15 @@
 """Single-category WEAT: the association of each word by itself."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _checks
 from . import _sets
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery
 
 
 def sc_weat(
@@ -29,3 +35,32 @@ def sc_weat(
         (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
     )
     return w.present(_sets.standardised_difference(to_a, to_b, correction))
+
+
+class SCWEAT(BaseMetric):
+    """The mean of `sc_weat` over the target words, with the effect size of each."""
+
+    metric_template = (1, 2)
+    metric_name = "Single-Category WEAT"
+    metric_short_name = "SC-WEAT"
+    by_position = False
+    result_keys = {"sc_weat": float, "effect_size_by_word": dict, "p_value_by_word": dict}
+
+    def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("correction", correction, (0, 1))
+        self.correction = correction
+
+    def measure(
+        self, w: Tensor, a: Tensor, b: Tensor, *, w_mask: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        effects = sc_weat(w, a, b, self.correction, w_mask=w_mask, **masks)
+        if w_mask is None:
+            score = effects.mean(-1)
+        else:  # a word without a score makes the mean NaN, an absent one does not
+            score = effects.where(w_mask, 0).sum(-1) / w_mask.sum(-1)
+        return {"sc_weat": score, "effect_size_by_word": effects}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        effects = by_word(index.row_words[0][0], values["effect_size_by_word"])
+        return {"sc_weat": np.float64(values["sc_weat"]), "effect_size_by_word": effects, "p_value_by_word": {}}

@@ -1,8 +1,13 @@
 """The Word Embedding Association Test."""
 
+from typing import Any
+
 from torch import Tensor
 
+from .. import _checks
 from . import _sets
+from ._call import check_flag
+from .base_metric import BaseMetric
 
 
 def weat(
@@ -56,3 +61,25 @@ def effect_size(x: _sets.Words, y: _sets.Words, axis: Tensor, correction: int) -
     # x, y: unit vectors  axis: (..., D)  ->  (...)
     u, v = x.project(axis), y.project(axis)
     return _sets.standardised_difference((u, x.count), (v, y.count), correction)
+
+
+class WEAT(BaseMetric):
+    """See `weat`; `run_query` also gives `weat_effect_size`, as `result` if `return_effect_size`."""
+
+    metric_template = (2, 2)
+    metric_name = "Word Embedding Association Test"
+    metric_short_name = "WEAT"
+    by_position = False
+    result_keys = {"weat": float, "effect_size": float, "p_value": float}
+
+    def __init__(self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("return_effect_size", return_effect_size)
+        self.return_effect_size = return_effect_size
+        _checks.one_of("correction", correction, (0, 1))
+        self.correction = correction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score = weat(x, y, a, b, **masks)
+        effect = weat_effect_size(x, y, a, b, self.correction, **masks)
+        return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
