@@ -3,6 +3,8 @@
 from .ect import ect as ect
 from .example_metric import example_metric as example_metric
 from .mac import mac as mac
+from .permutation import permutation_p_value as permutation_p_value
+from .permutation import sign_flip_p_value as sign_flip_p_value
 from .ripa import ripa as ripa
 from .rnd import rnd as rnd
 from .sc_weat import sc_weat as sc_weat
