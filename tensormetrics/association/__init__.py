@@ -13,6 +13,8 @@ from .lookup import preprocess_word as preprocess_word
 from .mac import MAC as MAC
 from .mac import mac as mac
 from .model import WordEmbeddingModel as WordEmbeddingModel
+from .permutation import permutation_p_value as permutation_p_value
+from .permutation import sign_flip_p_value as sign_flip_p_value
 from .query import IndexedQuery as IndexedQuery
 from .query import Query as Query
 from .ripa import RIPA as RIPA
