@@ -9,11 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _checks
 from .._metric import Metric
 from . import _sets
-from ._call import Call, bind, check_template
+from ._call import Call, bind, check_flag, check_template
+from .permutation import ALTERNATIVES, METHODS
 from .query import IndexedQuery, Template
 
+P_VALUE_OPTIONS = (
+    "calculate_p_value",
+    "p_value_test_type",
+    "p_value_method",
+    "p_value_iterations",
+    "p_value_seed",
+    "p_value_verbose",
+)
 GRIDS = (2.0**-8, 2.0**-34, 2.0**-60)  # sums of multiples of one of these are exact, in any order
 
 
@@ -32,7 +42,7 @@ class BaseMetric(Metric):
                 return {"gap": rnd(x, y, a, **masks)}
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `model.get_embeddings_from_query`.
+    word with `model.get_embeddings_from_query`. One that defines `p_values` has the options of P_VALUE_OPTIONS.
     """
 
     metric_template: Template
@@ -45,8 +55,22 @@ class BaseMetric(Metric):
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
     aliases: dict[str, str] = {}  # other names of options in run_query
 
+    # Options of metrics that define `p_values`.
+    calculate_p_value = False
+    p_value_test_type = "right-sided"
+    p_value_method = "auto"
+    p_value_iterations = 10000
+    p_value_seed: int | None = 0
+    p_value_verbose = False
+
     def __init__(self, **kwargs: Any) -> None:
+        options = {name: kwargs.pop(name, getattr(self, name)) for name in self._p_value_options()}
         super().__init__(**kwargs)
+        for name, value in options.items():
+            setattr(self, name, value)
+        self._check_p_value_options()
+        if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
+            self.result_keys = {**self.result_keys, "p_value": float}
         # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
         self.add_state("apart", torch.tensor(torch.nan), "sum")
         self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
@@ -55,6 +79,10 @@ class BaseMetric(Metric):
 
     def measure(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
+
+    def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options."""
+        raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
     def update(self, *sets: Tensor, **masks: Tensor) -> None:
         # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
@@ -111,10 +139,19 @@ class BaseMetric(Metric):
         sets, masks = self.arguments(index, call.model.vectors)
         if call.normalize:
             sets = tuple(_sets.unit(members.double()) for members in sets)
-        values = to_host(self.measure(*sets, **masks))
+        measured = self.measure(*sets, **masks)
+        if self.calculate_p_value:
+            measured |= self.p_values(*sets, **masks)
+        values = to_host(measured)
         result = next(iter(values.values()))
         values.pop("result", None)
-        return {"query_name": call.query.query_name, "result": np.float64(result), **self.describe(values, index)}
+        own = self.describe(values, index)
+        if "p_value" in values:
+            own["p_value"] = np.float64(values["p_value"])
+        if self.p_value_verbose:
+            p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
+            print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
+        return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         # vectors: (..., V, D)
@@ -143,7 +180,29 @@ class BaseMetric(Metric):
         constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
         constructors = constructors[: constructors.index(BaseMetric.__init__)]
         parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
-        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._p_value_options())
+
+    @classmethod
+    def _p_value_options(cls) -> tuple[str, ...]:
+        return () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+
+    def _check_p_value_options(self) -> None:
+        for name in ("calculate_p_value", "p_value_verbose"):
+            check_flag(name, getattr(self, name))
+        _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
+        _checks.one_of("p_value_method", self.p_value_method, METHODS)
+        _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
+        if self.p_value_seed is not None:
+            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
+
+    def _test(self) -> dict[str, Any]:
+        """The options as the functions of `permutation` take them."""
+        return {
+            "alternative": self.p_value_test_type,
+            "method": self.p_value_method,
+            "iterations": self.p_value_iterations,
+            "seed": self.p_value_seed,
+        }
 
     def _with(self, changed: dict[str, Any]) -> "BaseMetric":
         """This metric, or another one with some options changed."""

@@ -10,6 +10,7 @@ from . import _sets
 from ._call import check_flag
 from .base_metric import BaseMetric, by_word
 from .lookup import log
+from .permutation import sign_flip_p_value
 from .query import IndexedQuery
 
 
@@ -67,6 +68,12 @@ class RIPA(BaseMetric):
         std = (products - mean).square().nanmean(-1).sqrt()
         pairs = (~products.isnan()).any(-2).sum(-1)
         return {"ripa": score, "mean": mean.squeeze(-1), "std": std, "pairs": pairs}
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        _, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
+        of_pair = products.nanmean(-2)
+        exists = ~of_pair.isnan()
+        return {"p_value": sign_flip_p_value(of_pair.where(exists, 0), mask=exists, **self._test())}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]

@@ -9,6 +9,7 @@ from torch import Tensor
 from .. import _checks
 from . import _sets
 from .base_metric import BaseMetric, by_word
+from .permutation import permutation_p_value
 from .query import IndexedQuery
 
 
@@ -30,11 +31,13 @@ def sc_weat(
     vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
-    w, a, b = w.unit(), a.unit(), b.unit()
-    to_a, to_b = (
-        (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
-    )
+    to_a, to_b = ((_cosines(w, side), side.count.unsqueeze(-2)) for side in (a, b))
     return w.present(_sets.standardised_difference(to_a, to_b, correction))
+
+
+def _cosines(w: _sets.Words, side: _sets.Words) -> Tensor:
+    # ->  (..., W, A)
+    return torch.einsum("...wd,...ad->...wa", w.unit().vectors, side.unit().vectors)
 
 
 class SCWEAT(BaseMetric):
@@ -61,6 +64,27 @@ class SCWEAT(BaseMetric):
             score = effects.where(w_mask, 0).sum(-1) / w_mask.sum(-1)
         return {"sc_weat": score, "effect_size_by_word": effects}
 
+    def p_values(
+        self,
+        w: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        w_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        b_mask: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+        to_a, to_b = (_cosines(w, side) for side in (a, b))
+        masks = {
+            name: mask.unsqueeze(-2) for name, mask in (("u_mask", a_mask), ("v_mask", b_mask)) if mask is not None
+        }
+        return {"p_value_by_word": w.present(permutation_p_value(to_a, to_b, **masks, **self._test()))}
+
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        effects = by_word(index.row_words[0][0], values["effect_size_by_word"])
-        return {"sc_weat": np.float64(values["sc_weat"]), "effect_size_by_word": effects, "p_value_by_word": {}}
+        words = index.row_words[0][0]
+        return {
+            "sc_weat": np.float64(values["sc_weat"]),
+            "effect_size_by_word": by_word(words, values["effect_size_by_word"]),
+            "p_value_by_word": by_word(words, values.get("p_value_by_word", ())),
+        }

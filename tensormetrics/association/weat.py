@@ -8,6 +8,7 @@ from .. import _checks
 from . import _sets
 from ._call import check_flag
 from .base_metric import BaseMetric
+from .permutation import permutation_p_value
 
 
 def weat(
@@ -29,10 +30,8 @@ def weat(
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
-    x, y, a, b = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
-    x, y, axis = x.unit(), y.unit(), a.unit().mean() - b.unit().mean()
-    # Empty targets: the sum would be 0, the mean is NaN.
-    return x.size() * _sets.dot(x.mean(), axis) - y.size() * _sets.dot(y.mean(), axis)
+    x, y, axis = _targets_and_axis(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
+    return total_difference(x, y, axis)
 
 
 def weat_effect_size(
@@ -53,8 +52,29 @@ def weat_effect_size(
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
+    x, y, axis = _targets_and_axis(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
+    return effect_size(x, y, axis, correction)
+
+
+def _targets_and_axis(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> tuple[_sets.Words, _sets.Words, Tensor]:
+    # ->  x and y as unit vectors, and the axis (..., D) on which s(w) is the place of the unit vector of w
     x, y, a, b = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
-    return effect_size(x.unit(), y.unit(), a.unit().mean() - b.unit().mean(), correction)
+    return x.unit(), y.unit(), a.unit().mean() - b.unit().mean()
+
+
+def total_difference(x: _sets.Words, y: _sets.Words, axis: Tensor) -> Tensor:
+    # x, y: unit vectors  axis: (..., D)  ->  (...)
+    # Empty targets: the sum would be 0, the mean is NaN.
+    return x.size() * _sets.dot(x.mean(), axis) - y.size() * _sets.dot(y.mean(), axis)
 
 
 def effect_size(x: _sets.Words, y: _sets.Words, axis: Tensor, correction: int) -> Tensor:
@@ -80,6 +100,11 @@ class WEAT(BaseMetric):
         self.correction = correction
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        score = weat(x, y, a, b, **masks)
-        effect = weat_effect_size(x, y, a, b, self.correction, **masks)
+        x, y, axis = _targets_and_axis(x, y, a, b, **masks)
+        score, effect = total_difference(x, y, axis), effect_size(x, y, axis, self.correction)
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        u, v, axis = _targets_and_axis(x, y, a, b, **masks)
+        sides = {f"{name}_mask": masks[key] for name, key in (("u", "x_mask"), ("v", "y_mask")) if key in masks}
+        return {"p_value": permutation_p_value(u.project(axis), v.project(axis), **sides, **self._test())}

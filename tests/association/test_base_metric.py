@@ -413,3 +413,67 @@ def test_a_score_can_be_a_penalty(device):
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]]))
     WEAT().to(device)(*index.sets(model.vectors)).square().backward()
     assert (embedding.weight.grad.abs().sum(1) > 0).all()
+
+
+P_VALUES = [case for case in GOLDEN["cases"] if case["kind"] == "p_value"]
+SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_p_values_in_words(side, device):
+    flips = [case["expected"]["sign_flip"] for case in CASES if "sign_flip" in case["expected"]]
+    paired = [case | {"expected": flip} for case in CASES for flip in flips if case["id"] == "tiny/ripa"]
+    assert P_VALUES and paired
+    for case in P_VALUES + paired:
+        query = Query(list(case["targets"].values()), list(case["attributes"].values()))
+        metric = METRICS[case["metric"]](calculate_p_value=True, p_value_test_type=side)
+        result = metric.run_query(query, table(case["model"], device), **case["options"])
+        assert list(result)[-1] == "p_value"
+        assert result["p_value"] == pytest.approx(case["expected"][SIDES[side]], rel=1e-12)
+
+
+def test_p_value_of_each_word(tiny):
+    query = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b"]])
+    result = SCWEAT().run_query(query, tiny, calculate_p_value=True)
+    alone = SCWEAT(calculate_p_value=True).run_query(Query([["t1b"]], query.attribute_sets), tiny)
+    assert list(result["p_value_by_word"]) == ["t1a", "t1b"]
+    assert result["p_value_by_word"]["t1b"] == alone["p_value_by_word"]["t1b"] in [i / 10 for i in range(1, 11)]
+
+
+def test_p_value_keys_on_lost_vocabulary_and_verbose(tiny, capsys):
+    lost = RIPA().run_query(Query([["x"], ["y"]], [["a1a"]]), tiny, calculate_p_value=True)
+    assert list(lost) == ["query_name", "result", "ripa", "word_values", "p_value"] and np.isnan(lost["p_value"])
+    query = Query([["t1a"], ["t2a"]], [["a1a"]], ["T", "U"], ["A"])
+    RIPA().run_query(query, tiny, calculate_p_value=True, p_value_verbose=True)
+    assert capsys.readouterr().out.startswith("RIPA, T and U wrt A, right-sided: {'p_value': ")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        (
+            {"p_value_test_type": "both"},
+            ValueError,
+            "p_value_test_type: got 'both', wanted one of 'right-sided', 'left-sided', 'two-sided'",
+        ),
+        (
+            {"p_value_method": "sampled"},
+            ValueError,
+            "p_value_method: got 'sampled', wanted one of 'auto', 'exact', 'approximate'",
+        ),
+        ({"p_value_iterations": 0}, ValueError, "p_value_iterations: got 0, wanted an integer >= 1"),
+        ({"p_value_seed": -1}, ValueError, "p_value_seed: got -1, wanted an integer >= 0"),
+        ({"calculate_p_value": 1}, TypeError, "calculate_p_value: got a int, wanted True or False"),
+    ],
+)
+def test_errors_of_p_value_options(options, kind, message):
+    with raises(kind, message):
+        RIPA(**options)
+
+
+def test_no_p_value_without_a_null(tiny):
+    message = "MAC.run_query: got the unknown keyword 'calculate_p_value'; did you mean 'preprocessor_args'?"
+    with raises(TypeError, message):
+        MAC().run_query(Query([["t1a"]], [["a1a"]]), tiny, calculate_p_value=True)
+    with raises(NotImplementedError, "MAC has no p-value"):
+        MAC().p_values()
