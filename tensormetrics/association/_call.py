@@ -70,6 +70,17 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name}: got a {type(value).__name__}, wanted True or False")
 
 
+def check_groups(query: Query, metric: str, equal: bool = False) -> None:
+    """At least two attribute sets, and where `equal` as many target sets."""
+    targets, attributes = query.template
+    if attributes < 2 or (equal and targets != attributes):
+        wanted = "equally many, at least 2" if equal else "at least 2 attribute sets"
+        raise ValueError(
+            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {wanted} for the "
+            f"metric {metric}"
+        )
+
+
 def check_template(query: Query, template: Template, metric: str) -> None:
     for side, got, wanted in zip(("target", "attribute"), query.template, template, strict=True):
         if got != wanted and not (wanted == "n" and got):

@@ -14,7 +14,7 @@ from .._metric import Metric
 from . import _sets
 from ._call import Call, bind, check_flag, check_template
 from .permutation import ALTERNATIVES, METHODS
-from .query import IndexedQuery, Template
+from .query import IndexedQuery, Query, Template
 
 P_VALUE_OPTIONS = (
     "calculate_p_value",
@@ -117,7 +117,7 @@ class BaseMetric(Metric):
         """
         own = (*self._option_names(), *self.aliases)
         call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
-        check_template(call.query, self.metric_template, self.metric_short_name)
+        self.check_query(call.query)
         if type(self).run_query is not BaseMetric.run_query:
             return {}
         if type(self).measure is BaseMetric.measure:
@@ -158,6 +158,10 @@ class BaseMetric(Metric):
         """The sets and masks that `forward`, `update` and `measure` take for an indexed query."""
         forms = self.forms or self.metric_template
         return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
+
+    def check_query(self, query: Query) -> None:
+        """A ValueError for a query with the wrong number of sets."""
+        check_template(query, self.metric_template, self.metric_short_name)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         """A result dictionary's own entries from what `measure` returned for one query."""
@@ -217,7 +221,7 @@ class BaseMetric(Metric):
         self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
     ) -> None:
         Call(query, model, lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words)
-        check_template(query, self.metric_template, self.metric_short_name)
+        self.check_query(query)
 
 
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:

@@ -141,14 +141,16 @@ class IndexedQuery:
         """The masks that go with `sets`, by keyword; none where every place is a word.
 
         `names` of the arguments default to x, y for two targets, t for one or all, and a, b for attributes. `paired`:
-        the first two sets share `pair_mask`.
+        two target sets share `pair_mask`, the groups after a single one `tuple_mask`.
         """
         arguments = self._arguments(template)
         names = names or [name for name, _, _ in arguments]
         masks = {f"{name}_mask": mask for name, (_, _, mask) in zip(names, arguments, strict=True) if mask is not None}
-        if paired:
-            shared = [masks.pop(f"{name}_mask", None) for name in names[:2]]
-            masks = masks if shared[0] is None else {"pair_mask": shared[0], **masks}
+        if paired and self.template[0] == 2:
+            shared, _ = (masks.pop(f"{name}_mask", None) for name in names[:2])
+            return masks if shared is None else {"pair_mask": shared, **masks}
+        if paired and (groups := masks.pop(f"{names[-1]}_mask", None)) is not None:
+            masks["tuple_mask"] = groups[..., 0, :]
         return masks
 
     def _arguments(self, template: Template | None) -> list[tuple[str, Tensor, Tensor | None]]:

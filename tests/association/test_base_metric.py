@@ -472,7 +472,7 @@ def test_errors_of_p_value_options(options, kind, message):
 
 
 def test_no_p_value_without_a_null(tiny):
-    message = "MAC.run_query: got the unknown keyword 'calculate_p_value'; did you mean 'preprocessor_args'?"
+    message = "MAC.run_query: got the unknown keyword 'calculate_p_value'; did you mean 'lost_vocabulary_threshold'?"
     with raises(TypeError, message):
         MAC().run_query(Query([["t1a"]], [["a1a"]]), tiny, calculate_p_value=True)
     with raises(NotImplementedError, "MAC has no p-value"):

@@ -172,3 +172,10 @@ def test_pairs_share_a_mask(model):
     short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
     assert index.masks(paired=True) == {}
     assert IndexedQuery.stack([index, short]).masks(paired=True)["pair_mask"].tolist() == [[True, True], [True, False]]
+
+
+def test_groups_share_a_mask(model):
+    index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
+    assert index.masks((1, "n"), paired=True) == {}
+    batch = IndexedQuery.stack([index, short])
+    assert batch.masks((1, "n"), paired=True)["tuple_mask"].tolist() == [[True, True], [True, False]]
