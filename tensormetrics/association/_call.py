@@ -76,8 +76,8 @@ def check_groups(query: Query, metric: str, equal: bool = False) -> None:
     if attributes < 2 or (equal and targets != attributes):
         wanted = "equally many, at least 2" if equal else "at least 2 attribute sets"
         raise ValueError(
-            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {wanted} for the "
-            f"metric {metric}"
+            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {wanted} for "
+            f"the metric {metric}"
         )
 
 
