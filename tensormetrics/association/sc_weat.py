@@ -23,9 +23,10 @@ def sc_weat(
     deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
     vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
+    _sets.check_correction(correction)
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
     w, a, b = w.unit(), a.unit(), b.unit()
     to_a, to_b = (
         (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
     )
-    return w.present(_sets.standardised_difference(to_a, to_b, correction))
+    return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))

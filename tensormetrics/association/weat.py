@@ -48,11 +48,8 @@ def weat_effect_size(
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
+    _sets.check_correction(correction)
     x, y, a, b = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
-    return effect_size(x.unit(), y.unit(), a.unit().mean() - b.unit().mean(), correction)
-
-
-def effect_size(x: _sets.Words, y: _sets.Words, axis: Tensor, correction: int) -> Tensor:
-    # x, y: unit vectors  axis: (..., D)  ->  (...)
-    u, v = x.project(axis), y.project(axis)
-    return _sets.standardised_difference((u, x.count), (v, y.count), correction)
+    axis = a.unit().mean() - b.unit().mean()
+    u, v = x.unit().project(axis), y.unit().project(axis)
+    return _sets.standardised(*_sets.difference_and_variance((u, x.count), (v, y.count), correction))
