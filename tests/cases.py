@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+import scipy.special
 import scipy.stats
 import torch
 from torch import Generator, Tensor
@@ -112,11 +113,35 @@ def gaps(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
     return [np.mean([cosine(v, u) for u in a]) - np.mean([cosine(v, u) for u in b]) for v in w]
 
 
-def word_sets(metric: Callable[[], Metric], names: str, score: Callable[..., float]) -> MetricCase:
-    """Items are queries of four words per set, of three sets for a group g; the oracle scores them one by one."""
+def centred(groups: np.ndarray) -> np.ndarray:
+    return groups - groups.mean(0)
+
+
+def mean_gaps(groups: np.ndarray) -> np.ndarray:
+    means = rows_at_length_1(groups).mean(1)
+    return means[0] - means[1:]
+
+
+def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """The divergence from uniform of the shares of negative sentiment (Sweeney & Najafian 2019), by another solver."""
+    x = np.pad(np.concatenate([a, -b]), ((0, 0), (0, 1)), constant_values=1)
+    x[len(a) :, -1] = -1
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        margin = x @ v
+        return v @ v / 2 + np.logaddexp(0, -margin).sum(), v - x.T @ scipy.special.expit(-margin)
+
+    v = scipy.optimize.minimize(loss, np.zeros(6), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    p = scipy.special.expit(-(t @ v[:5] + v[5]))
+    q = p / p.sum()
+    return np.sum(q * np.log(q * len(q)))
+
+
+def word_sets(metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
+    """Items are queries of four words per set, of three sets for groups g, h; the oracle scores them one by one."""
 
     def inputs(generator: Generator, items: int) -> tuple[Tensor, ...]:
-        shapes = [(items, 3, 4, 5) if name == "g" else (items, 4, 5) for name in names]
+        shapes = [(items, 3, 4, 5) if name in "gh" else (items, 4, 5) for name in names]
         return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
     def oracle(*sets: np.ndarray) -> list[float]:
@@ -124,7 +149,7 @@ def word_sets(metric: Callable[[], Metric], names: str, score: Callable[..., flo
 
     narrow, *others = inputs(Generator(), 2)
     bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
-    return MetricCase(metric, inputs, oracle, forward_is_compute=False, bad=bad)  # forward: the score of each item
+    return MetricCase(metric, inputs, oracle, rtol, False, bad)  # forward answers with the score of each item
 
 
 METRICS = {
@@ -178,6 +203,26 @@ METRICS = {
             np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
         ),
     ),
+    "GWEAT": word_sets(
+        association.GWEAT,
+        "gh",
+        lambda x, a: np.sum(centred(rows_at_length_1(x).mean(1)) * centred(rows_at_length_1(a).mean(1))),
+    ),
+    "SAME": word_sets(
+        lambda: association.SAME(weighting="unit"),
+        "tg",
+        lambda t, groups: np.mean(
+            np.abs(rows_at_length_1(t) @ np.linalg.qr(mean_gaps(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
+        ),
+    ),
+    "DirectBias": word_sets(
+        association.DirectBias,
+        "tg",
+        lambda t, groups: np.mean(
+            np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
+        ),
+    ),
+    "RNSB": word_sets(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
 }
 
 

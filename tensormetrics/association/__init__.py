@@ -1,6 +1,11 @@
 """Association and bias of embeddings between sets of words, sentences or images."""
 
 from .base_metric import BaseMetric as BaseMetric
+from .ceat import CombinedEffect as CombinedEffect
+from .ceat import ceat as ceat
+from .ceat import random_effects as random_effects
+from .direct_bias import DirectBias as DirectBias
+from .direct_bias import direct_bias as direct_bias
 from .ect import ECT as ECT
 from .ect import ect as ect
 from .embeddings import get_embeddings_from_query as get_embeddings_from_query
@@ -8,6 +13,8 @@ from .embeddings import get_embeddings_from_set as get_embeddings_from_set
 from .embeddings import get_embeddings_from_tuples as get_embeddings_from_tuples
 from .example_metric import ExampleMetric as ExampleMetric
 from .example_metric import example_metric as example_metric
+from .gweat import GWEAT as GWEAT
+from .gweat import gweat as gweat
 from .lookup import PreprocessorArgs as PreprocessorArgs
 from .lookup import preprocess_word as preprocess_word
 from .mac import MAC as MAC
@@ -21,6 +28,10 @@ from .ripa import RIPA as RIPA
 from .ripa import ripa as ripa
 from .rnd import RND as RND
 from .rnd import rnd as rnd
+from .rnsb import RNSB as RNSB
+from .rnsb import rnsb as rnsb
+from .same import SAME as SAME
+from .same import same as same
 from .sc_weat import SCWEAT as SCWEAT
 from .sc_weat import sc_weat as sc_weat
 from .weat import WEAT as WEAT

@@ -110,16 +110,25 @@ def dot(u: Tensor, v: Tensor) -> Tensor:
     return (u * v).sum(-1)
 
 
-def standardised_difference(u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], correction: int) -> Tensor:
-    # u, v: (values (..., n), count (..., n))  ->  (...)
-    """(mean of u - mean of v) / standard deviation of both together, the sum of squares over n + m - correction."""
+def check_correction(correction: int) -> None:
     if correction not in (0, 1) or isinstance(correction, bool):
         raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
+
+
+def difference_and_variance(
+    u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], correction: int
+) -> tuple[Tensor, Tensor]:
+    # u, v: (values (..., n), count (..., n))  ->  (...), (...)
+    """mean of u - mean of v, and the variance of both together: their squares over n + m - correction."""
     (u, u_count), (v, v_count) = u, v
     n, m = u_count.sum(-1), v_count.sum(-1)
     u_sum, v_sum = (u * u_count).sum(-1), (v * v_count).sum(-1)
     mean = ((u_sum + v_sum) / (n + m)).unsqueeze(-1)
     squares = ((u - mean).square() * u_count).sum(-1) + ((v - mean).square() * v_count).sum(-1)
-    variance = squares / (n + m - correction)
+    return u_sum / n - v_sum / m, squares / (n + m - correction)
+
+
+def standardised(difference: Tensor, variance: Tensor) -> Tensor:
+    # ->  (...), NaN where nothing varies
     varies = variance > GRID**-2  # rounding makes equal values differ by less
-    return ((u_sum / n - v_sum / m) / variance.where(varies, 1).sqrt()).where(varies, torch.nan)
+    return (difference / variance.where(varies, 1).sqrt()).where(varies, torch.nan)

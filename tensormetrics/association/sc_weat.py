@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _checks
 from . import _sets
 from .base_metric import BaseMetric, by_word
 from .permutation import permutation_p_value
@@ -30,9 +29,10 @@ def sc_weat(
     deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
     vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
+    _sets.check_correction(correction)
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
     to_a, to_b = ((_cosines(w, side), side.count.unsqueeze(-2)) for side in (a, b))
-    return w.present(_sets.standardised_difference(to_a, to_b, correction))
+    return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
 
 
 def _cosines(w: _sets.Words, side: _sets.Words) -> Tensor:
@@ -51,7 +51,7 @@ class SCWEAT(BaseMetric):
 
     def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("correction", correction, (0, 1))
+        _sets.check_correction(correction)
         self.correction = correction
 
     def measure(
@@ -61,7 +61,7 @@ class SCWEAT(BaseMetric):
         if w_mask is None:
             score = effects.mean(-1)
         else:  # a word without a score makes the mean NaN, an absent one does not
-            score = effects.where(w_mask, 0).sum(-1) / w_mask.sum(-1)
+            score = (effects.where(w_mask > 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
         return {"sc_weat": score, "effect_size_by_word": effects}
 
     def p_values(

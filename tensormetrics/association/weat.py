@@ -4,7 +4,6 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import _checks
 from . import _sets
 from ._call import check_flag
 from .base_metric import BaseMetric
@@ -52,6 +51,7 @@ def weat_effect_size(
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
+    _sets.check_correction(correction)
     x, y, axis = _targets_and_axis(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
     return effect_size(x, y, axis, correction)
 
@@ -80,7 +80,7 @@ def total_difference(x: _sets.Words, y: _sets.Words, axis: Tensor) -> Tensor:
 def effect_size(x: _sets.Words, y: _sets.Words, axis: Tensor, correction: int) -> Tensor:
     # x, y: unit vectors  axis: (..., D)  ->  (...)
     u, v = x.project(axis), y.project(axis)
-    return _sets.standardised_difference((u, x.count), (v, y.count), correction)
+    return _sets.standardised(*_sets.difference_and_variance((u, x.count), (v, y.count), correction))
 
 
 class WEAT(BaseMetric):
@@ -96,7 +96,7 @@ class WEAT(BaseMetric):
         super().__init__(**kwargs)
         check_flag("return_effect_size", return_effect_size)
         self.return_effect_size = return_effect_size
-        _checks.one_of("correction", correction, (0, 1))
+        _sets.check_correction(correction)
         self.correction = correction
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """The scores of association written out as loops in numpy float64, for one query without padding."""
 
 import numpy as np
+import scipy.optimize
 import scipy.stats
 
 
@@ -64,3 +65,60 @@ def mac(t, a):
 
 def example_metric(x, y, a):
     return cos(y.mean(0), a.mean(0)) - cos(x.mean(0), a.mean(0))
+
+
+def mean_unit(words):
+    return np.mean([unit(w) for w in words], 0)
+
+
+def gweat(x, a):
+    mu, nu = (np.mean([mean_unit(group) for group in s], 0) for s in (x, a))
+    return sum((mean_unit(u) - mu) @ (mean_unit(v) - nu) for u, v in zip(x, a, strict=True))
+
+
+def same(t, groups, weighting="length"):
+    directions = [mean_unit(groups[0]) - mean_unit(group) for group in groups[1:]]
+    basis = []
+    for b in directions:
+        for e in basis:
+            b = b - (b @ unit(e)) * unit(e)
+        basis.append(b)
+    weights = [1] + [np.linalg.norm(b) if weighting == "length" else 1 for b in basis[1:]]
+    return np.mean([sum(abs(cos(w, b)) * k for b, k in zip(basis, weights, strict=True)) for w in t])
+
+
+def direct_bias(t, groups, strictness=1.0, n_components=1, direction="pca"):
+    if direction == "pca":
+        units = np.array([[unit(w) for w in group] for group in groups])
+        basis = np.linalg.svd((units - units.mean(0)).reshape(-1, units.shape[-1]))[2][:n_components]
+    else:
+        basis = [mean_unit(groups[0]) - mean_unit(groups[1])]
+    return np.mean([sum(cos(w, g) ** 2 for g in basis) ** (strictness / 2) for w in t])
+
+
+def negative_probabilities(t, a, b, C=1.0, penalize_intercept=True):
+    x, y = np.concatenate([a, b]), np.repeat([1, -1], [len(a), len(b)])
+
+    def loss(v):
+        penalised = v if penalize_intercept else v[:-1]
+        margin = y * (x @ v[:-1] + v[-1])
+        pull = C * y * scipy.special.expit(-margin)
+        gradient = np.append(v[:-1], v[-1] * penalize_intercept) - np.append(pull @ x, pull.sum())
+        return penalised @ penalised / 2 + C * np.logaddexp(0, -margin).sum(), gradient
+
+    v = scipy.optimize.minimize(loss, np.zeros(x.shape[1] + 1), jac=True, tol=1e-14, options={"maxiter": 10000}).x
+    return scipy.special.expit(-(t @ v[:-1] + v[-1]))
+
+
+def rnsb(t, a, b, C=1.0, penalize_intercept=True):
+    p = negative_probabilities(t, a, b, C, penalize_intercept)
+    return float(np.sum(p / p.sum() * np.log(p / p.sum() * len(p))))
+
+
+def random_effects(e, v):
+    """Effect, standard error and variance between samples."""
+    w = 1 / v
+    q = np.sum(w * (e - np.sum(w * e) / np.sum(w)) ** 2)
+    tau2 = max(0.0, (q - (len(e) - 1)) / (np.sum(w) - np.sum(w**2) / np.sum(w))) if len(e) > 1 else 0.0
+    w = 1 / (v + tau2)
+    return np.sum(w * e) / np.sum(w), np.sum(w) ** -0.5, tau2

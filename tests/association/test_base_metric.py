@@ -13,12 +13,16 @@ from torchmetrics import MetricCollection
 
 from tensormetrics.association import (
     ECT,
+    GWEAT,
     MAC,
     RIPA,
     RND,
+    RNSB,
+    SAME,
     SCWEAT,
     WEAT,
     BaseMetric,
+    DirectBias,
     IndexedQuery,
     PreprocessorArgs,
     Query,
@@ -109,7 +113,9 @@ def query():
     return Query([["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"]], [["a1a", "a1b", "a1c", "a1d"]], ["T1", "T2"], ["A1"])
 
 
-METRICS = {metric.__name__: metric for metric in (WEAT, RND, RIPA, ECT, MAC, SCWEAT)} | {"ExampleMetric": BuiltIn}
+METRICS = {metric.__name__: metric for metric in (WEAT, RND, RIPA, ECT, MAC, SCWEAT, RNSB, DirectBias, SAME, GWEAT)} | {
+    "ExampleMetric": BuiltIn
+}
 CASES = [case for case in GOLDEN["cases"] if case["kind"] == "metric" and case["metric"] in METRICS]
 
 
@@ -122,9 +128,12 @@ def numbers(nested):
 def test_goldens_in_words(case, dtype, device):
     sides = [case["targets"], case["attributes"]]
     query = Query(*(list(side.values()) for side in sides), *(list(side) for side in sides))
-    result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **case["options"])
+    options = {name: value for name, value in case["options"].items() if name != "holdout"}
+    result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **options)
     assert list(result)[:2] == ["query_name", "result"] and result["query_name"] == query.query_name
     tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-6, "atol": 1e-6}
+    if case["metric"] == "RNSB":
+        tolerance["rtol"] = max(tolerance["rtol"], 1e-7)
     shared = result.keys() & case["expected"].keys()
     assert shared
     for key in shared:
@@ -145,6 +154,10 @@ KEYS = {
     MAC: ["mac", "targets_eval"],
     BuiltIn: ["em"],
     SCWEAT: ["sc_weat", "effect_size_by_word", "p_value_by_word"],
+    RNSB: ["rnsb", "negative_sentiment_probabilities", "negative_sentiment_distribution"],
+    DirectBias: ["direct_bias", "bias_by_word"],
+    SAME: ["same", "skew", "stereotype", "same_by_word"],
+    GWEAT: ["gweat", "by_group", "p_value"],
 }
 
 
@@ -217,6 +230,46 @@ def test_ripa_pairs(tiny, caplog):
         RIPA().run_query(Query([["t1a", "t1b"], ["t2a"]], [["a1a"]]), tiny)
 
 
+def test_rnsb_counts_a_word_of_two_sets_once(tiny):
+    sets = [["a1a", "a1b"], ["a2a", "a2b"]]
+    result = RNSB().run_query(Query([["t1a", "t1b"], ["t2a", "t1b", "t1a"]], sets), tiny)
+    alone = RNSB().run_query(Query([["t1a", "t1b", "t2a"]], sets), tiny)
+    assert list(result["negative_sentiment_probabilities"]) == ["t1a", "t1b", "t2a"]
+    for key in result.keys() - {"query_name"}:
+        assert result[key] == pytest.approx(alone[key], rel=1e-12)
+    assert sum(result["negative_sentiment_distribution"].values()) == pytest.approx(1)
+
+
+def test_groups_are_counted_before_look_up(tiny):
+    one = Query([["t1a"]], [["a1a"]], ["T"], ["A"])
+    for metric in (DirectBias, SAME):
+        message = (
+            "query: 'T wrt A' has 1 target and 1 attribute sets, wanted at least 2 attribute sets for the metric "
+            + metric.metric_short_name
+        )
+        with raises(ValueError, message):
+            metric().run_query(one, tiny)
+    message = (
+        "query: 'T wrt A and B' has 1 target and 2 attribute sets, wanted equally many, at least 2 for the metric "
+    )
+    with raises(ValueError, message + "GWEAT"):
+        GWEAT().run_query(Query([["t1a"]], [["a1a"], ["a2a"]], ["T"], ["A", "B"]), tiny)
+    lengths = "query: 'A' has 1, 'B' has 2 words, wanted lists of one length, because they form tuples by position"
+    with raises(ValueError, lengths):
+        DirectBias().run_query(Query([["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T"], ["A", "B"]), tiny)
+
+
+def test_direct_bias_of_a_batch_with_lost_tuples(tiny):
+    query = Query([["t1a", "t1b"]], [["a1a", "x", "a1c"], ["a2a", "a2b", "a2c"]])
+    whole = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]])
+    indices = [tiny.index_query(q, paired=True, lost_vocabulary_threshold=0.5) for q in (query, whole)]
+    metric = DirectBias()
+    sets, masks = metric.arguments(IndexedQuery.stack(indices), tiny.vectors)
+    scores = metric.measure(*sets, **masks)["direct_bias"].tolist()
+    expected = [metric.run_query(q, tiny, lost_vocabulary_threshold=0.5)["result"] for q in (query, whole)]
+    assert scores == pytest.approx(expected, rel=1e-12)
+
+
 def test_mac_counts_a_word_once_per_set(tiny):
     result = MAC().run_query(Query([["t1a", "t1b"], ["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T", "U"], ["A", "B"]), tiny)
     table = result["targets_eval"]
@@ -281,7 +334,7 @@ def test_errors_of_the_call(query, tiny):
         RND().run_query(query, tiny, query=query)
     with raises(ValueError, "query: 'T1 and T2' has 0 attribute sets, wanted one or more for the metric MAC"):
         MAC().run_query(Query(query.target_sets, [], ["T1", "T2"]), tiny)
-    with raises(ValueError, "correction: got 2, wanted one of 0, 1"):
+    with raises(ValueError, "correction: got 2, wanted 0 or 1"):
         WEAT(correction=2)
     with raises(TypeError, "return_effect_size: got a int, wanted True or False"):
         WEAT(return_effect_size=1)

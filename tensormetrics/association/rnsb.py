@@ -1,0 +1,87 @@
+"""Relative Negative Sentiment Bias."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _sets
+from ._call import check_flag
+from ._logistic import logistic_regression
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery
+
+
+@torch.no_grad()
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = 1.0,
+    penalize_intercept: bool = True,
+    *,
+    t_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    # t: (..., T, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., T), (..., A), (..., B)  ->  (...) float64
+    """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
+
+    Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
+    |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.
+    With p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T):
+    0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
+    largest gradient to 1e-10, and for an empty set. No gradient. Masks and errors as in `weat`; ValueError for
+    C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+    """
+    check_strength(C)
+    t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+    w, c = logistic_regression(a, b, C, penalize_intercept)
+    p = torch.sigmoid(-t.project(w) - c.unsqueeze(-1))
+    q = p / (p * t.count).sum(-1, keepdim=True)
+    size = t.size()
+    score = (t.count * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
+    return (score, t.present(p)) if per_word else score
+
+
+def check_strength(C: float) -> None:
+    if not C > 0:
+        raise ValueError(f"C: got {C!r}, wanted a number > 0")
+
+
+class RNSB(BaseMetric):
+    """See `rnsb`; a word of several target sets counts once."""
+
+    metric_template = ("n", 2)
+    metric_name = "Relative Negative Sentiment Bias"
+    metric_short_name = "RNSB"
+    forms = ("distinct", 2)
+    by_position = False
+    result_keys = {"rnsb": float, "negative_sentiment_probabilities": dict, "negative_sentiment_distribution": dict}
+
+    def __init__(self, *, C: float = 1.0, penalize_intercept: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("penalize_intercept", penalize_intercept)
+        check_strength(C)
+        self.C = C
+        self.penalize_intercept = penalize_intercept
+
+    def measure(self, t: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, p = rnsb(t, a, b, self.C, self.penalize_intercept, per_word=True, **masks)
+        return {"rnsb": score, "negative_sentiment_probabilities": p}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        targets = index.row_words[0]
+        of_set = values["negative_sentiment_probabilities"].reshape(len(targets), -1)
+        probabilities: dict[str, np.float64] = {}
+        for words, of_words in zip(targets, of_set, strict=True):  # NaN stands where a word was before
+            new = by_word(words, of_words)
+            probabilities |= {word: p for word, p in new.items() if word not in probabilities}
+        total = sum(probabilities.values())
+        return {
+            "rnsb": np.float64(values["rnsb"]),
+            "negative_sentiment_probabilities": probabilities,
+            "negative_sentiment_distribution": {word: p / total for word, p in probabilities.items()},
+        }
