@@ -137,7 +137,9 @@ def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     return np.sum(q * np.log(q * len(q)))
 
 
-def word_sets(metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
+def of_queries(
+    metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12
+) -> MetricCase:
     """Items are queries of four words per set, of three sets for groups g, h; the oracle scores them one by one."""
 
     def inputs(generator: Generator, items: int) -> tuple[Tensor, ...]:
@@ -178,51 +180,51 @@ METRICS = {
             (torch.zeros(4, 3), torch.zeros(4)),
         ),
     ),
-    "WEAT": word_sets(association.WEAT, "xyab", lambda x, y, a, b: sum(gaps(x, a, b)) - sum(gaps(y, a, b))),
-    "RIPA": word_sets(association.RIPA, "xya", lambda x, y, a: np.mean(a @ rows_at_length_1(x - y).T)),
-    "RND": word_sets(
+    "WEAT": of_queries(association.WEAT, "xyab", lambda x, y, a, b: sum(gaps(x, a, b)) - sum(gaps(y, a, b))),
+    "RIPA": of_queries(association.RIPA, "xya", lambda x, y, a: np.mean(a @ rows_at_length_1(x - y).T)),
+    "RND": of_queries(
         association.RND,
         "xya",
         lambda x, y, a: np.mean([np.linalg.norm(w - x.mean(0)) - np.linalg.norm(w - y.mean(0)) for w in a]),
     ),
-    "ECT": word_sets(
+    "ECT": of_queries(
         association.ECT,
         "xya",
         lambda x, y, a: scipy.stats.spearmanr(*(rows_at_length_1(a) @ s.mean(0) for s in (x, y))).statistic,
     ),
-    "MAC": word_sets(
+    "MAC": of_queries(
         association.MAC, "tg", lambda t, a: 1 - np.mean([rows_at_length_1(t) @ rows_at_length_1(s).T for s in a])
     ),
-    "ExampleMetric": word_sets(
+    "ExampleMetric": of_queries(
         association.ExampleMetric, "xya", lambda x, y, a: cosine(y.mean(0), a.mean(0)) - cosine(x.mean(0), a.mean(0))
     ),
-    "SCWEAT": word_sets(
+    "SCWEAT": of_queries(
         association.SCWEAT,
         "wab",
         lambda w, a, b: np.mean(
             np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
         ),
     ),
-    "GWEAT": word_sets(
+    "GWEAT": of_queries(
         association.GWEAT,
         "gh",
         lambda x, a: np.sum(centred(rows_at_length_1(x).mean(1)) * centred(rows_at_length_1(a).mean(1))),
     ),
-    "SAME": word_sets(
+    "SAME": of_queries(
         lambda: association.SAME(weighting="unit"),
         "tg",
         lambda t, groups: np.mean(
             np.abs(rows_at_length_1(t) @ np.linalg.qr(mean_gaps(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
         ),
     ),
-    "DirectBias": word_sets(
+    "DirectBias": of_queries(
         association.DirectBias,
         "tg",
         lambda t, groups: np.mean(
             np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
         ),
     ),
-    "RNSB": word_sets(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
+    "RNSB": of_queries(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _checks
 from . import _sets
 from ._call import check_flag
 from ._logistic import logistic_regression
@@ -51,8 +52,19 @@ def check_strength(C: float) -> None:
         raise ValueError(f"C: got {C!r}, wanted a number > 0")
 
 
+def _without_a_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
+    # keys: (I, W)  mask: (..., W)  ->  (..., I, W): the present words but for those with the smallest keys
+    mask = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask.unsqueeze(-2)
+    rank = keys.masked_fill(~mask, torch.inf).argsort(-1).argsort(-1)
+    return mask & (rank >= (2 * mask.sum(-1, keepdim=True) + 5) // 10)
+
+
 class RNSB(BaseMetric):
-    """See `rnsb`; a word of several target sets counts once."""
+    """See `rnsb`; a word of several target sets counts once.
+
+    `holdout=True` leaves a fifth of the attribute words of either side out of the fit, others in each of
+    `n_iterations`, by `random_state`; scores and probabilities are means over these.
+    """
 
     metric_template = ("n", 2)
     metric_name = "Relative Negative Sentiment Bias"
@@ -61,16 +73,56 @@ class RNSB(BaseMetric):
     by_position = False
     result_keys = {"rnsb": float, "negative_sentiment_probabilities": dict, "negative_sentiment_distribution": dict}
 
-    def __init__(self, *, C: float = 1.0, penalize_intercept: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        penalize_intercept: bool = True,
+        holdout: bool | None = None,
+        random_state: int | None = None,
+        n_iterations: int = 1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        check_flag("penalize_intercept", penalize_intercept)
         check_strength(C)
+        check_flag("penalize_intercept", penalize_intercept)
+        if holdout is not None:
+            check_flag("holdout", holdout)
+        if random_state is not None:
+            _checks.integer_at_least("random_state", random_state, 0)
         self.C = C
         self.penalize_intercept = penalize_intercept
+        self.holdout = holdout
+        self.random_state = random_state
+        self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
 
-    def measure(self, t: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        score, p = rnsb(t, a, b, self.C, self.penalize_intercept, per_word=True, **masks)
+    def measure(
+        self,
+        t: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        t_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        b_mask: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        if self.holdout:
+            keys = self._keys(a.shape[-2], b.shape[-2]).to(a.device).split([a.shape[-2], b.shape[-2]], -1)
+            a_mask, b_mask = (_without_a_fifth(k, mask) for k, mask in zip(keys, (a_mask, b_mask), strict=True))
+            t, a, b = (side.unsqueeze(-3) for side in (t, a, b))
+            t_mask = None if t_mask is None else t_mask.unsqueeze(-2)
+        score, p = rnsb(
+            t, a, b, self.C, self.penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask, per_word=True
+        )
+        if self.holdout:
+            score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
+
+    def _keys(self, a: int, b: int) -> Tensor:
+        # ->  (n_iterations, a + b) random, the same on all devices
+        seed = self.random_state or 0
+        generators = (torch.Generator().manual_seed(seed + i) for i in range(self.n_iterations))
+        return torch.stack([torch.rand(a + b, generator=generator) for generator in generators])
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         targets = index.row_words[0]

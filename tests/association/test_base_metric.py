@@ -1,4 +1,5 @@
 import importlib.util
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -128,8 +129,7 @@ def numbers(nested):
 def test_goldens_in_words(case, dtype, device):
     sides = [case["targets"], case["attributes"]]
     query = Query(*(list(side.values()) for side in sides), *(list(side) for side in sides))
-    options = {name: value for name, value in case["options"].items() if name != "holdout"}
-    result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **options)
+    result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **case["options"])
     assert list(result)[:2] == ["query_name", "result"] and result["query_name"] == query.query_name
     tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-6, "atol": 1e-6}
     if case["metric"] == "RNSB":
@@ -238,6 +238,38 @@ def test_rnsb_counts_a_word_of_two_sets_once(tiny):
     for key in result.keys() - {"query_name"}:
         assert result[key] == pytest.approx(alone[key], rel=1e-12)
     assert sum(result["negative_sentiment_distribution"].values()) == pytest.approx(1)
+
+
+def test_rnsb_with_words_set_aside(tiny):
+    words = [word for word in GOLDEN["models"]["tiny"] if word[0] == "t"]
+    query = Query([words[:4], words[4:]], [[f"a1{c}" for c in "abcd"], [f"a2{c}" for c in "abcd"]])
+    whole = RNSB(holdout=False).run_query(query, tiny)
+    assert whole == RNSB(n_iterations=7, random_state=3).run_query(query, tiny)
+    single = [RNSB(holdout=True, random_state=i).run_query(query, tiny) for i in range(4)]
+    mean = RNSB(holdout=True, n_iterations=4).run_query(query, tiny)
+    assert mean["rnsb"] == pytest.approx(np.mean([result["rnsb"] for result in single]), rel=1e-12)
+    assert len({result["rnsb"] for result in single} | {whole["rnsb"]}) > 2
+    p = [result["negative_sentiment_probabilities"]["t1a"] for result in single]
+    assert mean["negative_sentiment_probabilities"]["t1a"] == pytest.approx(np.mean(p), rel=1e-12)
+    assert sum(mean["negative_sentiment_distribution"].values()) == pytest.approx(1)
+    a, b = ([words[:i] + words[i + 1 :] for i in range(4)] for words in query.attribute_sets)
+    left = [RNSB().run_query(Query(query.target_sets, pair), tiny)["rnsb"] for pair in itertools.product(a, b)]
+    for result in single:  # one of four words is missing on either side
+        assert min(abs(result["rnsb"] - other) for other in left) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"C": 0}, ValueError, "C: got 0, wanted a number > 0"),
+        ({"holdout": 0.2}, TypeError, "holdout: got a float, wanted True or False"),
+        ({"random_state": -1}, ValueError, "random_state: got -1, wanted an integer >= 0"),
+        ({"n_iterations": 0}, ValueError, "n_iterations: got 0, wanted an integer >= 1"),
+    ],
+)
+def test_errors_of_rnsb_options(options, kind, message):
+    with raises(kind, message):
+        RNSB(**options)
 
 
 def test_groups_are_counted_before_look_up(tiny):
