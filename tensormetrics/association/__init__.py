@@ -1,5 +1,6 @@
 """How biased are these embeddings between word, sentence or image sets?"""
 
+from .bootstrap import bootstrap_interval as bootstrap_interval
 from .ceat import CombinedEffect as CombinedEffect
 from .ceat import ceat as ceat
 from .ceat import random_effects as random_effects
@@ -14,6 +15,7 @@ from .ripa import ripa as ripa
 from .rnd import rnd as rnd
 from .rnsb import rnsb as rnsb
 from .same import same as same
+from .sc_weat import mean_sc_weat as mean_sc_weat
 from .sc_weat import sc_weat as sc_weat
 from .weat import weat as weat
 from .weat import weat_effect_size as weat_effect_size

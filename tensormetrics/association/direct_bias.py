@@ -7,6 +7,7 @@ from .. import _checks
 from . import _sets
 
 
+@_sets.grouped("groups")
 def direct_bias(
     t: Tensor,
     groups: Tensor,

@@ -5,6 +5,7 @@ from torch import Tensor
 from . import _sets
 
 
+@_sets.grouped("x", "a")
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ from torch import Tensor
 from . import _sets
 
 
+@_sets.grouped("a")
 def mac(
     t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:

@@ -30,3 +30,21 @@ def sc_weat(
         (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
     )
     return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
+
+
+def mean_sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (...) float64
+    """The mean of `sc_weat` over the words."""
+    sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
+    if w_mask is None:
+        return sizes.mean(-1)
+    return (sizes.masked_fill(w_mask == 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
