@@ -4,6 +4,7 @@ A row says how to make the metric, how to make its input and what it must answer
 What every metric must have in common is tested from these rows alone.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,7 @@ class FunctionCase:
     pad: Callable[..., tuple[Tensor, ...]] | None = None  # (garbage, *arguments) -> the same with padding
     unpad: Callable[..., tuple[Tensor, ...]] = lambda results, *arguments: results  # results of padded -> of unpadded
     compiles: bool = False
+    rtol: float = 0.0  # 0: equal bit for bit; products of matrices are not, from one shape to another
 
 
 def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -278,4 +280,95 @@ FUNCTIONS = {
     "precision": score(retrieval.precision, k=3),
     "r_precision": score(retrieval.r_precision),
     "average_precision_at_r": score(retrieval.average_precision_at_r),
+}
+
+
+def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **options: Any) -> FunctionCase:
+    """A row for a score of word sets: p p are pairs, P groups of tuples, other capitals groups of sets."""
+    names = {"p": "pair", "P": "tuple", "G": "groups"}
+    masked = [names.get(s, s.lower()) for s in dict.fromkeys(sets)]
+    shapes = [(3, 6, 5) if s.isupper() else (6, 5) for s in sets]
+
+    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+        shape_of = dict(zip(sets, shapes, strict=True))
+        masks = [shape[-2:-1] if s == "P" else shape[:-1] for s, shape in shape_of.items()]
+        return (
+            *(torch.randn(*lead, *shape, generator=generator) for shape in shapes),
+            *(torch.rand(*lead, *shape, generator=generator) < 0.7 for shape in masks),
+        )
+
+    def call(*arguments: Tensor) -> tuple[Tensor, ...]:
+        masks = dict(zip((f"{name}_mask" for name in masked), arguments[len(sets) :], strict=True))
+        results = function(*arguments[: len(sets)], **masks, **options)
+        return tuple(results) if isinstance(results, tuple) else (results,)
+
+    def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+        wide = (torch.nn.functional.pad(words, (0, 0, 2, 3), value=garbage) for words in arguments[: len(sets)])
+        return (*wide, *(torch.nn.functional.pad(mask, (2, 3)) for mask in arguments[len(sets) :]))
+
+    def unpad(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...]:
+        return tuple(r[..., 2:-3] for r in results) if function is association.sc_weat else results
+
+    return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9)
+
+
+def scalar_scores(*masks: str, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
+    """A row for a p-value of scalar scores, with a mask for each side."""
+
+    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+        return (
+            *(torch.randn(*lead, 6, generator=generator) for _ in masks),
+            *(torch.rand(*lead, 6, generator=generator) < 0.7 for _ in masks),
+        )
+
+    def call(*arguments: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(masks, arguments[len(masks) :], strict=True))
+        return (function(*arguments[: len(masks)], **given, **options),)
+
+    def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+        pad = torch.nn.functional.pad
+        wide = (pad(scores, (2, 3), value=garbage) for scores in arguments[: len(masks)])
+        return (*wide, *(pad(mask, (2, 3)) for mask in arguments[len(masks) :]))
+
+    return FunctionCase(call, inputs, pad)
+
+
+def pools(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.randn(*lead, 4, contexts, 5, generator=generator) for contexts in (3, 2, 4, 1))
+
+
+def effects(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return torch.randn(*lead, 7, generator=generator), torch.rand(*lead, 7, generator=generator) + 0.1
+
+
+FUNCTIONS |= {
+    "weat": word_sets("xyab", association.weat),
+    "weat_effect_size": word_sets("xyab", association.weat_effect_size),
+    "sc_weat": word_sets("wab", association.sc_weat),
+    "mean_sc_weat": word_sets("wab", association.mean_sc_weat),
+    "rnd": word_sets("xya", association.rnd),
+    "rnd_cos": word_sets("xya", association.rnd, distance="cos"),
+    "ripa": word_sets("ppa", association.ripa),
+    "ect": word_sets("xya", association.ect),
+    "mac": word_sets("tA", association.mac),
+    "example_metric": word_sets("xya", association.example_metric),
+    "rnsb": word_sets("tab", association.rnsb, compiles=False),
+    "gweat": word_sets("XA", association.gweat),
+    "same": word_sets("tG", association.same),
+    "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
+    "ceat": FunctionCase(lambda *p: association.ceat(*p, samples=20), pools, compiles=True, rtol=1e-9),
+    "random_effects": FunctionCase(
+        lambda *e: tuple(association.random_effects(*e)), effects, compiles=True, rtol=1e-12
+    ),
+    "permutation_p_value": scalar_scores("u_mask", "v_mask", function=association.permutation_p_value),
+    "permutation_p_value_drawn": scalar_scores(
+        "u_mask", "v_mask", function=association.permutation_p_value, method="approximate", iterations=99
+    ),
+    "sign_flip_p_value": scalar_scores("mask", function=association.sign_flip_p_value),
+    "sign_flip_p_value_drawn": scalar_scores(
+        "mask", function=association.sign_flip_p_value, method="approximate", iterations=99
+    ),
+    "bootstrap_interval": word_sets(
+        "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, iterations=20
+    ),
 }

@@ -1,6 +1,7 @@
 """Association and bias of embeddings between sets of words, sentences or images."""
 
 from .base_metric import BaseMetric as BaseMetric
+from .bootstrap import bootstrap_interval as bootstrap_interval
 from .ceat import CombinedEffect as CombinedEffect
 from .ceat import ceat as ceat
 from .ceat import random_effects as random_effects
@@ -33,6 +34,7 @@ from .rnsb import rnsb as rnsb
 from .same import SAME as SAME
 from .same import same as same
 from .sc_weat import SCWEAT as SCWEAT
+from .sc_weat import mean_sc_weat as mean_sc_weat
 from .sc_weat import sc_weat as sc_weat
 from .weat import WEAT as WEAT
 from .weat import weat as weat

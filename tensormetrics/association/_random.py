@@ -3,7 +3,6 @@
 SplitMix64: Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
 """
 
-import random
 import secrets
 
 import torch
@@ -19,7 +18,10 @@ def stream(seed: int | None) -> int:
     """A seed as the address where its stream begins; None is a stream of its own each time."""
     if seed is None:
         return secrets.randbits(63)
-    return random.Random(_checks.integer_at_least("seed", seed, 0)).getrandbits(63)
+    z = _checks.integer_at_least("seed", seed, 0) + 1
+    for shift, factor in ((30, FIRST), (27, SECOND)):  # far from the streams of neighbouring seeds
+        z = (z ^ (z >> shift)) * factor % 2**64
+    return z >> 1
 
 
 def random_words(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
@@ -29,6 +31,11 @@ def random_words(begin: int, start: int, rows: int, columns: int, device: torch.
     z = (z ^ _shift(z, 30)) * FIRST
     z = (z ^ _shift(z, 27)) * SECOND
     return z ^ _shift(z, 31)
+
+
+def random_uniform(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    # ->  (rows, columns) float64 in [0, 1), of 53 random bits
+    return (random_words(begin, start, rows, columns, device) >> 11).double() / 2**53 + 0.5
 
 
 def _shift(z: Tensor, bits: int) -> Tensor:

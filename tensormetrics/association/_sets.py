@@ -1,5 +1,6 @@
 """Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -41,6 +42,16 @@ class Words(NamedTuple):
     def present(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (..., W), NaN where no word is
         return values.masked_fill(self.count == 0, torch.nan)
+
+
+def grouped(*names: str) -> Callable[[Callable], Callable]:
+    """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
+
+    def mark(score: Callable) -> Callable:
+        score.grouped = names
+        return score
+
+    return mark
 
 
 def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .. import _checks
 from .._metric import Metric
 from . import _sets
 from ._call import Call, bind, check_flag, check_template
+from .bootstrap import bootstrap_interval
 from .permutation import ALTERNATIVES, METHODS
 from .query import IndexedQuery, Query, Template
 
@@ -24,6 +25,7 @@ P_VALUE_OPTIONS = (
     "p_value_seed",
     "p_value_verbose",
 )
+BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
 GRIDS = (2.0**-8, 2.0**-34, 2.0**-60)  # sums of multiples of one of these are exact, in any order
 
 
@@ -42,7 +44,8 @@ class BaseMetric(Metric):
                 return {"gap": rnd(x, y, a, **masks)}
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `model.get_embeddings_from_query`. One that defines `p_values` has the options of P_VALUE_OPTIONS.
+    word with `model.get_embeddings_from_query`. One that defines `p_values` has the options of P_VALUE_OPTIONS,
+    one that defines `score_function` those of BOOTSTRAP_OPTIONS.
     """
 
     metric_template: Template
@@ -63,14 +66,21 @@ class BaseMetric(Metric):
     p_value_seed: int | None = 0
     p_value_verbose = False
 
+    # Options of metrics that define `score_function`.
+    bootstrap_iterations = 0
+    confidence = 0.95
+    bootstrap_seed: int | None = 0
+
     def __init__(self, **kwargs: Any) -> None:
-        options = {name: kwargs.pop(name, getattr(self, name)) for name in self._p_value_options()}
+        options = {name: kwargs.pop(name, getattr(self, name)) for name in self._shared_options()}
         super().__init__(**kwargs)
         for name, value in options.items():
             setattr(self, name, value)
-        self._check_p_value_options()
+        self._check_shared_options()
         if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
             self.result_keys = {**self.result_keys, "p_value": float}
+        if self.bootstrap_iterations:
+            self.result_keys = {**self.result_keys, "ci_low": float, "ci_high": float}
         # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
         self.add_state("apart", torch.tensor(torch.nan), "sum")
         self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
@@ -83,6 +93,10 @@ class BaseMetric(Metric):
     def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options."""
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
+
+    def score_function(self) -> Callable[..., Tensor]:
+        """The score as a function of the same arguments, for `bootstrap_interval`."""
+        raise NotImplementedError(f"{type(self).__name__} has no score_function")
 
     def update(self, *sets: Tensor, **masks: Tensor) -> None:
         # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
@@ -142,12 +156,15 @@ class BaseMetric(Metric):
         measured = self.measure(*sets, **masks)
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks)
+        if self.bootstrap_iterations:
+            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
+            interval = bootstrap_interval(self.score_function(), *sets, **options, seed=self.bootstrap_seed, **masks)
+            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
         values = to_host(measured)
         result = next(iter(values.values()))
         values.pop("result", None)
         own = self.describe(values, index)
-        if "p_value" in values:
-            own["p_value"] = np.float64(values["p_value"])
+        own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
         if self.p_value_verbose:
             p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
@@ -184,20 +201,25 @@ class BaseMetric(Metric):
         constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
         constructors = constructors[: constructors.index(BaseMetric.__init__)]
         parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
-        return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._p_value_options())
+        return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._shared_options())
 
     @classmethod
-    def _p_value_options(cls) -> tuple[str, ...]:
-        return () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+    def _shared_options(cls) -> tuple[str, ...]:
+        tested = () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+        return tested if cls.score_function is BaseMetric.score_function else (*tested, *BOOTSTRAP_OPTIONS)
 
-    def _check_p_value_options(self) -> None:
+    def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
             check_flag(name, getattr(self, name))
         _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
         _checks.one_of("p_value_method", self.p_value_method, METHODS)
         _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
-        if self.p_value_seed is not None:
-            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
+        _checks.integer_at_least("bootstrap_iterations", self.bootstrap_iterations, 0)
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence: got {self.confidence!r}, wanted a number between 0 and 1")
+        for name in ("p_value_seed", "bootstrap_seed"):
+            if (seed := getattr(self, name)) is not None:
+                _checks.integer_at_least(name, seed, 0)
 
     def _test(self) -> dict[str, Any]:
         """The options as the functions of `permutation` take them."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _sets
-from ._random import random_words, stream
+from ._random import random_uniform, stream
 from .permutation import ALTERNATIVES, chunks
 
 
@@ -99,7 +99,7 @@ def draw_contexts(pool: _sets.Words, begin: int, start: int, rows: int) -> _sets
     """One present context per word for each of the samples number `start` and following; its count is 0 without any."""
     present = pool.count.expand(torch.broadcast_shapes(pool.count.shape, pool.vectors.shape[:-1])) > 0
     size = present.sum(-1)
-    uniform = (random_words(begin, start, rows, size.shape[-1], present.device) >> 11).double() / 2**53 + 0.5  # [0, 1)
+    uniform = random_uniform(begin, start, rows, size.shape[-1], present.device)
     nth = (uniform * size.unsqueeze(-2)).long()
     order = (~present).byte().sort(dim=-1, stable=True).indices
     index = order.unsqueeze(-3).take_along_dim(nth.unsqueeze(-1), -1).unsqueeze(-1)

@@ -1,5 +1,7 @@
 """Direct bias."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery, Query
 
 
+@_sets.grouped("groups")
 def direct_bias(
     t: Tensor,
     groups: Tensor,
@@ -115,6 +118,10 @@ class DirectBias(BaseMetric):
         options = (self.strictness, self.n_components, self.direction)
         score, bias = direct_bias(t, groups, *options, per_word=True, **masks)
         return {"direct_bias": score, "bias_by_word": bias}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        options = {"strictness": self.strictness, "n_components": self.n_components, "direction": self.direction}
+        return functools.partial(direct_bias, **options)
 
     def check_query(self, query: Query) -> None:
         check_template(query, self.metric_template, self.metric_short_name)

@@ -1,5 +1,7 @@
 """The Embedding Coherence Test."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -51,3 +53,6 @@ class ECT(BaseMetric):
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         return {"ect": ect(x, y, a, **masks)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return ect

@@ -1,5 +1,7 @@
 """The metric of the guide to writing one's own."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from . import _sets
@@ -35,3 +37,6 @@ class ExampleMetric(BaseMetric):
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         return {"em": example_metric(x, y, a, **masks)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return example_metric

@@ -1,5 +1,6 @@
 """The Generalized Word Embedding Association Test."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .base_metric import BaseMetric
 from .query import IndexedQuery, Query
 
 
+@_sets.grouped("x", "a")
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -43,6 +45,9 @@ class GWEAT(BaseMetric):
     def measure(self, x: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True, **masks)
         return {"gweat": score, "by_group": terms}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return gweat
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

@@ -1,5 +1,6 @@
 """Mean Average Cosine Similarity."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery
 
 
+@_sets.grouped("a")
 def mac(
     t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -42,6 +44,9 @@ class MAC(BaseMetric):
     def measure(self, t: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         score, distances = mac(t, a, per_word=True, **masks)
         return {"mac": score, "targets_eval": distances}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return mac
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         targets, sets = index.query.target_sets_names, index.query.attribute_sets_names

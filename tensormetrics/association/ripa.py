@@ -1,5 +1,7 @@
 """Relational Inner Product Association."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,9 @@ class RIPA(BaseMetric):
         std = (products - mean).square().nanmean(-1).sqrt()
         pairs = (~products.isnan()).any(-2).sum(-1)
         return {"ripa": score, "mean": mean.squeeze(-1), "std": std, "pairs": pairs}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(ripa, normalize_direction=self.normalize_direction)
 
     def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         _, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)

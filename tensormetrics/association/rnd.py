@@ -1,5 +1,7 @@
 """Relative Norm Distance."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,9 @@ class RND(BaseMetric):
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
         return {"rnd": score, "distance_by_word": differences}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(rnd, distance=self.distance)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])

@@ -1,5 +1,7 @@
 """Relative Negative Sentiment Bias."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -117,6 +119,9 @@ class RNSB(BaseMetric):
         if self.holdout:
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
 
     def _keys(self, a: int, b: int) -> Tensor:
         # ->  (n_iterations, a + b) random, the same on all devices

@@ -1,5 +1,7 @@
 """The SAME score."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from .query import IndexedQuery, Query
 WEIGHTINGS = ("length", "unit")
 
 
+@_sets.grouped("groups")
 def same(
     t: Tensor,
     groups: Tensor,
@@ -83,6 +86,9 @@ class SAME(BaseMetric):
             squares = (signed - skew.unsqueeze(-1)).square() * count
             values |= {"skew": skew, "stereotype": (squares.sum(-1) / count.sum(-1)).sqrt()}
         return {**values, "same_by_word": terms.abs().sum(-1)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(same, weighting=self.weighting)
 
     def check_query(self, query: Query) -> None:
         check_template(query, self.metric_template, self.metric_short_name)

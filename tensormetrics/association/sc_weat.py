@@ -1,5 +1,7 @@
 """Single-category WEAT: the association of each word by itself."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,29 @@ def sc_weat(
     return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
 
 
+def mean_sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (...) float64
+    """The mean of `sc_weat` over the words."""
+    sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
+    return _mean(sizes, w_mask)
+
+
+def _mean(sizes: Tensor, w_mask: Tensor | None) -> Tensor:
+    # A word without a score makes the mean NaN, an absent one does not.
+    if w_mask is None:
+        return sizes.mean(-1)
+    return (sizes.masked_fill(w_mask == 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
+
+
 def _cosines(w: _sets.Words, side: _sets.Words) -> Tensor:
     # ->  (..., W, A)
     return torch.einsum("...wd,...ad->...wa", w.unit().vectors, side.unit().vectors)
@@ -58,11 +83,10 @@ class SCWEAT(BaseMetric):
         self, w: Tensor, a: Tensor, b: Tensor, *, w_mask: Tensor | None = None, **masks: Tensor
     ) -> dict[str, Tensor]:
         effects = sc_weat(w, a, b, self.correction, w_mask=w_mask, **masks)
-        if w_mask is None:
-            score = effects.mean(-1)
-        else:  # a word without a score makes the mean NaN, an absent one does not
-            score = (effects.where(w_mask > 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
-        return {"sc_weat": score, "effect_size_by_word": effects}
+        return {"sc_weat": _mean(effects, w_mask), "effect_size_by_word": effects}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(mean_sc_weat, correction=self.correction)
 
     def p_values(
         self,

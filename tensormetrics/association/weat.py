@@ -1,5 +1,7 @@
 """The Word Embedding Association Test."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -103,6 +105,11 @@ class WEAT(BaseMetric):
         x, y, axis = _targets_and_axis(x, y, a, b, **masks)
         score, effect = total_difference(x, y, axis), effect_size(x, y, axis, self.correction)
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        if self.return_effect_size:
+            return functools.partial(weat_effect_size, correction=self.correction)
+        return weat
 
     def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         u, v, axis = _targets_and_axis(x, y, a, b, **masks)
