@@ -165,6 +165,7 @@ class BaseMetric(Metric):
         values.pop("result", None)
         own = self.describe(values, index)
         own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
+        own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
         if self.p_value_verbose:
             p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")

@@ -114,9 +114,8 @@ def query():
     return Query([["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"]], [["a1a", "a1b", "a1c", "a1d"]], ["T1", "T2"], ["A1"])
 
 
-METRICS = {metric.__name__: metric for metric in (WEAT, RND, RIPA, ECT, MAC, SCWEAT, RNSB, DirectBias, SAME, GWEAT)} | {
-    "ExampleMetric": BuiltIn
-}
+ALL = (WEAT, RND, RIPA, ECT, MAC, BuiltIn, SCWEAT, RNSB, DirectBias, SAME, GWEAT)
+METRICS = {metric.__name__: metric for metric in ALL}
 CASES = [case for case in GOLDEN["cases"] if case["kind"] == "metric" and case["metric"] in METRICS]
 
 
@@ -554,6 +553,47 @@ def test_p_value_keys_on_lost_vocabulary_and_verbose(tiny, capsys):
 def test_errors_of_p_value_options(options, kind, message):
     with raises(kind, message):
         RIPA(**options)
+
+
+@pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
+def test_bootstrap_intervals(metric, tiny):
+    targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
+    sets = [["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"], ["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]]
+    query = Query(sets[:targets], sets[2 : 2 + attributes])
+    result = metric(bootstrap_iterations=200, bootstrap_seed=1).run_query(query, tiny)
+    assert list(result) == ["query_name", "result", *KEYS[metric], "ci_low", "ci_high"]
+    assert result["ci_low"] < result["ci_high"]
+    assert repr(result) == repr(metric().run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1))
+    narrow = metric(confidence=0.5).run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1)
+    assert result["ci_low"] <= narrow["ci_low"] <= narrow["ci_high"] <= result["ci_high"]
+    lost = metric(bootstrap_iterations=200).run_query(Query([["x"]] * targets, [["y"]] * attributes), tiny)
+    assert list(lost) == list(result) and np.isnan(lost["ci_low"])
+
+
+def test_bootstrap_of_one_word_sets_is_the_score(tiny):
+    query = Query([["t1a"], ["t2a"]], [["a1a"]])
+    for metric in (RND, RIPA, BuiltIn):
+        result = metric(bootstrap_iterations=9).run_query(query, tiny)
+        assert result["ci_low"] == result["ci_high"] == pytest.approx(result["result"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bootstrap_iterations": -1}, "bootstrap_iterations: got -1, wanted an integer >= 0"),
+        ({"confidence": 1}, "confidence: got 1, wanted a number between 0 and 1"),
+        ({"bootstrap_seed": "x"}, "bootstrap_seed: got 'x', wanted an integer >= 0"),
+    ],
+)
+def test_errors_of_bootstrap_options(options, message):
+    with raises(ValueError, message):
+        WEAT(**options)
+
+
+def test_no_interval_without_a_score_function(query, tiny):
+    message = "GAP.run_query: got the unknown keyword 'confidence'; did you mean 'model'?"
+    with raises(TypeError, message):
+        Gap().run_query(query, tiny, confidence=0.9)
 
 
 def test_no_p_value_without_a_null(tiny):
