@@ -1,6 +1,5 @@
 """Single-category WEAT: the association of each word by itself."""
 
-import torch
 from torch import Tensor
 
 from . import _sets
@@ -25,10 +24,8 @@ def sc_weat(
     """
     _sets.check_correction(correction)
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
-    w, a, b = w.unit(), a.unit(), b.unit()
-    to_a, to_b = (
-        (torch.einsum("...wd,...ad->...wa", w.vectors, side.vectors), side.count.unsqueeze(-2)) for side in (a, b)
-    )
+    w = w.unit()
+    to_a, to_b = ((w.project_all(_sets.unit(side.vectors)), side.count.unsqueeze(-2)) for side in (a, b))
     return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
 
 
