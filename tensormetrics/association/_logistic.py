@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ._sets import Words
+from ._sets import Words, times, weighted_sum
 
 MOST_STEPS, MOST_HALVINGS, TOLERANCE = 100, 12, 1e-10
 
@@ -30,7 +30,7 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
         system = _back(curvature.unsqueeze(-1) * forward, x, dual) + penalty.diag()
         step = -torch.linalg.solve_ex(system, residual.unsqueeze(-1)).result.squeeze(-1)
         step = step.where((steepest > TOLERANCE).unsqueeze(-1), 0)
-        change = _times(forward, step)
+        change = times(forward, step)
         # The penalty of v + length * step is quadratic in the length.
         conjugate = penalty * (torch.cat([change - step[..., -1:], step[..., -1:]], -1) if dual else step)
         length = _step_length(y, count * C, margin, change, (v * conjugate).sum(-1), (step * conjugate).sum(-1))
@@ -60,12 +60,7 @@ def _back(pulls: Tensor, x: Tensor, dual: bool) -> Tensor:
 
 def _weights(v: Tensor, x: Tensor, dual: bool) -> Tensor:
     # ->  (..., D + 1), the combination of the words that v stands for
-    return torch.cat([_times(x.mT, v[..., :-1]), v[..., -1:]], -1) if dual else v
-
-
-def _times(matrix: Tensor, vector: Tensor) -> Tensor:
-    # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
-    return torch.einsum("...nm,...m->...n", matrix, vector)
+    return torch.cat([weighted_sum(v[..., :-1], x), v[..., -1:]], -1) if dual else v
 
 
 def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,30 +10,38 @@ GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 
 
 
 class Words(NamedTuple):
-    """A set of word vectors, and how often each of them counts.
+    """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
 
     vectors (..., W, D) float64, 0 where no word is; count (..., W) float64, 0 there and 1 elsewhere (or more, in a
-    bootstrap replicate). The leading dimensions of the two broadcast.
+    bootstrap replicate); scale (..., W), None for 1. The leading dimensions of the three broadcast.
     """
 
     vectors: Tensor
     count: Tensor
+    scale: Tensor | None = None
 
     def size(self) -> Tensor:
         # -> (...)
         return self.count.sum(-1)
 
     def unit(self) -> "Words":
-        return Words(unit(self.vectors), self.count)
+        """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
+        return Words(self.vectors, self.count, inverse_length(self.vectors))
 
     def mean(self) -> Tensor:
         # -> (..., D), NaN for an empty set
-        # Unlike a product, einsum does not repeat the vectors for each of many counts.
-        return torch.einsum("...w,...wd->...d", self.count, self.vectors) / self.size().unsqueeze(-1)
+        weight = self.count if self.scale is None else self.count * self.scale
+        return weighted_sum(weight, self.vectors) / self.size().unsqueeze(-1)
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
-        return torch.einsum("...wd,...d->...w", self.vectors, direction)
+        products = times(self.vectors, direction)
+        return products if self.scale is None else products * self.scale
+
+    def project_all(self, directions: Tensor) -> Tensor:
+        # directions: (..., K, D)  ->  (..., W, K)
+        products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
+        return products if self.scale is None else products * self.scale.unsqueeze(-1)
 
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
@@ -112,8 +120,31 @@ def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
 def unit(vectors: Tensor) -> Tensor:
     # vectors: (..., D)  ->  (..., D)
     """The vectors at length 1; the zero vector stays, with gradient 0."""
-    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return vectors / length.masked_fill(length == 0, torch.inf)
+    return vectors * inverse_length(vectors).unsqueeze(-1)
+
+
+def inverse_length(vectors: Tensor) -> Tensor:
+    # vectors: (..., D)  ->  (...), 0 for the zero vector
+    length = torch.linalg.vector_norm(vectors, dim=-1)
+    return 1 / length.masked_fill(length == 0, torch.inf)
+
+
+# Unlike products, these einsums do not repeat a matrix for each of many vectors. One small query is four times faster
+# as a product.
+
+
+def times(matrix: Tensor, vector: Tensor) -> Tensor:
+    # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
+    if matrix.ndim == 2 and vector.ndim == 1:
+        return matrix @ vector
+    return torch.einsum("...nm,...m->...n", matrix, vector)
+
+
+def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
+    # weight: (..., W)  vectors: (..., W, D)  ->  (..., D)
+    if vectors.ndim == 2 and weight.ndim == 1:
+        return weight @ vectors
+    return torch.einsum("...w,...wd->...d", weight, vectors)
 
 
 def dot(u: Tensor, v: Tensor) -> Tensor:

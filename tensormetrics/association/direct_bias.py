@@ -54,7 +54,7 @@ def direct_bias(
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
     vectors, count = _sets.unit(groups.vectors), groups.count[..., 0, :] if groups.count.ndim > 1 else groups.count
     basis = _principal(vectors, count, k) if direction == "pca" else _mean_difference(vectors, count)
-    cosines = torch.einsum("...td,...kd->...tk", t.unit().vectors, basis)
+    cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
     # A power below 1 has no gradient at 0.
     bias = squares.masked_fill(squares == 0, 1).pow(strictness / 2).masked_fill(squares == 0, 0)

@@ -28,7 +28,7 @@ def mac(
     score = 1 - _sets.dot(t.mean(), centres.mean(-2))
     if not per_word:
         return score
-    distances = 1 - t.vectors @ centres.mT
+    distances = 1 - t.project_all(centres)
     return score, distances.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)
 
 

@@ -46,7 +46,7 @@ def same(
     axes = _sets.unit(basis)
     if weighting == "length":
         axes = torch.cat([axes[..., :1, :], basis[..., 1:, :]], -2)
-    terms = torch.einsum("...td,...jd->...tj", t.unit().vectors, axes)
+    terms = t.unit().project_all(axes)
     score = t.average(terms.abs().sum(-1))
     return (score, terms.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)) if per_word else score
 

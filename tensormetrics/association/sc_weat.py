@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from . import _sets
@@ -62,7 +61,7 @@ def _mean(sizes: Tensor, w_mask: Tensor | None) -> Tensor:
 
 def _cosines(w: _sets.Words, side: _sets.Words) -> Tensor:
     # ->  (..., W, A)
-    return torch.einsum("...wd,...ad->...wa", w.unit().vectors, side.unit().vectors)
+    return w.unit().project_all(_sets.unit(side.vectors))
 
 
 class SCWEAT(BaseMetric):
