@@ -1,0 +1,183 @@
+"""Claim: the tensor functions of `association` keep up with vectorised numpy on prepared arrays, and far outrun it
+where numpy has to loop or to enumerate.
+
+    python benchmarks/association_functions.py [table.md]
+
+Equal values are asserted before anything is timed; rivals take turns in one process; times are medians.
+"""
+
+import datetime
+import functools
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy
+import torch
+
+from tensormetrics import association
+from tensormetrics.association.permutation import BUDGET
+
+DIMS = 300
+
+
+def random_sets(*shapes: tuple[int, ...]) -> tuple[list[torch.Tensor], list[np.ndarray]]:
+    tensors = [torch.randn(*shape, DIMS, dtype=torch.float64) for shape in shapes]
+    return tensors, [t.numpy() for t in tensors]
+
+
+def unit(v: np.ndarray) -> np.ndarray:
+    return v / np.linalg.norm(v, axis=-1, keepdims=True)
+
+
+def numpy_associations(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    axis = unit(a).mean(0) - unit(b).mean(0)
+    return unit(x) @ axis, unit(y) @ axis
+
+
+def numpy_weat(*sets: np.ndarray) -> tuple[float, float]:
+    u, v = numpy_associations(*sets)
+    return u.sum() - v.sum(), (u.mean() - v.mean()) / np.concatenate([u, v]).std()
+
+
+def numpy_permutations(u: np.ndarray, v: np.ndarray, iterations: int, generator: np.random.Generator) -> float:
+    scores, n = np.concatenate([u, v]), len(u)
+    chosen = np.argpartition(generator.random((iterations, len(scores))), n, axis=1)[:, :n]
+    return (1 + (scores[chosen].sum(1) >= u.sum() - 1e-12).sum()) / (1 + iterations)
+
+
+def numpy_bootstrap(*sets: np.ndarray, iterations: int, generator: np.random.Generator) -> np.ndarray:
+    units = [unit(s) for s in sets]
+    counts = [generator.multinomial(len(s), np.full(len(s), 1 / len(s)), iterations) for s in sets]
+    x, y, a, b = (c @ s / len(s) for c, s in zip(counts, units, strict=True))
+    return np.quantile(len(sets[0]) * ((x - y) * (a - b)).sum(1), [0.025, 0.975])
+
+
+def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """RNSB of one query by Newton's method on the dual."""
+    x, y = np.concatenate([a, b]), np.repeat([1.0, -1.0], [len(a), len(b)])
+    kernel, weights = x @ x.T + 1, np.zeros(len(y))
+    for _ in range(100):
+        wrong = scipy.special.expit(-y * (kernel @ weights))
+        residual = weights - y * wrong
+        if np.abs(x.T @ residual).max() <= 1e-10:
+            break
+        weights -= np.linalg.solve(np.eye(len(y)) + (wrong * (1 - wrong))[:, None] * kernel, residual)
+    p = scipy.special.expit(-(t @ (x.T @ weights) + weights.sum()))
+    return np.sum(p / p.sum() * np.log(p / p.sum() * len(p)))
+
+
+def interleaved(rivals: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each rival."""
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(repeats + 1):
+        for name, call in rivals.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t[1:]) for name, t in times.items()}  # the first is warm-up
+
+
+def prepared_queries() -> list[tuple]:
+    rows = []
+    for words in (25, 8):
+        tensors, arrays = random_sets(*[(words,)] * 4)
+
+        def ours(tensors: list[torch.Tensor] = tensors) -> tuple:
+            return association.weat(*tensors), association.weat_effect_size(*tensors)
+
+        np.testing.assert_allclose([v.item() for v in ours()], numpy_weat(*arrays), rtol=1e-10)
+        times = interleaved({"ours": ours, "numpy": functools.partial(numpy_weat, *arrays)}, 500)
+        target = "<= numpy" if words == 25 else "<= 1.3 x numpy"
+        rows.append((f"2: weat + weat_effect_size, {words}+{words}", times, target))
+        tensors, arrays = random_sets(*[(1000, words)] * 4)
+        expected = np.array([numpy_weat(*query) for query in zip(*arrays, strict=True)]).T
+        np.testing.assert_allclose(torch.stack(ours(tensors)), expected, rtol=1e-9, atol=1e-12)
+
+        def loop(arrays: list[np.ndarray] = arrays) -> list:
+            return [numpy_weat(*query) for query in zip(*arrays, strict=True)]
+
+        times = interleaved({"ours": functools.partial(ours, tensors), "numpy": loop}, 7)
+        rows.append((f"2: the same, batch of 1,000 queries, {words}+{words}", times, "<= numpy / 5"))
+    return rows
+
+
+def permutations() -> list[tuple]:
+    u, v = torch.randn(2, 25, dtype=torch.float64)
+    generator = np.random.default_rng(0)
+    rivals = {
+        "ours": lambda: association.permutation_p_value(u, v, method="approximate", iterations=10_000),
+        "numpy": lambda: numpy_permutations(u.numpy(), v.numpy(), 10_000, generator),
+    }
+    p, q = rivals["ours"]().item(), rivals["numpy"]()
+    assert abs(p - q) < 6 * (p * (1 - p) / 5_000) ** 0.5, (p, q)
+    rows = [("4: 10,000 permutations, 25+25", interleaved(rivals, 15), "<= 50 ms, goal 9 ms")]
+    for words, repeats, target in ((20, 5, "<= 1.5 s, goal 0.2 s"), (25, 1, "<= 30 s")):
+        exact = functools.partial(association.permutation_p_value, u[:words], v[:words], method="exact")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        p = exact().item()
+        memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        drawn = association.permutation_p_value(u[:words], v[:words], method="approximate", iterations=200_000).item()
+        assert abs(p - drawn) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, drawn)
+        times = interleaved({"ours": exact}, repeats)
+        rows.append((f"7: exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, target))
+    return rows
+
+
+def fits() -> list[tuple]:
+    tensors, arrays = random_sets((1000, 25), (1000, 25), (1000, 25))
+
+    def loop() -> list:
+        return [newton_step_by_step(*query) for query in zip(*arrays, strict=True)]
+
+    np.testing.assert_allclose(association.rnsb(*tensors), loop(), rtol=1e-7)
+    times = interleaved({"ours": functools.partial(association.rnsb, *tensors), "numpy": loop}, 3)
+    return [("8: RNSB, 1,000 fits of 25+25 words", times, "<= 1 s")]
+
+
+def bootstraps() -> list[tuple]:
+    tensors, arrays = random_sets(*[(25,)] * 4)
+    generator = np.random.default_rng(0)
+    rivals = {
+        "ours": lambda: association.bootstrap_interval(association.weat, *tensors, iterations=1000),
+        "numpy": lambda: numpy_bootstrap(*arrays, iterations=1000, generator=generator),
+    }
+    ours, theirs = (np.array([float(bound) for bound in rivals[name]()]) for name in ("ours", "numpy"))
+    assert np.abs(ours - theirs).max() < 0.15 * (theirs[1] - theirs[0]), (ours, theirs)
+    return [("9: bootstrap, 1,000 replicates of WEAT, 25+25", interleaved(rivals, 15), "<= 20 ms")]
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    table = []
+    for threads in (1, torch.get_num_threads()):
+        torch.set_num_threads(threads)
+        for rows in (prepared_queries, permutations, fits, bootstraps):
+            with torch.no_grad():
+                for name, times, target in rows():
+                    ours, numpy = times["ours"], times.get("numpy")
+                    rival = f"{1e3 * numpy:.3g} | {numpy / ours:.2f}" if numpy else "- | -"
+                    table.append(f"| {name} | {threads} | {1e3 * ours:.3g} | {rival} | {target} |")
+                    print(table[-1], flush=True)
+    report = [
+        "# Association functions on prepared tensors against vectorised numpy",
+        "",
+        f"{platform.machine()}, {torch.get_num_threads()} cores, Python {platform.python_version()}, torch "
+        f"{torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, {datetime.date.today()}; {DIMS} "
+        f"dimensions, float64, medians in ms. Equality was asserted before timing. Budget of {BUDGET} numbers.",
+        "",
+        "| target and operation | threads | ours | numpy | numpy / ours | target |",
+        "|---|---|---|---|---|---|",
+        *table,
+    ]
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text("\n".join(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
+
+
+class Words(NamedTuple):
+    """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
+
+    vectors (..., W, D) float64, 0 where no word is; count (..., W) float64, 0 there and 1 elsewhere (or more, in a
+    bootstrap replicate); scale (..., W), None for 1. The leading dimensions of the three broadcast.
+    """
+
+    vectors: Tensor
+    count: Tensor
+    scale: Tensor | None = None
+
+    def size(self) -> Tensor:
+        # -> (...)
+        return self.count.sum(-1)
+
+    def unit(self) -> "Words":
+        """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
+        return Words(self.vectors, self.count, inverse_length(self.vectors))
+
+    def mean(self) -> Tensor:
+        # -> (..., D), NaN for an empty set
+        weight = self.count if self.scale is None else self.count * self.scale
+        return weighted_sum(weight, self.vectors) / self.size().unsqueeze(-1)
+
+    def project(self, direction: Tensor) -> Tensor:
+        # direction: (..., D)  ->  (..., W)
+        products = times(self.vectors, direction)
+        return products if self.scale is None else products * self.scale
+
+    def project_all(self, directions: Tensor) -> Tensor:
+        # directions: (..., K, D)  ->  (..., W, K)
+        products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
+        return products if self.scale is None else products * self.scale.unsqueeze(-1)
+
+    def average(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
+        return (values * self.count).sum(-1) / self.size()
+
+    def present(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (..., W), NaN where no word is
+        return values.masked_fill(self.count == 0, torch.nan)
+
+
+def grouped(*names: str) -> Callable[[Callable], Callable]:
+    """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
+
+    def mark(score: Callable) -> Callable:
+        score.grouped = names
+        return score
+
+    return mark
+
+
+def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
+    """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
+
+    A mask may also hold integers, how often each word counts: so the bootstrap tells its replicates. Only where a
+    boolean mask is False may a vector be NaN.
+    """
+    (first, (like, _)), *_ = sets.items()
+    leads = []
+    for name, (vectors, mask) in sets.items():
+        dims = 3 if name in grouped else 2
+        if not vectors.is_floating_point():
+            raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
+        if vectors.ndim < dims:
+            wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
+            raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
+        if vectors.shape[-1] != like.shape[-1]:
+            raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
+        leads.append((name, vectors.shape[:-dims]))
+        if mask is not None:
+            check_mask(f"{name}_mask", mask, vectors.shape[-dims:-1])
+            leads.append((f"{name}_mask", mask.shape[: 1 - dims]))
+        for tensor in (vectors, mask):
+            if tensor is not None and tensor.device != like.device:
+                raise ValueError(
+                    f"devices differ: {first} on {like.device}, {name} on {tensor.device}; use .to(device)"
+                )
+    check_broadcast(leads)
+    return tuple(as_words(vectors, mask) for vectors, mask in sets.values())
+
+
+def as_words(vectors: Tensor, mask: Tensor | None) -> Words:
+    dtype = torch.float32 if vectors.device.type == "mps" else torch.float64  # MPS has no float64
+    vectors = vectors.to(dtype)
+    if mask is None:
+        return Words(vectors, vectors.new_ones(vectors.shape[-2]))
+    if mask.dtype == torch.bool:
+        vectors = vectors.where(mask.unsqueeze(-1), 0)
+    return Words(vectors, mask.to(dtype))
+
+
+def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
+    if mask.is_floating_point() or mask.is_complex():
+        raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
+    if mask.shape[max(mask.ndim - len(shape), 0) :] != shape:
+        raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
+
+
+def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+    try:
+        torch.broadcast_shapes(*(lead for _, lead in leads))
+    except RuntimeError:
+        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
+        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
+
+
+def unit(vectors: Tensor) -> Tensor:
+    # vectors: (..., D)  ->  (..., D)
+    """The vectors at length 1; the zero vector stays, with gradient 0."""
+    return vectors * inverse_length(vectors).unsqueeze(-1)
+
+
+def inverse_length(vectors: Tensor) -> Tensor:
+    # vectors: (..., D)  ->  (...), 0 for the zero vector
+    length = torch.linalg.vector_norm(vectors, dim=-1)
+    return 1 / length.masked_fill(length == 0, torch.inf)
+
+
+# Unlike products, these einsums do not repeat a matrix for each of many vectors. One small query is four times faster
+# as a product.
+
+
+def times(matrix: Tensor, vector: Tensor) -> Tensor:
+    # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
+    if matrix.ndim == 2 and vector.ndim == 1:
+        return matrix @ vector
+    return torch.einsum("...nm,...m->...n", matrix, vector)
+
+
+def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
+    # weight: (..., W)  vectors: (..., W, D)  ->  (..., D)
+    if vectors.ndim == 2 and weight.ndim == 1:
+        return weight @ vectors
+    return torch.einsum("...w,...wd->...d", weight, vectors)
+
+
+def dot(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., D)  v: (..., D)  ->  (...)
+    return (u * v).sum(-1)
+
+
+def check_correction(correction: int) -> None:
+    if correction not in (0, 1) or isinstance(correction, bool):
+        raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
+
+
+def difference_and_variance(
+    u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], correction: int
+) -> tuple[Tensor, Tensor]:
+    # u, v: (values (..., n), count (..., n))  ->  (...), (...)
+    """mean of u - mean of v, and the variance of both together: their squares over n + m - correction."""
+    (u, u_count), (v, v_count) = u, v
+    n, m = u_count.sum(-1), v_count.sum(-1)
+    u_sum, v_sum = (u * u_count).sum(-1), (v * v_count).sum(-1)
+    mean = ((u_sum + v_sum) / (n + m)).unsqueeze(-1)
+    squares = ((u - mean).square() * u_count).sum(-1) + ((v - mean).square() * v_count).sum(-1)
+    return u_sum / n - v_sum / m, squares / (n + m - correction)
+
+
+def standardised(difference: Tensor, variance: Tensor) -> Tensor:
+    # ->  (...), NaN where nothing varies
+    varies = variance > GRID**-2  # rounding makes equal values differ by less
+    return (difference / variance.where(varies, 1).sqrt()).where(varies, torch.nan)

@@ -1,0 +1,263 @@
+"""`BaseMetric`: an association test as a metric module, and as a door for queries in words."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .._metric import Metric
+from . import _sets
+from ._call import Call, bind, check_flag, check_template
+from .bootstrap import bootstrap_interval
+from .permutation import ALTERNATIVES, METHODS
+from .query import IndexedQuery, Query, Template
+
+P_VALUE_OPTIONS = (
+    "calculate_p_value",
+    "p_value_test_type",
+    "p_value_method",
+    "p_value_iterations",
+    "p_value_seed",
+    "p_value_verbose",
+)
+BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
+GRIDS = (2.0**-8, 2.0**-34, 2.0**-60)  # sums of multiples of one of these are exact, in any order
+
+
+class BaseMetric(Metric):
+    """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
+
+    A subclass that defines `measure(self, *sets, **masks)`, tensors (..., W, D) with masks (..., W) in, named tensors
+    (...) out, of which the first is the score, gets all the rest: `run_query` for words; `forward`, which returns the
+    score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
+    A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
+
+        class Gap(BaseMetric):
+            metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
+
+            def measure(self, x, y, a, **masks):
+                return {"gap": rnd(x, y, a, **masks)}
+
+    Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
+    word with `model.get_embeddings_from_query`. One that defines `p_values` has the options of P_VALUE_OPTIONS,
+    one that defines `score_function` those of BOOTSTRAP_OPTIONS.
+    """
+
+    metric_template: Template
+    metric_name: str
+    metric_short_name: str
+
+    forms: Template | None = None  # how the sides arrive in `measure`; None: as the template says
+    paired = False  # are sets aligned by position?
+    by_position = True  # does run_query take its options also by position?
+    result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
+    aliases: dict[str, str] = {}  # other names of options in run_query
+
+    # Options of metrics that define `p_values`.
+    calculate_p_value = False
+    p_value_test_type = "right-sided"
+    p_value_method = "auto"
+    p_value_iterations = 10000
+    p_value_seed: int | None = 0
+    p_value_verbose = False
+
+    # Options of metrics that define `score_function`.
+    bootstrap_iterations = 0
+    confidence = 0.95
+    bootstrap_seed: int | None = 0
+
+    def __init__(self, **kwargs: Any) -> None:
+        options = {name: kwargs.pop(name, getattr(self, name)) for name in self._shared_options()}
+        super().__init__(**kwargs)
+        for name, value in options.items():
+            setattr(self, name, value)
+        self._check_shared_options()
+        if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
+            self.result_keys = {**self.result_keys, "p_value": float}
+        if self.bootstrap_iterations:
+            self.result_keys = {**self.result_keys, "ci_low": float, "ci_high": float}
+        # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
+        self.add_state("apart", torch.tensor(torch.nan), "sum")
+        self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
+        self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
+        self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
+
+    def measure(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
+
+    def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options."""
+        raise NotImplementedError(f"{type(self).__name__} has no p-value")
+
+    def score_function(self) -> Callable[..., Tensor]:
+        """The score as a function of the same arguments, for `bootstrap_interval`."""
+        raise NotImplementedError(f"{type(self).__name__} has no score_function")
+
+    def update(self, *sets: Tensor, **masks: Tensor) -> None:
+        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
+        """Add the scores of a batch."""
+        scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
+        usable = scores.isfinite()
+        rest, sums = scores.where(usable, 0).double(), []
+        for grid in GRIDS:
+            part = (rest / grid).round() * grid
+            sums.append(part.sum())
+            rest = rest - part
+        self.total = self.total + torch.stack(sums)
+        self.finite = self.finite + usable.sum()
+        self.not_finite = self.not_finite + (~usable).sum()
+
+    def compute(self) -> Tensor:
+        # -> () float64, NaN if no score was finite
+        return self.total.flip(0).sum() / self.finite
+
+    def batch_value(self) -> Tensor:
+        return self._scores
+
+    @torch.no_grad()
+    def run_query(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The score of a query in words: `run_query(query, model, lost_vocabulary_threshold=0.2, ...)`.
+
+        Further options, by name: `preprocessors=[{}]`, `strategy="first"` (see `WordEmbeddingModel.index_query`),
+        `normalize=False` (unit vectors), `warn_not_found_words=False`, and those of the constructor, for this call.
+        `word_embedding` is `model`; `preprocessor_args=p, secondary_preprocessor_args=s` is `preprocessors=[p, s]`.
+        Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
+        lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
+        """
+        own = (*self._option_names(), *self.aliases)
+        call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
+        self.check_query(call.query)
+        if type(self).run_query is not BaseMetric.run_query:
+            return {}
+        if type(self).measure is BaseMetric.measure:
+            raise NotImplementedError(f"{type(self).__name__} defines neither measure nor run_query")
+        return self._with(changed)._run(call)
+
+    def _run(self, call: Call) -> dict[str, Any]:
+        index = call.model.index_query(
+            call.query,
+            lost_vocabulary_threshold=call.lost_vocabulary_threshold,
+            preprocessors=call.preprocessors,
+            strategy=call.strategy,
+            paired=self.paired,
+            warn_not_found_words=call.warn_not_found_words,
+        )
+        if index.reason:
+            own = {key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()}
+            return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
+        sets, masks = self.arguments(index, call.model.vectors)
+        if call.normalize:
+            sets = tuple(_sets.unit(members.double()) for members in sets)
+        measured = self.measure(*sets, **masks)
+        if self.calculate_p_value:
+            measured |= self.p_values(*sets, **masks)
+        if self.bootstrap_iterations:
+            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
+            interval = bootstrap_interval(self.score_function(), *sets, **options, seed=self.bootstrap_seed, **masks)
+            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
+        values = to_host(measured)
+        result = next(iter(values.values()))
+        values.pop("result", None)
+        own = self.describe(values, index)
+        own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
+        own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
+        if self.p_value_verbose:
+            p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
+            print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
+        return {"query_name": call.query.query_name, "result": np.float64(result), **own}
+
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        # vectors: (..., V, D)
+        """The sets and masks that `forward`, `update` and `measure` take for an indexed query."""
+        forms = self.forms or self.metric_template
+        return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
+
+    def check_query(self, query: Query) -> None:
+        """A ValueError for a query with the wrong number of sets."""
+        check_template(query, self.metric_template, self.metric_short_name)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        """A result dictionary's own entries from what `measure` returned for one query."""
+        missing = {key: np.float64(np.nan) for key, kind in self.result_keys.items() if kind is float}
+        return missing | {key: np.float64(value) if value.ndim == 0 else value for key, value in values.items()}
+
+    @classmethod
+    @functools.cache
+    def _set_names(cls) -> tuple[str, ...] | None:
+        """The names of the sets in `measure`, None if it takes `*sets`."""
+        parameters = list(inspect.signature(cls.measure).parameters.values())[1:]
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return None
+        return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+    @classmethod
+    @functools.cache
+    def _option_names(cls) -> tuple[str, ...]:
+        """The options of the constructors, which `run_query` takes too."""
+        constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
+        constructors = constructors[: constructors.index(BaseMetric.__init__)]
+        parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
+        return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._shared_options())
+
+    @classmethod
+    def _shared_options(cls) -> tuple[str, ...]:
+        tested = () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+        return tested if cls.score_function is BaseMetric.score_function else (*tested, *BOOTSTRAP_OPTIONS)
+
+    def _check_shared_options(self) -> None:
+        for name in ("calculate_p_value", "p_value_verbose"):
+            check_flag(name, getattr(self, name))
+        _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
+        _checks.one_of("p_value_method", self.p_value_method, METHODS)
+        _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
+        _checks.integer_at_least("bootstrap_iterations", self.bootstrap_iterations, 0)
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence: got {self.confidence!r}, wanted a number between 0 and 1")
+        for name in ("p_value_seed", "bootstrap_seed"):
+            if (seed := getattr(self, name)) is not None:
+                _checks.integer_at_least(name, seed, 0)
+
+    def _test(self) -> dict[str, Any]:
+        """The options as the functions of `permutation` take them."""
+        return {
+            "alternative": self.p_value_test_type,
+            "method": self.p_value_method,
+            "iterations": self.p_value_iterations,
+            "seed": self.p_value_seed,
+        }
+
+    def _with(self, changed: dict[str, Any]) -> "BaseMetric":
+        """This metric, or another one with some options changed."""
+        if not changed:
+            return self
+        options = {name: getattr(self, name) for name in self._option_names()}
+        for name, value in changed.items():
+            options[self.aliases.get(name, name)] = value
+        return type(self)(**options)
+
+    def _check_input(
+        self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
+    ) -> None:
+        Call(query, model, lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words)
+        self.check_query(query)
+
+
+def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """All of them with one transfer."""
+    flat = torch.cat([value.detach().reshape(-1).double() for value in values.values()]).cpu().numpy()
+    parts = np.split(flat, np.cumsum([value.numel() for value in values.values()])[:-1])
+    return {name: part.reshape(value.shape) for (name, value), part in zip(values.items(), parts, strict=True)}
+
+
+def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
+    # values: (W,)
+    """Word -> value; the mean where a word stands for several rows."""
+    found: dict[str, list[float]] = {}
+    for word, value in zip(words, values, strict=False):
+        found.setdefault(word, []).append(value)
+    return {word: np.float64(each[0] if len(each) == 1 else np.mean(each)) for word, each in found.items()}

@@ -1,0 +1,79 @@
+"""Bootstrap intervals: the words of every set are drawn anew, as counts."""
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ._random import random_uniform, stream
+from .permutation import chunks
+
+
+@torch.no_grad()
+def bootstrap_interval(
+    metric: Callable[..., Tensor],
+    *sets: Tensor,
+    iterations: int = 1000,
+    confidence: float = 0.95,
+    seed: int | None = 0,
+    **masks: Tensor,
+) -> tuple[Tensor, Tensor]:
+    # sets, masks: as `metric` takes them  ->  low (...), high (...) float64
+    """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
+
+    The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
+    the bounds are the (1 -+ confidence) / 2 quantiles of `iterations` such scores, linearly interpolated. Scores that
+    are NaN are left out; the bounds are NaN if over half are. `metric` gives one score per query, and options are
+    bound to it by functools.partial: every score of this package but `ceat`, which has a standard error, and `sc_weat`,
+    for which take `mean_sc_weat`. Draws depend on `seed` (None: fresh) and the sizes of the sets alone. No gradient.
+    ValueError for iterations < 1 and a confidence outside (0, 1). Efron 1979, doi:10.1214/aos/1176344552.
+    """
+    iterations = _checks.integer_at_least("iterations", iterations, 1)
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence: got {confidence!r}, wanted a number between 0 and 1")
+    parameters = list(inspect.signature(metric).parameters)
+    if unknown := masks.keys() - {name for name in parameters if name.endswith("_mask")}:
+        raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
+    metric(*sets, **masks)  # its own checks, before anything is taken apart
+    vectors = dict(zip(parameters, sets, strict=False))
+    grouped = getattr(getattr(metric, "func", metric), "grouped", ())
+    draws = {}  # mask -> what it takes to draw its counts
+    for n, name in enumerate(p for p in parameters if p.endswith("_mask")):
+        own = name.removesuffix("_mask")
+        # A mask that is not of one set is of all sets that have no other: the pairs of RIPA, the tuples of direct bias.
+        covered = [own] if own in vectors else [s for s in vectors if f"{s}_mask" not in parameters]
+        shape = vectors[own].shape[-3:-1] if own in grouped else vectors[covered[0]].shape[-2:-1]
+        draws[name] = masks.get(name), shape, stream(seed) + n
+        for s in covered if name in masks else ():
+            mask = masks[name] if s == own or s not in grouped else masks[name].unsqueeze(-2)
+            vectors[s] = vectors[s].where(mask.unsqueeze(-1), 0)
+    repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
+    scores = [
+        metric(*repeated, **{name: _counts(*draw, start, rows, sets[0].device) for name, draw in draws.items()})
+        for start, rows in chunks(iterations, max(s.numel() for s in sets))
+    ]
+    scores = torch.cat(scores, -1)
+    if scores.numel() == 0:  # a batch of no queries, which has no quantiles
+        return scores[..., 0], scores[..., 0]
+    enough = 2 * scores.isfinite().sum(-1) >= iterations
+    tails = (1 - confidence) / 2, (1 + confidence) / 2
+    return tuple(scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+
+
+def _counts(mask: Tensor | None, shape: torch.Size, begin: int, start: int, rows: int, device: torch.device) -> Tensor:
+    # mask: (..., *shape)  ->  (..., rows, *shape) int64: how often each word was drawn, as often as there are words
+    """The replicates number `start` and following; `shape` is (W,) or (G, W), each group drawn by itself."""
+    groups, words = (1, *shape)[-2:]
+    # Addresses run through the groups first, so that padding takes none from the words.
+    uniform = (
+        random_uniform(begin, start, rows, words * groups, device).view(rows, words, groups).mT.reshape(rows, *shape)
+    )
+    present = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
+    present = present.unsqueeze(-1 - len(shape))
+    size = present.sum(-1, keepdim=True)
+    order = (~present).byte().sort(dim=-1, stable=True).indices
+    index = order.take_along_dim((uniform * size).long(), -1)
+    drawn = (torch.arange(words, device=device) < size).long()
+    return torch.zeros_like(index).scatter_add(-1, index, drawn.expand_as(index))

@@ -1,0 +1,107 @@
+"""The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import _sets
+from ._random import random_uniform, stream
+from .permutation import ALTERNATIVES, chunks
+
+
+class CombinedEffect(NamedTuple):
+    """The result of `random_effects` and `ceat`, each (...) float64."""
+
+    effect: Tensor
+    standard_error: Tensor
+    tau2: Tensor  # variance between the samples, >= 0
+    p_value: Tensor
+
+
+def random_effects(e: Tensor, v: Tensor, *, alternative: str = "right-sided") -> CombinedEffect:
+    # e, v: (..., N) effects and their variances  ->  (...) float64
+    """The mean effect when effects vary by more than their variances say (DerSimonian-Laird).
+
+    tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
+    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. `p_value` is that of
+    effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". ValueError for
+    shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
+    """
+    _checks.one_of("alternative", alternative, ALTERNATIVES)
+    _checks.floating("e", e)
+    _checks.floating("v", v)
+    _checks.shape("e", e, "...", "N")
+    _checks.shape("v", v, "...", e.shape[-1])
+    e, v = e.double(), v.double()
+    w = 1 / v
+    total = w.sum(-1)
+    q = (w * (e - ((w * e).sum(-1) / total).unsqueeze(-1)).square()).sum(-1)
+    tau2 = torch.zeros_like(q)
+    if e.shape[-1] > 1:
+        tau2 = ((q - (e.shape[-1] - 1)) / (total - w.square().sum(-1) / total)).clamp(min=0)
+    w = 1 / (v + tau2.unsqueeze(-1))
+    effect, error = (w * e).sum(-1) / w.sum(-1), w.sum(-1).rsqrt()
+    z = (effect / error).detach()
+    tail = {"right-sided": z, "left-sided": -z, "two-sided": z.abs()}[alternative]
+    sides = 2 if alternative == "two-sided" else 1
+    return CombinedEffect(effect, error, tau2, sides * torch.special.erfc(tail / math.sqrt(2)) / 2)
+
+
+def ceat(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    samples: int = 1000,
+    seed: int | None = 0,
+    correction: int = 1,
+    variance: str = "sample",
+    *,
+    alternative: str = "right-sided",
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> CombinedEffect:
+    # x: (..., X, K, D)  y: (..., Y, K, D)  a: (..., A, K, D)  b: (..., B, K, D)  x_mask: (..., X, K) ...  ->  (...)
+    """The WEAT effect size of words that have a pool of K vectors each, one per context.
+
+    Each of the `samples` draws one context per word, uniformly, and gives an effect size e and a variance V: that of s
+    over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects` combines
+    them. A mask is True where a context is; a word without any is absent, and the numbers of contexts may differ from
+    set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
+    `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
+    """
+    _checks.one_of("variance", variance, ("sample", "standard"))
+    samples = _checks.integer_at_least("samples", samples, 1)
+    _sets.check_correction(correction)
+    pools = _sets.read("x", "y", "a", "b", x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+    begin = [stream(seed) + n for n in range(4)]
+    parts = []
+    for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
+        x, y, a, b = (draw_contexts(pool, n, start, rows).unit() for pool, n in zip(pools, begin, strict=True))
+        axis = a.mean() - b.mean()
+        u, v, n, m = (x.project(axis), x.count), (y.project(axis), y.count), x.size(), y.size()
+        e = _sets.standardised(*_sets.difference_and_variance(u, v, correction))
+        if variance == "sample":
+            parts.append((e, _sets.difference_and_variance(u, v, 1)[1]))
+        else:
+            parts.append((e, (n + m) / (n * m) + e.square() / (2 * (n + m))))
+    e, v = (torch.cat(part, -1) for part in zip(*parts, strict=True))
+    return random_effects(e, v, alternative=alternative)
+
+
+def draw_contexts(pool: _sets.Words, begin: int, start: int, rows: int) -> _sets.Words:
+    # pool: (..., W, K, D)  ->  (..., rows, W, D)
+    """One present context per word for each of the samples number `start` and following; its count is 0 without any."""
+    present = pool.count.expand(torch.broadcast_shapes(pool.count.shape, pool.vectors.shape[:-1])) > 0
+    size = present.sum(-1)
+    uniform = random_uniform(begin, start, rows, size.shape[-1], present.device)
+    nth = (uniform * size.unsqueeze(-2)).long()
+    order = (~present).byte().sort(dim=-1, stable=True).indices
+    index = order.unsqueeze(-3).take_along_dim(nth.unsqueeze(-1), -1).unsqueeze(-1)
+    vectors = pool.vectors.unsqueeze(-4).take_along_dim(index, -2).squeeze(-2)
+    return _sets.Words(vectors, (size > 0).to(vectors.dtype).unsqueeze(-2))

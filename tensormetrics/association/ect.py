@@ -1,0 +1,58 @@
+"""The Embedding Coherence Test."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from . import _sets
+from .base_metric import BaseMetric
+
+
+@torch.no_grad()
+def ect(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+) -> Tensor:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
+    """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
+
+    In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
+    ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Masks, zero
+    vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
+    """
+    x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    words = a.unit()
+    ranks = []
+    for target in (x, y):
+        rank = _ranks(words.project(_sets.unit(target.mean())), a.count)
+        ranks.append(rank - a.average(rank).unsqueeze(-1))
+    u, v = ranks
+    return a.average(u * v) / (a.average(u * u) * a.average(v * v)).sqrt()
+
+
+def _ranks(values: Tensor, count: Tensor) -> Tensor:
+    # values: (..., A)  count: (..., A)  ->  (..., A), 1 is the smallest; NaN values give NaN
+    grid = (values * _sets.GRID).round()
+    order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
+    return ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+
+
+class ECT(BaseMetric):
+    """See `ect`."""
+
+    metric_template = (2, 1)
+    metric_name = "Embedding Coherence Test"
+    metric_short_name = "ECT"
+    result_keys = {"ect": float}
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"ect": ect(x, y, a, **masks)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return ect

@@ -1,0 +1,42 @@
+"""The metric of the guide to writing one's own."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from . import _sets
+from .base_metric import BaseMetric
+
+
+def example_metric(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+) -> Tensor:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
+    """How much nearer the mean attribute is to y than to x: cos(mean y, mean a) - cos(mean x, mean a).
+
+    In [-2, 2]; negative: nearer to x; swapping x and y changes the sign. Masks, empty sets, zero vectors and errors as
+    in `weat`.
+    """
+    x, y, a = (_sets.unit(s.mean()) for s in _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask)))
+    return _sets.dot(y - x, a)
+
+
+class ExampleMetric(BaseMetric):
+    """See `example_metric`."""
+
+    metric_template = (2, 1)
+    metric_name = "Example Metric"
+    metric_short_name = "EM"
+    result_keys = {"em": float}
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"em": example_metric(x, y, a, **masks)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return example_metric

@@ -1,0 +1,60 @@
+"""Mean Average Cosine Similarity."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _sets
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery
+
+
+@_sets.grouped("a")
+def mac(
+    t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    # t: (..., T, D)  a: (..., J, W, D)  t_mask: (..., T)  a_mask: (..., J, W)  ->  (...) float64
+    """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
+
+    In [0, 2]; the name says similarity, but 1 is none and smaller is more alike. All (t, j) weigh the same.
+    `per_word=True` also returns the distances (..., T, J). Masks, empty sets (of any j), zero vectors and errors as in
+    `weat`. Manzini, Lim, Tsvetkov & Black 2019, arXiv:1904.04047.
+    """
+    t, a = _sets.read("a", t=(t, t_mask), a=(a, a_mask))
+    t, centres = t.unit(), a.unit().mean()
+    score = 1 - _sets.dot(t.mean(), centres.mean(-2))
+    if not per_word:
+        return score
+    distances = 1 - t.project_all(centres)
+    return score, distances.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)
+
+
+class MAC(BaseMetric):
+    """See `mac`; `targets_eval` has the distance of every target word to every attribute set."""
+
+    metric_template = ("n", "n")
+    metric_name = "Mean Average Cosine Similarity"
+    metric_short_name = "MAC"
+    forms = ("joined", "n")
+    result_keys = {"mac": float, "targets_eval": dict}
+
+    def measure(self, t: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, distances = mac(t, a, per_word=True, **masks)
+        return {"mac": score, "targets_eval": distances}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return mac
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        targets, sets = index.query.target_sets_names, index.query.attribute_sets_names
+        distances = values["targets_eval"].reshape(len(targets), -1, len(sets))
+        targets_eval = {}
+        for target, words, of_target in zip(targets, index.row_words[0], distances, strict=True):
+            columns = [by_word(words, column) for column in of_target.T]
+            targets_eval[target] = {
+                word: {name: column[word] for name, column in zip(sets, columns, strict=True)} for word in columns[0]
+            }
+        return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}

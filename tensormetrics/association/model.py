@@ -1,0 +1,381 @@
+"""`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ._tables import EncodedTable, Table
+from .lookup import PreprocessorArgs, Search, as_preprocessors, look_up
+from .query import IndexedQuery, Query, check_query
+from .word2vec import read_word2vec
+
+
+class WordEmbeddingModel:
+    """A table of vectors (V, D) and its vocabulary. Not a module: the table may be somebody else's parameter.
+
+    `wv`: anything with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
+    gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` ask for a copy. `vocab_prefix`
+    is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec`,
+    `from_encoder`, `from_contexts`.
+
+        model = WordEmbeddingModel.from_tensor(net.embedding.weight, words)  # no copy
+        index = model.index_query(query)
+        weat(*index.sets(model.vectors))
+    """
+
+    def __init__(
+        self,
+        wv: Any,
+        name: str | None = None,
+        vocab_prefix: str | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
+            if not isinstance(value, str | None):
+                raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
+        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else _table_of(wv)
+        self._table = table.to(device, dtype) if device or dtype else table
+        self.wv = None if isinstance(wv, Table) else wv
+        self.name = "Unnamed model" if name is None else name
+        self.vocab_prefix = vocab_prefix
+
+    @classmethod
+    def from_tensor(
+        cls, vectors: Tensor, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # vectors: (V, D)
+        """By reference, also of a Parameter: what training does to the table is seen."""
+        return cls(Table(_checked_vectors("vectors", vectors), _vocabulary(words, len(vectors))), name, vocab_prefix)
+
+    @classmethod
+    def from_numpy(
+        cls, array: np.ndarray, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # array: (V, D), shared if it can be written to
+        return cls.from_tensor(_from_numpy("array", array), words, name, vocab_prefix)
+
+    @classmethod
+    def from_word2vec(
+        cls,
+        path: str | PathLike,
+        binary: bool | None = None,
+        name: str | None = None,
+        vocab_prefix: str | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> "WordEmbeddingModel":
+        """From a word2vec or GloVe file; `options` as in `read_word2vec`: limit, only, no_header, encoding, errors."""
+        words, vectors = read_word2vec(path, binary, **options)
+        table = Table(torch.from_numpy(vectors), _vocabulary(words, len(vectors)))
+        stem = Path(path).name.removesuffix(".gz")
+        return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
+
+    @classmethod
+    def from_encoder(
+        cls,
+        encode: Callable[[list[str]], Tensor],
+        *,
+        templates: Sequence[str] = ("{}",),
+        contexts: str = "all",
+        batch_size: int = 256,
+        name: str | None = None,
+        device: torch.device | str | None = None,
+    ) -> "WordEmbeddingModel":
+        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string.
+
+        Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
+        turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
+        """
+        _checks.one_of("contexts", contexts, ("all", "mean"))
+        batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
+        if isinstance(templates, str) or not templates:
+            raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
+        for template in templates:
+            if "{}" not in template:
+                raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
+        return cls(EncodedTable(encode, tuple(templates), contexts, batch_size, device), name)
+
+    @classmethod
+    def from_contexts(
+        cls, contexts: Mapping[str, Tensor], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # contexts: per word (K, D)
+        """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
+        if not contexts:
+            raise ValueError("contexts: got no word, wanted at least one")
+        pools = [_checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
+        for word, pool in zip(contexts, pools, strict=True):
+            _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
+        ends = np.cumsum([len(pool) for pool in pools]).tolist()
+        rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
+        if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
+            raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
+        _vocabulary(list(contexts), len(contexts))  # the words are str
+        members = dict(zip(contexts, rows, strict=True))
+        return cls(
+            Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members), name, vocab_prefix
+        )
+
+    @property
+    def vectors(self) -> Tensor:
+        # -> (V, D)
+        return self._table.vectors
+
+    @property
+    def vocab(self) -> dict[str, int]:
+        """Word -> its (first) row of `vectors`."""
+        return self._table.vocab
+
+    @property
+    def model_name(self) -> str:
+        return self.name
+
+    def __contains__(self, word: Any) -> bool:
+        return word in self._table
+
+    def __len__(self) -> int:
+        return len(self.vocab)
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        """The vector (D,) on the host; the mean of a word's vectors where it has several."""
+        return self.arrays([word])[word]
+
+    def get(self, word: str, default: Any = None) -> Any:
+        return self[word] if word in self else default
+
+    def rows(self, word: str) -> Tensor:
+        # -> (K,) int64
+        """The rows of a word, on the device: `model.vectors[model.rows(word)]`."""
+        self._require([word])
+        return torch.tensor(self._table.rows(word), device=self.vectors.device)
+
+    def arrays(self, words: Iterable[str], normalize: bool = False) -> dict[str, np.ndarray]:
+        """Word -> vector (D,) in the table's dtype (bfloat16 as float32), with one transfer; see `model[word]`."""
+        words = list(words)
+        self._require(words)
+        self._table.add(words)
+        rows = [self._table.rows(word) for word in words]
+        vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64)].cpu()
+        vectors = vectors.float() if vectors.dtype == torch.bfloat16 else vectors
+        parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
+        arrays = [part.numpy() for part in parts]
+        if normalize:
+            arrays = [array / (np.linalg.norm(array) or 1) for array in arrays]
+        return dict(zip(words, arrays, strict=True))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "WordEmbeddingModel":
+        """A model of the same name; its table is this one's if nothing changes."""
+        moved = WordEmbeddingModel(self._table.to(device, dtype), self.name, self.vocab_prefix)
+        moved.wv = self.wv
+        return moved
+
+    @torch.no_grad()
+    def normalize(self) -> None:
+        """Divide every row by its L2 norm, in place; zero rows stay."""
+        norms = torch.linalg.vector_norm(self.vectors.double(), dim=1, keepdim=True)
+        self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
+
+    def update(self, word: str, vector: np.ndarray | Tensor) -> None:
+        # vector: (D,)
+        """Write the row of a word in place."""
+        if not isinstance(vector, np.ndarray | Tensor):
+            raise TypeError(f"vector: got a {type(vector).__name__}, wanted an array or a tensor")
+        self.batch_update([word], vector[None])
+
+    @torch.no_grad()
+    def batch_update(self, words: Sequence[str], vectors: np.ndarray | Tensor) -> None:
+        # vectors: (len(words), D)
+        """Write the rows of distinct words in place: all of them, or none if an argument does not fit."""
+        words = list(words)
+        self._require(words)
+        if not isinstance(vectors, np.ndarray | Tensor):
+            raise TypeError(f"vectors: got a {type(vectors).__name__}, wanted an array or a tensor")
+        vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("vectors", vectors)
+        if repeated := _repeated(words):
+            raise ValueError(f"words: got {repeated} more than once, wanted distinct words")
+        if several := [word for word in words if len(self._table.rows(word)) > 1]:
+            raise ValueError(
+                f"words: {several} have several vectors in the model {self.name!r}; write to model.vectors"
+            )
+        _checks.shape("vectors", vectors, len(words), self.vectors.shape[1])
+        if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
+            own := self.vectors.dtype
+        ):
+            raise ValueError(
+                f"vectors: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
+                "loss; convert them first"
+            )
+        self.vectors[[self.vocab[word] for word in words]] = vectors.to(self.vectors)
+
+    def index_query(
+        self,
+        query: Query,
+        *,
+        lost_vocabulary_threshold: float = 0.2,
+        preprocessors: list[PreprocessorArgs] | None = None,
+        strategy: str = "first",
+        paired: bool = False,
+        warn_not_found_words: bool = False,
+    ) -> IndexedQuery:
+        """The rows of a query's words, on the model's device, looked up once for any number of scores.
+
+        Every distinct word of a set is tried under each of `preprocessors` (default: as it stands); "first" takes the
+        first form in the vocabulary, "all" every one. A word without any is lost. A set that lost a larger share of
+        its words than the threshold, or all, makes the query unusable: it has a `reason`, and every score is NaN.
+        `paired` aligns the target sets by position (the attribute sets, if there is one target set): tuples with a
+        lost word are dropped whole, the share is that of tuples, and lists of unequal length are a ValueError.
+        """
+        check_query(query)
+        search = Search(self, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
+        words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
+        if not reason:
+            self._table.add(key for side in words for keys in side for key in keys)
+            if paired:
+                _check_members(words[0] if len(words[0]) > 1 else words[1], self._table)
+        return IndexedQuery.of(query, self._table.rows, words, lost, reason, self.vectors.device)
+
+    def get_embeddings_from_query(
+        self,
+        query: Query,
+        lost_vocabulary_threshold: float = 0.2,
+        preprocessors: list[PreprocessorArgs] | None = None,
+        strategy: str = "first",
+        normalize: bool = False,
+        warn_not_found_words: bool = False,
+        verbose: bool = False,
+        *,
+        preprocessor_args: PreprocessorArgs | None = None,
+        secondary_preprocessor_args: PreprocessorArgs | None = None,
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, np.ndarray]]] | None:
+        """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
+
+        Rules as in `index_query`. `preprocessor_args=p, secondary_preprocessor_args=s` is another way to write
+        `preprocessors=[p, s]`; `normalize` makes unit vectors, `verbose` prints what was found.
+        """
+        check_query(query)
+        preprocessors = as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args)
+        search = Search(self, self.vocab_prefix, preprocessors, strategy)
+        words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words)
+        names = (query.target_sets_names, query.attribute_sets_names)
+        if verbose:
+            for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
+                print(f"{name}: found {keys}, lost {missing}")
+        if reason:
+            return None
+        arrays = self.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
+        targets, attributes = (
+            {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
+            for side in zip(names, words, strict=True)
+        )
+        return targets, attributes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WordEmbeddingModel):
+            return NotImplemented
+        a, b = self.vectors, other.vectors
+        if (self.name, self.vocab_prefix or "", self.vocab) != (other.name, other.vocab_prefix or "", other.vocab):
+            return False
+        return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
+
+    __hash__ = None  # the table may change
+
+    def __repr__(self) -> str:
+        name = "'Unnamed model'" if self.name == "Unnamed model" else f"named {self.name!r}"
+        prefix = f" and {self.vocab_prefix!r} as word prefix" if self.vocab_prefix else ""
+        return f"<WordEmbeddingModel {name} with {len(self)} word embeddings of {self.vectors.shape[1]} dims{prefix}>"
+
+    def _require(self, words: Iterable[str]) -> None:
+        for word in words:
+            if not isinstance(word, str):
+                raise TypeError(f"word: got a {type(word).__name__}, wanted a str")
+            if word not in self:
+                raise KeyError(f"the word {word!r} is not in the vocabulary of the model {self.name!r}")
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, WordEmbeddingModel):
+        raise TypeError(
+            f"model: got a {type(model).__name__}, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+        )
+
+
+def _table_of(wv: Any) -> Table:
+    vectors = getattr(wv, "vectors", None)
+    listings = ("key_to_index", "index_to_key", "vocab")
+    # gensim 4 raises on access to `vocab`, so the first that is there decides.
+    listing = next((name for name in listings if hasattr(wv, name)), None)
+    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
+        raise TypeError(
+            f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
+            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, "
+            "from_encoder or from_contexts"
+        )
+    listed = getattr(wv, listing)
+    rows = None
+    if listing != "index_to_key":
+        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
+    vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("wv.vectors", vectors)
+    vectors = _checked_vectors("wv.vectors", vectors)
+    return Table(vectors, _vocabulary(list(listed), len(vectors), rows))
+
+
+def _checked_vectors(argument: str, vectors: Any) -> Tensor:
+    # -> (V, D) floating, the same tensor
+    if not isinstance(vectors, Tensor):
+        raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
+    _checks.shape(argument, vectors, "V", "D")
+    if not vectors.is_floating_point():
+        raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
+    return vectors
+
+
+def _from_numpy(argument: str, array: Any) -> Tensor:
+    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
+    if array.dtype.kind != "f":
+        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
+    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array)
+
+
+def _vocabulary(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
+    """Word -> row; by default in order."""
+    if not isinstance(words, list | tuple | np.ndarray):
+        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
+    for i, word in enumerate(words):
+        if not isinstance(word, str):
+            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
+    if len(words) != rows:
+        raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
+    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
+    if len(vocab) < rows:
+        raise ValueError(f"words: got {_repeated(words)} more than once, wanted distinct words")
+    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
+        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
+    return vocab
+
+
+def _repeated(words: Sequence[str]) -> list[str]:
+    """The first few that stand there more than once."""
+    return [word for word, count in Counter(words).items() if count > 1][:5]
+
+
+def _check_members(sets: list[list[str]], table: Table) -> None:
+    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
+    for words in zip(*sets, strict=True):
+        counts = [len(table.rows(word)) for word in words]
+        if len(set(counts)) > 1:
+            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")

@@ -1,0 +1,247 @@
+"""p-values of permutation tests: exact by meeting in the middle, or from seeded random draws.
+
+Both tests are one question about subset sums of integers: how many of the sums that the null hypothesis allows are
+at least as large, or as small, as a bound?
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import _sets
+from ._random import random_words, stream
+
+ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
+METHODS = ("auto", "exact", "approximate")
+AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
+BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
+
+# The size and the sum of a subset in one integer, size * UNIT + sum. A subset with an absent place outweighs all.
+UNIT, ABSENT = 2**50, 2**56
+
+
+class Null(NamedTuple):
+    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
+
+    low: Tensor | None  # (B,) int64
+    high: Tensor | None  # (B,) int64
+
+
+def permutation_p_value(
+    u: Tensor,
+    v: Tensor,
+    *,
+    alternative: str = "right-sided",
+    method: str = "auto",
+    iterations: int = 10000,
+    seed: int | None = 0,
+    u_mask: Tensor | None = None,
+    v_mask: Tensor | None = None,
+) -> Tensor:
+    # u: (..., n) scores  v: (..., m) scores  u_mask: (..., n)  v_mask: (..., m)  ->  (...) float64, in (0, 1]
+    """How often does a random partition of the n + m scores differ as much as (u, v) does? d = mean u - mean v.
+
+    The share of the partitions into sizes n and m with d >= the observed one ("right-sided"), with d <= it
+    ("left-sided"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
+    50 places; "approximate" draws `iterations` of them: (1 + extreme) / (1 + iterations); "auto" is exact up to 32
+    places, padding included. Draws depend on `seed` (None: fresh) and the sizes alone: queries of equal sizes share
+    them. Scores are rounded to multiples of 2^-40, of 2^-40 times a power of two if any reaches 2, so that ties count
+    as ties. NaN for an empty side, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
+    beyond 50 places. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
+    """
+    scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
+    places = scores.shape[-1]
+    exact = _is_exact(alternative, method, iterations, places, AUTO_PLACES, MOST_PLACES, "places")
+    size, n = present.sum(-1), present[:, : u.shape[-1]].sum(-1)
+    usable = scores.isfinite().all(-1) & (n > 0) & (n < size)
+    units = _units(scores)
+    observed, total = units[:, : u.shape[-1]].sum(-1), units.sum(-1)
+    null = _partition_null(observed, total, n, size, alternative)
+    if exact:
+        share = _share_of_partitions(units, present, null, n, size)
+    else:
+        ragged = u_mask is not None or v_mask is not None
+        sizes = (n, size) if ragged else (n.new_full((1,), u.shape[-1]), n.new_full((1,), places))
+        draw = functools.partial(random_partitions, stream(seed), *sizes, places)
+        share = _share_of_draws(draw, _compact(units, present), null, iterations, groups=len(sizes[0]))
+    return share.where(usable, torch.nan).reshape(lead)
+
+
+def sign_flip_p_value(
+    r: Tensor,
+    *,
+    alternative: str = "right-sided",
+    method: str = "auto",
+    iterations: int = 10000,
+    seed: int | None = 0,
+    mask: Tensor | None = None,
+) -> Tensor:
+    # r: (..., P), one value per pair  mask: (..., P)  ->  (...) float64, in (0, 1]
+    """How often is the mean of the values as extreme when every sign is thrown at random? Swapping a pair flips it.
+
+    The share of the 2^P sign patterns whose mean is >= the observed one ("right-sided"), <= it ("left-sided") or as
+    far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; the rest as
+    in `permutation_p_value`.
+    """
+    values, present, lead = _read(r=(r, mask))
+    pairs = values.shape[-1]
+    exact = _is_exact(alternative, method, iterations, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
+    usable = values.isfinite().all(-1) & present.any(-1)
+    units = _units(values)
+    null = _sign_null(units.sum(-1), present.sum(-1), alternative)
+    if exact:  # an absent pair doubles the patterns and the extreme ones alike
+        share = _count_sums(units, null).clamp(max=2**pairs).double() / 2**pairs
+    else:
+        draw = functools.partial(random_signs, stream(seed), pairs, device=units.device)
+        share = _share_of_draws(draw, _compact(units, present), null, iterations, groups=1)
+    return share.where(usable, torch.nan).reshape(lead)
+
+
+def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: int, rows: int) -> Tensor:
+    # n, size: (G,)  ->  (G, rows, places) bool: n of the first `size` places, uniformly
+    """Partitions number `start` and following of the stream at `begin`; the n smallest of random words are chosen."""
+    words = random_words(begin, start, rows, places, n.device)
+    absent = torch.arange(places, device=n.device) >= size.view(-1, 1, 1)
+    words = words.masked_fill(absent, torch.iinfo(torch.int64).max)
+    nth = (n - 1).clamp(min=0).view(-1, 1, 1).expand(-1, rows, 1)
+    return words <= words.sort(-1).values.gather(-1, nth)
+
+
+def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
+    # ->  (1, rows, pairs) bool: which pairs are swapped
+    return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
+
+
+def _is_exact(alternative: str, method: str, iterations: int, got: int, auto: int, most: int, unit: str) -> bool:
+    _checks.one_of("alternative", alternative, ALTERNATIVES)
+    _checks.one_of("method", method, METHODS)
+    _checks.integer_at_least("iterations", iterations, 1)
+    if method == "exact" and got > most:
+        raise ValueError(f"method: got 'exact' with {got} {unit}, wanted at most {most}; write method='approximate'")
+    return method == "exact" or (method == "auto" and got <= auto)
+
+
+def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.Size]:
+    """All scores as (B, N), 0 where none is, which of them are present (B, N), and the leading shape B stands for."""
+    sets = _sets.read(**{name: (scores.detach().unsqueeze(-1), mask) for name, (scores, mask) in sides.items()})
+    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.count)))
+    scores = torch.cat([s.vectors.squeeze(-1).expand(*lead, s.vectors.shape[-2]) for s in sets], -1)
+    present = torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in sets], -1) > 0
+    return scores.flatten(0, -2) if lead else scores[None], present.flatten(0, -2) if lead else present[None], lead
+
+
+def _units(scores: Tensor) -> Tensor:
+    # scores: (B, N)  ->  (B, N) int64, at most 2^41 in modulus: sums of 50 and their multiples by 50 stay exact
+    places = scores.shape[-1]
+    largest = torch.nn.functional.pad(scores.abs(), (1, 0), value=1).amax(-1, keepdim=True)
+    scale = largest / largest.frexp().mantissa / 2  # a power of two, 1 for scores below 2
+    bits = min(40, 61 - 2 * places.bit_length())  # coarser from 1,024 places on, or places^2 units would overflow
+    return (scores / scale * 2.0**bits).nan_to_num(0).round().long()
+
+
+def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: str) -> Null:
+    # Rounding moves a sum by less than `size` units, so sums that close are equal.
+    if alternative == "right-sided":
+        return Null(observed - size, None)
+    if alternative == "left-sided":
+        return Null(None, observed + size)
+    # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
+    size = size.clamp(min=1)
+    margin = (size * observed - n * total).abs() - size * size
+    return Null(-((-n * total - margin) // size), (n * total - margin) // size)
+
+
+def _sign_null(total: Tensor, pairs: Tensor, alternative: str) -> Null:
+    # The mean falls by twice the sum of the flipped values; patterns within one unit per pair are equal.
+    if alternative == "right-sided":
+        return Null(None, pairs // 2)
+    if alternative == "left-sided":
+        return Null(-(pairs // 2), None)
+    margin = total.abs() - pairs
+    return Null(-((-total - margin) // 2), (total - margin) // 2)
+
+
+def _share_of_partitions(units: Tensor, present: Tensor, null: Null, n: Tensor, size: Tensor) -> Tensor:
+    # ->  (B,) float64: of the subsets of n present places, those whose sum is as extreme
+    keys = (units + UNIT).masked_fill(~present, ABSENT)
+    fewer, at_most = (_binomial_sums(units.device)[size, k] for k in (n, n + 1))
+    low, high = (None if bound is None else bound + n * UNIT for bound in null)
+    extreme = _count_sums(keys, Null(low, high))
+    if low is not None:
+        extreme = extreme - (2 ** units.shape[-1] - at_most)  # larger subsets, and those with an absent place
+    if high is not None:
+        extreme = extreme - fewer  # smaller subsets
+    partitions = at_most - fewer
+    return extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
+
+
+def _count_sums(keys: Tensor, null: Null) -> Tensor:
+    # keys: (B, N)  ->  (B,) int64: how many of the 2^N subset sums are >= low, plus how many are <= high
+    """Horowitz & Sahni 1974, doi:10.1145/321812.321823: sort the sums of one half, look up those of the other."""
+    table = min((keys.shape[-1] + 1) // 2, 24)
+    rows = max(1, BUDGET >> table)
+    count = keys.new_zeros(len(keys))
+    for start in range(0, len(keys), rows):
+        part = slice(start, start + rows)
+        known = _subset_sums(keys[part, :table]).sort(-1).values
+        base = _subset_sums(keys[part, table : table + 20]).sort(-1).values  # ascending look-ups stay in the cache
+        for offset in _subset_sums(keys[part, table + 20 :]).unbind(-1):
+            other = base + offset.unsqueeze(-1)
+            if null.low is not None:
+                fewer = torch.searchsorted(known, null.low[part].unsqueeze(-1) - other)
+                count[part] += (known.shape[-1] - fewer).sum(-1)
+            if null.high is not None:
+                count[part] += torch.searchsorted(known, null.high[part].unsqueeze(-1) - other, right=True).sum(-1)
+    return count
+
+
+def _subset_sums(keys: Tensor) -> Tensor:
+    # keys: (B, N)  ->  (B, 2^N)
+    return functools.reduce(
+        lambda sums, key: torch.cat([sums, sums + key.unsqueeze(-1)], -1), keys.unbind(-1), keys.new_zeros(len(keys), 1)
+    )
+
+
+@functools.cache
+def _binomial_sums(device: torch.device) -> Tensor:
+    # ->  (51, 52) int64: [s, k] = how many subsets of s places have fewer than k
+    table = [[sum(math.comb(s, j) for j in range(k)) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
+    return torch.tensor(table, device=device)
+
+
+def _compact(units: Tensor, present: Tensor) -> Tensor:
+    # ->  (B, N), the present ones first, in order
+    return units.gather(-1, (~present).byte().sort(dim=-1, stable=True).indices)
+
+
+def _share_of_draws(
+    draw: Callable[[int, int], Tensor], units: Tensor, null: Null, iterations: int, groups: int
+) -> Tensor:
+    # draw: (start, rows) -> (G, rows, N) bool  units: (B, N), B a multiple of G  ->  (B,) float64
+    batch, places = units.shape
+    each = batch // max(groups, 1)
+    units = units.double().view(groups, each, places)
+    low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
+    extreme = torch.zeros(groups, each, dtype=torch.int64, device=units.device)
+    for start, rows in chunks(iterations, max(groups * places, batch)):
+        # Products of integers below 2^53: float64 sums them exactly, whatever the order.
+        sums = draw(start, rows).double() @ units.mT
+        hit = torch.zeros_like(sums, dtype=torch.bool)
+        if low is not None:
+            hit |= sums >= low
+        if high is not None:
+            hit |= sums <= high
+        extreme += hit.sum(1)
+    return (1 + extreme.flatten().double()) / (1 + iterations)
+
+
+def chunks(iterations: int, cost: int) -> Iterator[tuple[int, int]]:
+    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within the budget."""
+    rows = max(1, BUDGET // max(cost, 1))
+    for start in range(0, iterations, rows):
+        yield start, min(rows, iterations - start)

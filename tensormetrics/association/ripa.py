@@ -1,0 +1,89 @@
+"""Relational Inner Product Association."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _sets
+from ._call import check_flag
+from .base_metric import BaseMetric, by_word
+from .lookup import log
+from .permutation import sign_flip_p_value
+from .query import IndexedQuery
+
+
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = True,
+    *,
+    pair_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    # x, y: (..., P, D), pairs by position  a: (..., A, D)  pair_mask: (..., P)  a_mask: (..., A)  ->  (...) float64
+    """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+
+    In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
+    sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
+    direction and counts as absent; without a pair or a word the score is NaN. `per_word=True` also returns every
+    product (..., A, P), NaN where there is none. ValueError where x and y differ in length, else as in `weat`.
+    Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
+    """
+    if x.shape[-2:] != y.shape[-2:]:
+        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
+    x, y, a = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
+    (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
+    pair = _sets.Words(
+        _sets.unit(pair.vectors) if normalize_direction else pair.vectors, pair.count * (pair.vectors != 0).any(-1)
+    )
+    score = _sets.dot(a.mean(), pair.mean())
+    if not per_word:
+        return score
+    products = a.vectors @ pair.vectors.mT
+    absent = (a.count == 0).unsqueeze(-1) | (pair.count == 0).unsqueeze(-2)
+    return score, products.masked_fill(absent, torch.nan)
+
+
+class RIPA(BaseMetric):
+    """See `ripa`; `word_values` are each attribute word's mean and standard deviation over the pairs."""
+
+    metric_template = (2, 1)
+    metric_name = "Relational Inner Product Association"
+    metric_short_name = "RIPA"
+    paired = True
+    result_keys = {"ripa": float, "word_values": dict}
+
+    def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("normalize_direction", normalize_direction)
+        self.normalize_direction = normalize_direction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
+        mean = products.nanmean(-1, keepdim=True)
+        std = (products - mean).square().nanmean(-1).sqrt()
+        pairs = (~products.isnan()).any(-2).sum(-1)
+        return {"ripa": score, "mean": mean.squeeze(-1), "std": std, "pairs": pairs}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(ripa, normalize_direction=self.normalize_direction)
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        _, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
+        of_pair = products.nanmean(-2)
+        exists = ~of_pair.isnan()
+        return {"p_value": sign_flip_p_value(of_pair.where(exists, 0), mask=exists, **self._test())}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = index.row_words[1][0]
+        if values["pairs"] < len(index.row_words[0][0]):
+            log.warning("%r: only %d pairs of unequal vectors", index.query.query_name, values["pairs"])
+        means, stds = by_word(words, values["mean"]), by_word(words, values["std"])
+        word_values = {word: {"mean": means[word], "std": stds[word]} for word in means}
+        return {"ripa": np.float64(values["ripa"]), "word_values": word_values}

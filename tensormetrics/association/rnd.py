@@ -1,0 +1,75 @@
+"""Relative Norm Distance."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import _sets
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery
+
+DISTANCES = ("norm", "cos", "cos_similarity")
+
+
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: str = "norm",
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
+    """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
+
+    `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
+    Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
+    differences (..., A). Masks, empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
+    Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
+    """
+    _checks.one_of("distance", distance, DISTANCES)
+    x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    if distance == "norm":
+        to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
+        difference = to_x - to_y
+    else:
+        nearer = a.unit().project(_sets.unit(x.mean()) - _sets.unit(y.mean()))
+        difference = nearer if distance == "cos_similarity" else -nearer
+    score = a.average(difference)
+    return (score, a.present(difference)) if per_word else score
+
+
+class RND(BaseMetric):
+    """See `rnd`; `distance_by_word` has the difference for each attribute word, in ascending order."""
+
+    metric_template = (2, 1)
+    metric_name = "Relative Norm Distance"
+    metric_short_name = "RND"
+    by_position = False
+    result_keys = {"rnd": float, "distance_by_word": dict}
+    aliases = {"distance_type": "distance"}
+
+    def __init__(self, *, distance: str = "norm", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("distance", distance, DISTANCES)
+        self.distance = distance
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
+        return {"rnd": score, "distance_by_word": differences}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(rnd, distance=self.distance)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        differences = by_word(index.row_words[1][0], values["distance_by_word"])
+        ascending = dict(sorted(differences.items(), key=lambda item: item[1]))
+        return {"rnd": np.float64(values["rnd"]), "distance_by_word": ascending}

@@ -1,0 +1,99 @@
+"""The SAME score."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import _sets
+from ._call import check_groups, check_template
+from .base_metric import BaseMetric, by_word
+from .query import IndexedQuery, Query
+
+WEIGHTINGS = ("length", "unit")
+
+
+@_sets.grouped("groups")
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: str = "length",
+    *,
+    t_mask: Tensor | None = None,
+    groups_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    # t: (..., T, D)  groups: (..., G, W, D)  t_mask: (..., T)  groups_mask: (..., G, W)  ->  (...) float64
+    """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
+
+    b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
+    l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
+    length 0 (below 1e-10) adds nothing. `per_word=True` also returns the signed terms (..., T, G - 1): for two groups
+    their mean over the words is the skew, their standard deviation the stereotype. Masks, empty sets, zero vectors
+    and errors as in `weat`; ValueError for another weighting and fewer than two groups. Schröder, Schulz, Kenneweg,
+    Feldhans, Hinder & Hammer 2022, arXiv:2203.14603.
+    """
+    _checks.one_of("weighting", weighting, WEIGHTINGS)
+    if groups.shape[-3:-2] < (2,):
+        raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, W, D) with G >= 2")
+    t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
+    centres = groups.unit().mean()
+    basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :])
+    axes = _sets.unit(basis)
+    if weighting == "length":
+        axes = torch.cat([axes[..., :1, :], basis[..., 1:, :]], -2)
+    terms = t.unit().project_all(axes)
+    score = t.average(terms.abs().sum(-1))
+    return (score, terms.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)) if per_word else score
+
+
+def _orthogonal(directions: Tensor) -> Tensor:
+    # directions: (..., N, D)  ->  (..., N, D), each without its part along those before, 0 where nothing is left
+    basis = []
+    for direction in directions.unbind(-2):
+        for axis in map(_sets.unit, basis):
+            direction = direction - _sets.dot(direction, axis).unsqueeze(-1) * axis
+        length = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
+        basis.append(direction.masked_fill(length <= 1e-10, 0))
+    return torch.stack(basis, -2)
+
+
+class SAME(BaseMetric):
+    """See `same`; `skew` and `stereotype` are NaN for more than two groups."""
+
+    metric_template = (1, "n")
+    metric_name = "SAME Score"
+    metric_short_name = "SAME"
+    by_position = False
+    result_keys = {"same": float, "skew": float, "stereotype": float, "same_by_word": dict}
+
+    def __init__(self, *, weighting: str = "length", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("weighting", weighting, WEIGHTINGS)
+        self.weighting = weighting
+
+    def measure(self, t: Tensor, groups: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        score, terms = same(t, groups, self.weighting, per_word=True, **masks)
+        values = {"same": score}
+        if terms.shape[-1] == 1:
+            count = masks.get("t_mask", terms.new_ones(terms.shape[-2], dtype=torch.int64))
+            signed = terms.squeeze(-1).masked_fill(count == 0, 0)
+            skew = (signed * count).sum(-1) / count.sum(-1)
+            squares = (signed - skew.unsqueeze(-1)).square() * count
+            values |= {"skew": skew, "stereotype": (squares.sum(-1) / count.sum(-1)).sqrt()}
+        return {**values, "same_by_word": terms.abs().sum(-1)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(same, weighting=self.weighting)
+
+    def check_query(self, query: Query) -> None:
+        check_template(query, self.metric_template, self.metric_short_name)
+        check_groups(query, self.metric_short_name)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = by_word(index.row_words[0][0], values.pop("same_by_word"))
+        return {**super().describe(values, index), "same_by_word": words}

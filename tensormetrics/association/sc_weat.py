@@ -1,0 +1,113 @@
+"""Single-category WEAT: the association of each word by itself."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from . import _sets
+from .base_metric import BaseMetric, by_word
+from .permutation import permutation_p_value
+from .query import IndexedQuery
+
+
+def sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (..., W) float64
+    """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+
+    Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
+    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
+    vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+    """
+    _sets.check_correction(correction)
+    w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+    to_a, to_b = ((_cosines(w, side), side.count.unsqueeze(-2)) for side in (a, b))
+    return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
+
+
+def mean_sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (...) float64
+    """The mean of `sc_weat` over the words."""
+    sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
+    return _mean(sizes, w_mask)
+
+
+def _mean(sizes: Tensor, w_mask: Tensor | None) -> Tensor:
+    # A word without a score makes the mean NaN, an absent one does not.
+    if w_mask is None:
+        return sizes.mean(-1)
+    return (sizes.masked_fill(w_mask == 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
+
+
+def _cosines(w: _sets.Words, side: _sets.Words) -> Tensor:
+    # ->  (..., W, A)
+    return w.unit().project_all(_sets.unit(side.vectors))
+
+
+class SCWEAT(BaseMetric):
+    """The mean of `sc_weat` over the target words, with the effect size of each."""
+
+    metric_template = (1, 2)
+    metric_name = "Single-Category WEAT"
+    metric_short_name = "SC-WEAT"
+    by_position = False
+    result_keys = {"sc_weat": float, "effect_size_by_word": dict, "p_value_by_word": dict}
+
+    def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _sets.check_correction(correction)
+        self.correction = correction
+
+    def measure(
+        self, w: Tensor, a: Tensor, b: Tensor, *, w_mask: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        effects = sc_weat(w, a, b, self.correction, w_mask=w_mask, **masks)
+        return {"sc_weat": _mean(effects, w_mask), "effect_size_by_word": effects}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(mean_sc_weat, correction=self.correction)
+
+    def p_values(
+        self,
+        w: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        w_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        b_mask: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+        to_a, to_b = (_cosines(w, side) for side in (a, b))
+        masks = {
+            name: mask.unsqueeze(-2) for name, mask in (("u_mask", a_mask), ("v_mask", b_mask)) if mask is not None
+        }
+        return {"p_value_by_word": w.present(permutation_p_value(to_a, to_b, **masks, **self._test()))}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = index.row_words[0][0]
+        return {
+            "sc_weat": np.float64(values["sc_weat"]),
+            "effect_size_by_word": by_word(words, values["effect_size_by_word"]),
+            "p_value_by_word": by_word(words, values.get("p_value_by_word", ())),
+        }

@@ -1,0 +1,144 @@
+"""Files of word vectors: word2vec text and binary, GloVe, plain or gzipped."""
+
+import gzip
+import itertools
+import warnings
+from collections.abc import Collection, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from .. import _checks
+
+CHUNK = 2**20
+
+
+def read_word2vec(
+    path: str | PathLike,
+    binary: bool | None = None,
+    *,
+    limit: int | None = None,
+    only: Collection[str] | None = None,
+    no_header: bool = False,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> tuple[list[str], np.ndarray]:
+    # -> V words, (V, D) float32
+    """The words and vectors of a file; of a word that stands there twice, the first. ValueError names path and row.
+
+    Text: a line `V D`, then a word and D numbers per line (the word may contain spaces); `no_header` is GloVe's form
+    without that line. Binary: the same line, then per row the word, a space and D little-endian float32. None tells
+    them apart by control bytes. `limit` keeps the first rows, `only` these words, without holding the others.
+    """
+    path = Path(path)
+    if limit is not None:
+        limit = _checks.integer_at_least("limit", limit, 1)
+    if isinstance(only, str):
+        raise TypeError(f"only: got the str {only!r}, wanted a collection of words")
+    if binary and no_header:
+        raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
+    table = _Table(path)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        count, dim = (None, None) if no_header else _header(file, path)
+        if binary is None:
+            binary = not no_header and _looks_binary(file)
+        rows = _binary_rows(file, path, dim) if binary else _text_rows(file, path, dim)
+        wanted = min((n for n in (count, limit) if n is not None), default=None)
+        read = 0
+        for row, raw, numbers in itertools.islice(rows, wanted):
+            read += 1
+            try:
+                word = raw.decode(encoding, errors)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}, {row}: got the word {raw!r}, wanted {encoding} ({error})") from None
+            if only is None or word in only:
+                table.add(row, word, numbers)
+    if read < (wanted or 1):
+        raise ValueError(f"{path}: got {read} rows, wanted {wanted or 'at least 1'}")
+    return table.finish(dim)
+
+
+class _Table:
+    """Words and rows that grow in place, because the file may not tell how many are kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.words: dict[str, None] = {}
+        self.repeated: list[str] = []
+        self.rows: np.ndarray | None = None
+
+    def add(self, row: str, word: str, numbers: list[bytes] | np.ndarray) -> None:
+        if word in self.words:
+            self.repeated.append(word)
+            return
+        try:
+            vector = np.array(numbers, np.float32)
+        except ValueError as error:
+            raise ValueError(f"{self.path}, {row}: wanted {len(numbers)} numbers after the word ({error})") from None
+        if self.rows is None:
+            self.rows = np.empty((64, len(vector)), np.float32)
+        elif len(self.words) == len(self.rows):
+            self.rows.resize((2 * len(self.rows), len(vector)), refcheck=False)
+        self.rows[len(self.words)] = vector
+        self.words[word] = None
+
+    def finish(self, dim: int | None) -> tuple[list[str], np.ndarray]:
+        if self.repeated:
+            some = ", ".join(map(repr, self.repeated[:5]))
+            warnings.warn(
+                f"{self.path}: {len(self.repeated)} rows repeat a word and are left out: {some}", stacklevel=3
+            )
+        if self.rows is None:
+            return [], np.empty((0, dim or 0), np.float32)
+        self.rows.resize((len(self.words), self.rows.shape[1]), refcheck=False)
+        return list(self.words), self.rows
+
+
+def _header(file: BinaryIO, path: Path) -> tuple[int, int]:
+    line = file.readline(CHUNK)
+    try:
+        count, dim = map(int, line.split())
+    except ValueError:
+        count = dim = 0
+    if count < 1 or dim < 1:
+        shown = line[:40].decode("latin-1").strip()
+        raise ValueError(
+            f"{path}, line 1: got {shown!r}, wanted the numbers of words and dimensions; "
+            "write no_header=True for a file without that line"
+        )
+    return count, dim
+
+
+def _looks_binary(file: BinaryIO) -> bool:
+    return any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096])
+
+
+def _text_rows(file: BinaryIO, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
+    for line_number, line in enumerate(file, 1 if dim is None else 2):
+        fields = line.split() if dim is None else line.rsplit(None, dim)
+        if dim is None:
+            dim = len(fields) - 1
+        if len(fields) != dim + 1 or not dim:
+            raise ValueError(
+                f"{path}, line {line_number}: got {len(fields)} fields, wanted a word and {dim or 'its'} numbers"
+            )
+        yield f"line {line_number}", fields[0], fields[1:]
+
+
+def _binary_rows(file: BinaryIO, path: Path, dim: int) -> Iterator[tuple[str, bytes, np.ndarray]]:
+    size, buffer, start = 4 * dim, b"", 0
+    for row in itertools.count(1):
+        while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
+            more = file.read(CHUNK)
+            if not more:
+                rest = buffer[start:].lstrip(b"\n")
+                if rest:
+                    raise ValueError(
+                        f"{path}, row {row}: got {len(rest)} bytes and the end, wanted a word, a space and {size} bytes"
+                    )
+                return
+            buffer, start = buffer[start:] + more, 0
+        yield f"row {row}", buffer[start:space].lstrip(b"\n"), np.frombuffer(buffer, "<f4", dim, space + 1)
+        start = space + 1 + size

@@ -1,0 +1,118 @@
+"""The combination of effects, and WEAT over pools of contexts."""
+
+import json
+from pathlib import Path
+
+import association_oracle as oracle
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import association
+from tensormetrics.association import _sets
+from tensormetrics.association._random import stream
+from tensormetrics.association.ceat import draw_contexts
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())["cases"]
+SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
+
+
+def pools(generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
+    shapes = [(5, 3, 4), (4, 6, 4), (3, 2, 4), (3, 1, 4)]
+    return [torch.randn(*lead, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+
+
+@pytest.mark.parametrize("case", [case for case in GOLDEN if case["kind"] == "random_effects"], ids=lambda c: c["id"])
+def test_golden_random_effects(case, device):
+    e, v = (torch.tensor(case[name], dtype=torch.float64, device=device) for name in ("effects", "variances"))
+    expected = case["expected"]
+    for alternative, name in SIDES.items():
+        got = association.random_effects(e, v, alternative=alternative)
+        values = [expected["ceat"], expected["standard_error"], expected["tau2"], expected[name]]
+        np.testing.assert_allclose(torch.stack(got).cpu(), values, rtol=1e-10, atol=1e-12)
+
+
+def test_random_effects_of_batches(generator, device):
+    e, v = torch.randn(3, 1, 7, generator=generator), torch.rand(2, 7, generator=generator) + 0.1
+    got = association.random_effects(e.to(device), v.to(device))
+    for i, j in np.ndindex(3, 2):
+        expected = oracle.random_effects(e[i, 0].double().numpy(), v[j].double().numpy())
+        np.testing.assert_allclose([part[i, j].item() for part in got[:3]], expected, rtol=1e-12)
+    one = association.random_effects(e[..., :1].to(device), v[..., :1].to(device))
+    assert (one.tau2 == 0).all() and torch.equal(one.effect, e[..., :1].to(device).double().expand(3, 2, 1)[..., 0])
+    e.requires_grad_()
+    assert torch.autograd.gradcheck(lambda e, v: association.random_effects(e, v)[:3], (e.double(), v.double()))
+
+
+@pytest.mark.parametrize("variance", ["sample", "standard"])
+def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, generator, device):
+    tensors = pools(generator, device)
+    drawn = []
+    for n, pool in enumerate(_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})):
+        drawn.append(draw_contexts(pool, stream(5) + n, 0, 20).vectors.cpu().numpy())
+    effects, variances = [], []
+    for x, y, a, b in zip(*drawn, strict=True):
+        s = [oracle.association(w, a, b) for w in (*x, *y)]
+        effects.append(oracle.weat_effect_size(x, y, a, b, 1))
+        variances.append(np.var(s, ddof=1) if variance == "sample" else 9 / 20 + effects[-1] ** 2 / 18)
+    got = association.ceat(*tensors, samples=20, seed=5, variance=variance)
+    expected = oracle.random_effects(np.array(effects), np.array(variances))
+    np.testing.assert_allclose([part.item() for part in got[:3]], expected, rtol=1e-10)
+
+
+def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
+    mask = torch.tensor(
+        [[True, False, True, True], [False, False, False, False], [True, True, True, True]], device=device
+    )
+    vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
+    (pool,) = _sets.read("x", x=(vectors, mask))
+    drawn = draw_contexts(pool, 1, 0, 6000)
+    assert drawn.count.tolist() == [[1, 0, 1]]
+    for word in (0, 2):
+        counts = torch.bincount(drawn.vectors[:, word, 0].long(), minlength=4).cpu()
+        share = counts / 6000 - mask[word].cpu() / mask[word].sum().cpu()
+        assert share.abs().max() < 4 * 0.5 / 6000**0.5 and not counts[~mask[word].cpu()].any()
+
+
+def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
+    tensors = pools(generator, device, 2)
+    got = association.ceat(*tensors, samples=30)
+    assert not torch.equal(got.effect, association.ceat(*tensors, samples=30, seed=1).effect)
+    alone = association.ceat(*(t[1] for t in tensors), samples=30)
+    np.testing.assert_allclose([part[1].cpu() for part in got], [part.cpu() for part in alone], rtol=1e-10)
+    wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
+    mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
+    masked = association.ceat(wide, *tensors[1:], samples=30, x_mask=mask)
+    assert not masked.effect.isnan().any()
+    monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 500)
+    pieces = association.ceat(*tensors, samples=30)
+    np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-10)
+
+
+def test_one_context_each_is_weat(generator, device):
+    tensors = [t[:, :1] for t in pools(generator, device)]
+    got = association.ceat(*tensors, samples=7)
+    size = association.weat_effect_size(*(t[:, 0] for t in tensors), 1)
+    np.testing.assert_allclose(got.effect.cpu(), size.cpu(), rtol=1e-12)
+
+
+def test_gradients(generator, device):
+    tensors = [t.requires_grad_() for t in pools(generator, device)]
+    assert torch.autograd.gradcheck(lambda *sets: association.ceat(*sets, samples=5)[:3], tensors)
+    assert not association.ceat(*tensors, samples=5).p_value.requires_grad
+
+
+def test_errors(generator, device):
+    tensors = pools(generator, device)
+    for options, message in [
+        (dict(variance="none"), "variance: got 'none', wanted one of 'sample', 'standard'"),
+        (dict(samples=0), "samples: got 0, wanted an integer >= 1"),
+        (dict(correction=2), "correction: got 2, wanted 0 or 1"),
+        (dict(alternative="up"), "alternative: got 'up', wanted one of 'right-sided', 'left-sided', 'two-sided'"),
+    ]:
+        with pytest.raises(ValueError) as info:
+            association.ceat(*tensors, **options)
+        assert str(info.value) == message
+    with pytest.raises(ValueError) as info:
+        association.random_effects(torch.zeros(3), torch.zeros(2))
+    assert str(info.value) == "v: got shape (2,), wanted (..., 3)"

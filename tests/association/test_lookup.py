@@ -1,0 +1,230 @@
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raising import raises
+
+from tensormetrics.association import (
+    Query,
+    WordEmbeddingModel,
+    get_embeddings_from_query,
+    get_embeddings_from_set,
+    get_embeddings_from_tuples,
+    preprocess_word,
+)
+from tensormetrics.association.lookup import Search
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
+CASING = GOLDEN["casing"]
+LOWER = {"lowercase": True}
+
+
+@pytest.fixture
+def model():
+    return WordEmbeddingModel.from_numpy(np.array(list(CASING.values()), np.float32), list(CASING), "casing")
+
+
+def ids(case):
+    return case["id"]
+
+
+@pytest.mark.parametrize("case", GOLDEN["preprocess"], ids=ids)
+def test_preprocess_word(case):
+    assert preprocess_word(case["word"], case["options"], case["vocab_prefix"]) == case["expected"]
+
+
+def test_preprocess_word_options():
+    options = {"strip_accents": False, "lowercase": False, "preprocessor": None}
+    assert preprocess_word("Ñ", options) == preprocess_word("Ñ") == "Ñ"
+    assert preprocess_word("Ñ", {"lowercase": True, "preprocessor": lambda word: word * 2}, "p/") == "p/ÑÑ"
+    assert preprocess_word("ÑANDÚ", {"lowercase": True, "strip_accents": "unicode"}) == "nandu"
+
+
+def test_a_misspelt_option_warns():
+    message = r"^options: the option 'lowecase' is unknown and ignored; did you mean 'lowercase'\?$"
+    with pytest.warns(UserWarning, match=message):
+        assert preprocess_word("A", {"lowecase": True}) == "A"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ((3,), TypeError, "word: got a int, wanted a str"),
+        (("a", None), TypeError, "options: got a NoneType, wanted a dict of options"),
+        (
+            ("a", {"strip_accents": "latin"}),
+            ValueError,
+            "options['strip_accents']: got 'latin', wanted one of None, True, False, 'unicode', 'ascii'",
+        ),
+        (("a", {"lowercase": "yes"}), ValueError, "options['lowercase']: got 'yes', wanted one of None, True, False"),
+        (
+            ("a", {"preprocessor": "lower"}),
+            TypeError,
+            "options['preprocessor']: got a str, wanted a function of a word",
+        ),
+    ],
+)
+def test_errors_of_preprocess_word(arguments, kind, message):
+    with raises(kind, message):
+        preprocess_word(*arguments)
+
+
+@pytest.mark.parametrize("case", GOLDEN["lookup"], ids=ids)
+def test_lookup(case, model):
+    expected = case["expected"]
+    found = Search(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
+    assert (found.keys, found.lost) == (expected["keys"], expected["lost"])
+    assert len(found.lost) / found.total == expected["lost_fraction"]
+    not_found, vectors = get_embeddings_from_set(model, case["words"], case["preprocessors"], case["strategy"])
+    assert not_found == expected["not_found"] and list(vectors) == expected["keys"]
+    for key, vector in vectors.items():
+        assert vector.dtype == np.float32 and vector.tolist() == CASING[key]
+
+
+def test_threshold_is_strict_and_counts_distinct_words(model):
+    words = ["Ana", "ana", "ANA", "bob", "bob", "lost"]  # 1 of 5 distinct
+    assert model.index_query(Query([words], []), lost_vocabulary_threshold=0.2).reason is None
+    reason = model.index_query(Query([words], []), lost_vocabulary_threshold=0.19).reason
+    assert reason == "'Target set 0' lost 1 of 5 words (0.2 > 0.19)"
+
+
+def test_collapsed_words_and_saved_words_are_no_losses(model):
+    query = Query([["BOB", "Bob", "bob"]], [["JOSE"]])
+    index = model.index_query(query, lost_vocabulary_threshold=0, preprocessors=[LOWER])
+    assert index.words == ([["bob"]], [["jose"]]) and index.reason is None
+    index = model.index_query(query, lost_vocabulary_threshold=0, preprocessors=[{}, LOWER], strategy="all")
+    assert index.words == ([["bob", "Bob"]], [["jose"]]) and index.lost == ([[]], [[]])
+
+
+def test_all_lost_is_unusable_at_any_threshold(model):
+    index = model.index_query(Query([["x", "y"]], [["ana"]]), lost_vocabulary_threshold=1)
+    assert index.reason == "'Target set 0' lost 2 of 2 words (nothing is left)" and index.lost == ([["x", "y"]], [[]])
+
+
+def test_every_set_is_examined_and_logged(model, caplog):
+    query = Query([["x"], ["bob", "y"]], [[]], ["X", "Y"], ["A"])
+    with caplog.at_level(logging.WARNING, "tensormetrics.association"):
+        index = model.index_query(query, warn_not_found_words=True)
+    assert index.reason == "'X' lost 1 of 1 words (1 > 0.2); 'Y' lost 1 of 2 words (0.5 > 0.2); 'A' is empty"
+    assert [record.getMessage() for record in caplog.records] == [
+        "'X': not in the vocabulary of 'casing': x",
+        "'Y': not in the vocabulary of 'casing': y",
+        "'X' lost 1 of 1 words (1 > 0.2) in the model 'casing'; the lost_vocabulary_threshold is 0.2",
+        "'Y' lost 1 of 2 words (0.5 > 0.2) in the model 'casing'; the lost_vocabulary_threshold is 0.2",
+        "'A' is empty in the model 'casing'; the lost_vocabulary_threshold is 0.2",
+        "the query 'X and Y wrt A' has no score in the model 'casing'",
+    ]
+
+
+def test_pairs_are_formed_before_words_are_dropped(model):
+    query = Query([["x", "ana", "Ana"], ["bob", "Bob", "jose"]], [["nandu", "nandu"]])
+    index = model.index_query(query, lost_vocabulary_threshold=0.4, paired=True)
+    assert index.words == ([["ana", "Ana"], ["Bob", "jose"]], [["nandu"]])
+    assert index.lost[0] == [["x"], ["bob"]]
+    reason = model.index_query(query, lost_vocabulary_threshold=0.3, paired=True).reason
+    assert reason == "'Target set 0' and 'Target set 1' lost 1 of 3 tuples (0.333 > 0.3)"
+
+
+def test_pairs_count_by_position_and_under_one_preprocessor(model):
+    query = Query([["Ana", "Ana"], ["Bob", "Bob"]], [["nandu"]])
+    assert model.index_query(query, paired=True).words[0] == [["Ana", "Ana"], ["Bob", "Bob"]]
+    both = {"preprocessors": [{}, LOWER], "paired": True}
+    query = Query([["Ana", "jose"], ["Bob", "NANDU"]], [["nandu"]])
+    assert model.index_query(query, **both).words[0] == [["Ana", "jose"], ["Bob", "nandu"]]
+    assert model.index_query(query, strategy="all", **both).words[0] == [
+        ["Ana", "ana", "jose"],
+        ["Bob", "bob", "nandu"],
+    ]
+
+
+def test_attribute_tuples_of_one_target_set(model):
+    query = Query([["nandu"]], [["Ana", "x", "ana"], ["Bob", "bob", "jose"]])
+    index = model.index_query(query, lost_vocabulary_threshold=0.5, paired=True)
+    assert index.words[1] == [["Ana", "ana"], ["Bob", "jose"]]
+    with raises(
+        ValueError,
+        "query: 'T' has 1, 'U' has 2 words, wanted lists of one length, because they form tuples by position",
+    ):
+        model.index_query(Query([["a"], ["b", "c"]], [], ["T", "U"]), paired=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        (
+            {"lost_vocabulary_threshold": True},
+            TypeError,
+            "lost_vocabulary_threshold: got True, wanted a number between 0 and 1",
+        ),
+        (
+            {"lost_vocabulary_threshold": "0"},
+            TypeError,
+            "lost_vocabulary_threshold: got '0', wanted a number between 0 and 1",
+        ),
+        (
+            {"lost_vocabulary_threshold": 1.5},
+            ValueError,
+            "lost_vocabulary_threshold: got 1.5, wanted a number between 0 and 1",
+        ),
+        ({"preprocessors": {}}, TypeError, "preprocessors: got a dict, wanted a list of dicts of options"),
+        (
+            {"preprocessors": []},
+            TypeError,
+            "preprocessors: got an empty list, wanted at least one dict of options; write [{}] for none",
+        ),
+        ({"preprocessors": [{}, "x"]}, TypeError, "preprocessors[1]: got a str, wanted a dict of options"),
+        (
+            {"preprocessors": [{}, {"preprocessor": 3}]},
+            TypeError,
+            "preprocessors[1]['preprocessor']: got a int, wanted a function of a word",
+        ),
+        (
+            {"preprocessors": [{"preprocessor": len}]},
+            TypeError,
+            "preprocessor: got a int for the word 'ana', wanted a str",
+        ),
+        ({"strategy": "last"}, ValueError, "strategy: got 'last', wanted one of 'first', 'all'"),
+    ],
+)
+def test_errors_of_options(options, kind, message, model):
+    with raises(kind, message):
+        model.index_query(Query([["ana"]], []), **options)
+
+
+def test_embeddings_of_a_query(model):
+    query = Query([["Ana", "x"], ["bob"]], [["JOSE"]], ["T", "U"], ["A"])
+    targets, attributes = get_embeddings_from_query(model, query, 0.5, [{}, LOWER], normalize=True)
+    assert list(targets) == ["T", "U"] and list(attributes) == ["A"]
+    np.testing.assert_allclose(targets["U"]["bob"], np.array([1, 2]) / 5**0.5, rtol=1e-6)
+    assert get_embeddings_from_query(model, query, 0.4) is None
+    old = model.get_embeddings_from_query(
+        query, 0.5, preprocessor_args={}, secondary_preprocessor_args=LOWER, normalize=True
+    )
+    assert str(old) == str((targets, attributes))
+    assert list(model.get_embeddings_from_query(query, 0.5, secondary_preprocessor_args=LOWER)[1]["A"]) == ["jose"]
+    message = "preprocessors, preprocessor_args: got both, wanted one; write preprocessors=[first, second]"
+    with raises(TypeError, message):
+        model.get_embeddings_from_query(query, preprocessors=[{}], preprocessor_args={})
+
+
+def test_embeddings_of_tuples(model, caplog, capsys):
+    pairs = [["Ana", "Bob"], ["ana", "x"]]
+    (kept,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
+    assert list(kept) == ["Ana", "Bob"]
+    assert caplog.records[0].getMessage() == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
+    assert capsys.readouterr().out.splitlines()[-1] == "pairs: 1 of 2 sets found"
+    assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1
+    assert [list(each) for each in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][1] == [
+        "ana"
+    ]
+    with raises(ValueError, "sets: got 1 sets, none of which is whole in the vocabulary of 'casing'"):
+        get_embeddings_from_tuples(model, [["x", "ana"]])
+
+
+def test_a_model_is_a_model():
+    message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+    for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
+        with raises(TypeError, message):
+            call({}, [])

@@ -1,0 +1,294 @@
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+
+from tensormetrics.association import Query, WordEmbeddingModel
+
+WORDS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def model(device):
+    return WordEmbeddingModel.from_tensor(torch.arange(6.0, device=device).view(3, 2), WORDS, "m")
+
+
+def test_a_tensor_is_shared_and_training_is_seen(device):
+    table = torch.nn.Embedding(3, 2, device=device)
+    model = WordEmbeddingModel.from_tensor(table.weight, WORDS)
+    assert model.vectors is table.weight
+    before = model["a"]
+    table(torch.zeros(1, dtype=torch.int64, device=device)).sum().backward()
+    torch.optim.SGD(table.parameters(), 0.5).step()
+    np.testing.assert_allclose(model["a"], before - 0.5, rtol=1e-6)
+
+
+def test_numpy_is_shared_if_it_can_be():
+    array = np.zeros((3, 2))
+    model = WordEmbeddingModel.from_numpy(array, WORDS)
+    model.update("b", np.array([1.0, 2.0]))
+    assert array[1].tolist() == [1, 2] and model.vectors.dtype == torch.float64
+    for other in (array[::-1], array.astype(">f8"), np.broadcast_to(array[:1], (3, 2))):
+        copy = WordEmbeddingModel.from_numpy(other, WORDS)
+        copy.update("a", np.array([7.0, 7.0]))
+        assert copy["a"].tolist() == [7, 7] and 7 not in array
+
+
+@pytest.mark.parametrize(
+    "vocabulary",
+    [
+        {"key_to_index": {"b": 1, "a": 0, "c": 2}},
+        {"index_to_key": WORDS},
+        {"vocab": {word: SimpleNamespace(index=i, count=9) for i, word in enumerate(WORDS)}},
+    ],
+    ids=lambda vocabulary: next(iter(vocabulary)),
+)
+def test_objects_with_vectors_and_a_vocabulary(vocabulary):
+    wv = SimpleNamespace(vectors=np.arange(6, dtype=np.float32).reshape(3, 2), **vocabulary)
+    model = WordEmbeddingModel(wv, "weat_w2v", "")
+    assert model.wv is wv and model["b"].tolist() == [2, 3] and len(model) == 3
+    wv.vectors[1] = 9
+    assert model["b"].tolist() == [9, 9]
+    copy = WordEmbeddingModel(wv, dtype=torch.float64)
+    wv.vectors[1] = 8
+    assert copy["b"].tolist() == [9, 9] and copy["b"].dtype == np.float64
+
+
+def test_a_model_of_a_model_shares_its_table(model):
+    other = WordEmbeddingModel(model, "other", "p_")
+    assert other.vectors is model.vectors and other.wv is model and other.name == other.model_name == "other"
+
+
+def test_words(model):
+    assert model["b"].tolist() == [2, 3] and model["b"].dtype == np.float32
+    assert model.get("b").tolist() == [2, 3] and model.get("x") is None and model.get("x", 4) == 4
+    assert "a" in model and "x" not in model and 3 not in model and [] not in model and len(model) == 3
+    rows = model.rows("c")
+    assert rows.dtype == torch.int64 and rows.device == model.vectors.device
+    assert model.vectors[rows].tolist() == [[4, 5]]
+    with raises(KeyError, "the word 'x' is not in the vocabulary of the model 'm'"):
+        model["x"]
+    with raises(TypeError, "word: got a int, wanted a str"):
+        model[3]
+    assert model.to(dtype=torch.bfloat16)["b"].dtype == np.float32
+
+
+def test_repr_and_equality(model):
+    assert repr(model) == "<WordEmbeddingModel named 'm' with 3 word embeddings of 2 dims>"
+    prefixed = WordEmbeddingModel(model, vocab_prefix="/c/en/")
+    assert repr(prefixed) == (
+        "<WordEmbeddingModel 'Unnamed model' with 3 word embeddings of 2 dims and '/c/en/' as word prefix>"
+    )
+    assert model == WordEmbeddingModel(model, "m", "") and model != prefixed and model != "m"
+    assert model != model.to(dtype=torch.float64)
+    assert model != WordEmbeddingModel.from_tensor(model.vectors + 1, WORDS, "m")
+
+
+def test_the_prefix_goes_before_looked_up_words():
+    model = WordEmbeddingModel.from_tensor(torch.ones(2, 3), ["/c/en/a", "a"], vocab_prefix="/c/en/")
+    assert model.index_query(Query([["A"]], []), preprocessors=[{"lowercase": True}]).words[0] == [["/c/en/a"]]
+
+
+def test_to(model, device):
+    same = model.to(device)
+    assert same.vectors is model.vectors
+    double = model.to(dtype=torch.float64)
+    assert double.vectors.dtype == torch.float64 and double.name == "m"
+    model.vectors.zero_()
+    assert double["b"].tolist() == [2, 3]
+
+
+def test_normalize_reads_the_present_rows(device):
+    model = WordEmbeddingModel.from_tensor(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]], device=device), WORDS)
+    table = model.vectors
+    model.normalize()
+    torch.testing.assert_close(model.vectors.cpu(), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.0, 1.0]]))
+    model.update("a", torch.tensor([0.0, 5.0], device=device))
+    model.normalize()
+    assert model["a"].tolist() == [0, 1] and model.vectors is table
+
+
+def test_updates(model):
+    model.batch_update(["c", "a"], np.array([[1, 1], [2, 2]], np.float16))
+    assert model.vectors.tolist() == [[2, 2], [2, 3], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "kind", "message"),
+    [
+        (["a", "x"], torch.zeros(2, 2), KeyError, "the word 'x' is not in the vocabulary of the model 'm'"),
+        (["a", "a"], torch.zeros(2, 2), ValueError, "words: got ['a'] more than once, wanted distinct words"),
+        (["a", "b"], torch.zeros(2, 3), ValueError, "vectors: got shape (2, 3), wanted (2, 2)"),
+        (["a", "b"], torch.zeros(1, 2), ValueError, "vectors: got shape (1, 2), wanted (2, 2)"),
+        (["a", "b"], [[0, 0], [0, 0]], TypeError, "vectors: got a list, wanted an array or a tensor"),
+        (
+            ["a", "b"],
+            np.zeros((2, 2)),
+            ValueError,
+            "vectors: got torch.float64, which torch.float32 of the model 'm' cannot hold without loss; convert them "
+            "first",
+        ),
+    ],
+)
+def test_a_wrong_update_writes_nothing(model, words, vectors, kind, message):
+    before = model.vectors.clone()
+    with raises(kind, message):
+        model.batch_update(words, vectors)
+    assert torch.equal(model.vectors, before)
+
+
+def test_a_wrong_vector(model):
+    with raises(TypeError, "vector: got a list, wanted an array or a tensor"):
+        model.update("a", [0, 0])
+    with raises(ValueError, "vectors: got shape (1, 3), wanted (1, 2)"):
+        model.update("a", np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (
+            lambda: WordEmbeddingModel({"a": [1.0]}),
+            TypeError,
+            "wv: got a dict, wanted an object with vectors (an array or tensor) and one of key_to_index, index_to_key, "
+            "vocab; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, from_encoder or from_contexts",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor([[1.0]], ["a"]),
+            TypeError,
+            "vectors: got a list, wanted a tensor",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3), WORDS),
+            ValueError,
+            "vectors: got shape (3,), wanted (V, D)",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3, 2, dtype=torch.int64), WORDS),
+            TypeError,
+            "vectors: got torch.int64, wanted a floating dtype; write vectors.float()",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_numpy(np.zeros((3, 2), int), WORDS),
+            TypeError,
+            "array: got int64, wanted a floating dtype; write array.astype('float32')",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(2, 2), WORDS),
+            ValueError,
+            "words: got 3 words for 2 rows of vectors, wanted one for each",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3, 2), ["a", "b", "a"]),
+            ValueError,
+            "words: got ['a'] more than once, wanted distinct words",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3, 2), "abc"),
+            TypeError,
+            "words: got a str, wanted a list of str",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3, 2), ["a", 1, "c"]),
+            TypeError,
+            "words[1]: got a int, wanted a str",
+        ),
+        (
+            lambda: WordEmbeddingModel(SimpleNamespace(vectors=torch.zeros(2, 2), key_to_index={"a": 0, "b": 2})),
+            ValueError,
+            "words: 'b' has the row 2, wanted 0 to 1",
+        ),
+        (
+            lambda: WordEmbeddingModel.from_tensor(torch.zeros(3, 2), WORDS, name=3),
+            TypeError,
+            "name: got a int, wanted a str or None",
+        ),
+    ],
+)
+def test_errors_of_constructors(make, kind, message):
+    with raises(kind, message):
+        make()
+
+
+def encoder(calls):
+    def encode(strings):
+        calls.append(strings)
+        return torch.tensor([[len(s), s.count("a"), 1.0] for s in strings])
+
+    return encode
+
+
+def test_encoder_is_called_once_per_string(device):
+    calls = []
+    templates = ("{}", "This is {}.", "{}")
+    model = WordEmbeddingModel.from_encoder(encoder(calls), templates=templates, batch_size=3, device=device)
+    index = model.index_query(Query([["a", "bb"], ["a"]], [["c"]]))
+    assert calls == [["a", "This is a.", "bb"], ["This is bb.", "c", "This is c."]]
+    assert index.sets(model.vectors)[0][:, 0].tolist() == [1, 10, 1, 2, 11, 2]  # all are members of the set
+    assert index.words == ([["a", "bb"], ["a"]], [["c"]]) and model.vectors.device.type == device.type
+    model.index_query(Query([["c", "d"]], []))
+    assert calls[2:] == [["d", "This is d."]] and len(model) == 4
+    assert "anything" in model and 3 not in model
+    assert model["a"].tolist() == [4, 1, 1]  # the mean over the templates
+
+
+def test_encoder_with_mean():
+    calls = []
+    model = WordEmbeddingModel.from_encoder(encoder(calls), templates=("{}", "a {}"), contexts="mean")
+    index = model.index_query(Query([["x", "yy"]], []))
+    assert index.sets(model.vectors)[0].tolist() == [[2, 0.5, 1], [3, 0.5, 1]]
+    assert model["x"].tolist() == [2, 0.5, 1] and len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("encode", "kind", "message"),
+    [
+        (lambda s: np.zeros((len(s), 2)), TypeError, "encode: got a ndarray for 2 strings, wanted a tensor"),
+        (lambda s: torch.zeros(1, 2), ValueError, "encode: got the shape (1, 2) for 2 strings, wanted (2, D)"),
+        (lambda s: torch.zeros(2), ValueError, "encode: got the shape (2,) for 2 strings, wanted (2, D)"),
+        (lambda s: torch.zeros(2, 2).long(), TypeError, "encode: got torch.int64, wanted a floating dtype"),
+    ],
+)
+def test_errors_of_encoders(encode, kind, message):
+    with raises(kind, message):
+        WordEmbeddingModel.from_encoder(encode).index_query(Query([["a", "b"]], []))
+
+
+def test_errors_of_encoder_options():
+    with raises(ValueError, "templates: got 'This is it', wanted a str with {} in the place of the word"):
+        WordEmbeddingModel.from_encoder(encoder([]), templates=["This is it"])
+    with raises(TypeError, "templates: got '{}', wanted a list of str such as ['This is {}.']"):
+        WordEmbeddingModel.from_encoder(encoder([]), templates="{}")
+    with raises(ValueError, "contexts: got 'max', wanted one of 'all', 'mean'"):
+        WordEmbeddingModel.from_encoder(encoder([]), contexts="max")
+
+
+def test_contexts(device):
+    pools = {"a": torch.ones(2, 3, device=device), "b": torch.zeros(1, 3, device=device)}
+    model = WordEmbeddingModel.from_contexts(pools, "bert")
+    assert model.rows("a").tolist() == [0, 1] and model.rows("b").tolist() == [2] and model.vocab == {"a": 0, "b": 2}
+    (x,) = model.index_query(Query([["b", "a"]], [])).sets(model.vectors)
+    assert x[:, 0].tolist() == [0, 1, 1]
+    with raises(ValueError, "words: ['a'] have several vectors in the model 'bert'; write to model.vectors"):
+        model.update("a", torch.ones(3))
+    with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):
+        model.index_query(Query([["a"], ["b"]], []), paired=True)
+    with raises(ValueError, "contexts['b']: got shape (1, 2), wanted (K, 3)"):
+        WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 2)})
+    with raises(ValueError, "contexts: got no vector for ['b'], wanted at least one each"):
+        WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(0, 3)})
+
+
+def test_a_query_is_a_query(model):
+    with raises(TypeError, "query: got a list, wanted a Query"):
+        model.index_query([["a"]])
+
+
+@pytest.mark.slow
+def test_the_import_is_light():
+    code = "import sys, tensormetrics.association; print({'gensim', 'pandas', 'matplotlib'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -1,0 +1,252 @@
+"""p-values against enumeration, against each other, and as golden values give them."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import association
+from tensormetrics.association import permutation_p_value, sign_flip_p_value
+from tensormetrics.association._random import random_words, stream
+from tensormetrics.association.permutation import random_partitions
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+SIDES = {"right-sided": "right", "left-sided": "left", "two-sided": "two_sided"}
+
+
+def extreme(d: np.ndarray, observed: float, alternative: str) -> float:
+    tolerance = 1e-9  # far above rounding, far below a difference
+    if alternative == "left-sided":
+        return np.mean(d <= observed + tolerance)
+    if alternative == "two-sided":
+        d, observed = np.abs(d), abs(observed)
+    return np.mean(d >= observed - tolerance)
+
+
+def enumerated(u: np.ndarray, v: np.ndarray, alternative: str) -> float:
+    scores, n = np.concatenate([u, v]), len(u)
+    d = [scores[list(c)].mean() - np.delete(scores, c).mean() for c in itertools.combinations(range(len(scores)), n)]
+    return extreme(np.array(d), u.mean() - v.mean(), alternative)
+
+
+def enumerated_signs(r: np.ndarray, alternative: str) -> float:
+    signs = np.array(list(itertools.product([1, -1], repeat=len(r))))
+    return extreme((signs * r).mean(1), r.mean(), alternative)
+
+
+def scores_of(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    """Half of the time a few values only, so that sums tie."""
+    if torch.rand((), generator=generator) < 0.5:
+        return torch.randint(-3, 4, shape, generator=generator).double() / 3
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_exact_equals_enumeration(alternative, generator, device):
+    for n, m in [(1, 1), (1, 6), (6, 1), (2, 3), (4, 4), (5, 3), (3, 6), (5, 6)] * 2:
+        u, v = scores_of(generator, n), scores_of(generator, m)
+        p = permutation_p_value(u.to(device), v.to(device), alternative=alternative, method="exact")
+        assert p.item() == pytest.approx(enumerated(u.numpy(), v.numpy(), alternative), rel=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alternative", SIDES)
+def test_exact_equals_enumeration_of_16_places(alternative, generator, device):
+    for n, m in [(8, 8), (5, 11), (13, 3)]:
+        u, v = scores_of(generator, n), scores_of(generator, m)
+        p = permutation_p_value(u.to(device), v.to(device), alternative=alternative)
+        assert p.item() == pytest.approx(enumerated(u.numpy(), v.numpy(), alternative), rel=1e-14)
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_exact_signs_equal_enumeration(alternative, generator, device):
+    for n in [1, 2, 5, 10, 11]:
+        r = scores_of(generator, n)
+        p = sign_flip_p_value(r.to(device), alternative=alternative, method="exact")
+        assert p.item() == pytest.approx(enumerated_signs(r.numpy(), alternative), rel=1e-14)
+
+
+@pytest.mark.parametrize("case", [c for c in GOLDEN["cases"] if c["metric" if "metric" in c else "id"] == "WEAT"])
+def test_golden_weat(case, device):
+    expected = case["expected"]
+    if "p_right" not in expected:
+        return
+    vectors = GOLDEN["models"][case["model"]]
+    u, v, a, b = (
+        torch.tensor([vectors[word] for word in words], dtype=torch.float64, device=device)
+        for words in (*case["targets"].values(), *case["attributes"].values())
+    )
+    zero = torch.zeros_like(a[:1])
+    u, v = (association.weat(s.unsqueeze(1), zero, a, b) for s in (u, v))
+    for alternative, side in SIDES.items():
+        p = permutation_p_value(u, v, alternative=alternative, method="exact")
+        assert p.item() == pytest.approx(expected[f"p_{side}"], rel=1e-14)
+        assert round(p.item() * expected["partitions"]) == expected[f"count_{side}"]
+
+
+def test_golden_ripa(device):
+    case = next(c for c in GOLDEN["cases"] if c["id"] == "tiny/ripa")
+    x, y, a = (
+        torch.tensor([GOLDEN["models"]["tiny"][word] for word in words], dtype=torch.float64, device=device)
+        for words in (*case["targets"].values(), *case["attributes"].values())
+    )
+    r = association.ripa(x, y, a, per_word=True)[1].mean(-2)
+    for alternative, side in SIDES.items():
+        p = sign_flip_p_value(r, alternative=alternative)
+        assert p.item() == case["expected"]["sign_flip"][f"p_{side}"]
+
+
+def padded(scores: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """NaN padding at the front, behind every second score and at the end."""
+    places = [2 * i + 1 for i in range(len(scores))]
+    wide = scores.new_full((width,), torch.nan)
+    mask = torch.zeros(width, dtype=torch.bool, device=scores.device)
+    wide[places], mask[places] = scores, True
+    return wide, mask
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+@pytest.mark.parametrize("alternative", SIDES)
+def test_ragged_batch_equals_loop(method, alternative, generator, device):
+    options = dict(alternative=alternative, method=method, iterations=500)
+    queries = [
+        (scores_of(generator, n).to(device), scores_of(generator, m).to(device)) for n, m in [(3, 4), (1, 2), (4, 4)]
+    ]
+    single = torch.stack([permutation_p_value(u, v, **options) for u, v in queries])
+    (us, u_mask), (vs, v_mask) = (
+        map(torch.stack, zip(*(padded(q[side], width) for q in queries), strict=True))
+        for side, width in ((0, 9), (1, 10))
+    )
+    assert torch.equal(permutation_p_value(us, vs, u_mask=u_mask, v_mask=v_mask, **options), single)
+    r = torch.stack([sign_flip_p_value(u, **options) for u, _ in queries])
+    assert torch.equal(sign_flip_p_value(us, mask=u_mask, **options), r)
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_leading_dimensions_broadcast(method, generator, device):
+    u, v = scores_of(generator, 2, 1, 4).to(device), scores_of(generator, 3, 5).to(device)
+    p = permutation_p_value(u, v, method=method, iterations=99)
+    assert p.shape == (2, 3) and p.dtype == torch.float64
+    for i, j in np.ndindex(2, 3):
+        assert p[i, j] == permutation_p_value(u[i, 0], v[j], method=method, iterations=99)
+    assert permutation_p_value(u[:0], v, method=method).shape == (0, 3)
+
+
+def test_what_has_no_p_value(device):
+    u = torch.tensor([[1.0, 2.0], [1.0, torch.nan], [1.0, torch.inf], [1.0, 2.0]], device=device)
+    mask = torch.tensor([[True, True]] * 3 + [[False, False]], device=device)
+    for method in ("exact", "approximate"):
+        p = permutation_p_value(u, u[:1], u_mask=mask, method=method)
+        q = sign_flip_p_value(u, mask=mask, method=method)
+        assert p.isnan().tolist() == q.isnan().tolist() == [False, True, True, True]
+        assert permutation_p_value(u[:, :0], u, method=method).isnan().all()
+
+
+@pytest.mark.parametrize("scale", [1, 2, 1000, 1e300])
+def test_ties_and_large_scores(scale, device):
+    # Sums of tenths differ in their last bits, and they must not.
+    u, v = (torch.tensor(s, dtype=torch.float64, device=device) * scale for s in ([0.1, 0.2, 0.3], [0.6, 0.0, 0.0]))
+    for alternative in SIDES:
+        p = permutation_p_value(u, v, alternative=alternative).item()
+        assert p == pytest.approx(enumerated(u.cpu().numpy() / scale, v.cpu().numpy() / scale, alternative), rel=1e-14)
+    constant = torch.full((4,), 0.1 * scale, dtype=torch.float64, device=device)
+    for alternative in SIDES:
+        assert permutation_p_value(constant, constant, alternative=alternative) == 1
+
+
+@pytest.mark.slow
+def test_monte_carlo_is_within_four_standard_errors_of_exact(generator, device):
+    for trial in range(50):
+        n, m = (int(torch.randint(2, 12, (), generator=generator)) for _ in range(2))
+        u, v = (scores_of(generator, k).to(device) for k in (n, m))
+        alternative = list(SIDES)[trial % 3]
+        exact = permutation_p_value(u, v, alternative=alternative, method="exact").item()
+        drawn = permutation_p_value(u, v, alternative=alternative, method="approximate", seed=trial).item()
+        assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
+        exact = sign_flip_p_value(u, alternative=alternative, method="exact").item()
+        drawn = sign_flip_p_value(u, alternative=alternative, method="approximate", seed=trial).item()
+        assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
+
+
+def test_draws_are_reproducible_and_independent_of_pieces(generator, device, monkeypatch):
+    u, v = (torch.randn(6, 20, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
+    p = permutation_p_value(u, v, iterations=1000)
+    assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
+    assert not torch.equal(p, permutation_p_value(u, v, iterations=1000, seed=1))
+    assert not torch.equal(*(permutation_p_value(u, v, iterations=1000, seed=None) for _ in range(2)))
+    monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 999)
+    assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
+    if device.type == "cuda":
+        assert torch.equal(p.cpu(), permutation_p_value(u.cpu(), v.cpu(), iterations=1000))
+
+
+def test_partitions_are_uniform_and_of_their_size(device):
+    n = torch.tensor([2, 3], device=device)
+    size = torch.tensor([5, 4], device=device)
+    chosen = random_partitions(stream(0), n, size, 6, 0, 20000).cpu()
+    for group, (n, size) in enumerate([(2, 5), (3, 4)]):
+        assert (chosen[group].sum(-1) == n).all() and not chosen[group, :, size:].any()
+        counts = np.unique(chosen[group].numpy(), axis=0, return_counts=True)[1]
+        kinds = math.comb(size, n)
+        chi2 = ((counts - 20000 / kinds) ** 2 / (20000 / kinds)).sum()
+        assert len(counts) == kinds and chi2 < kinds + 4 * math.sqrt(2 * kinds)
+
+
+def test_random_words_fill_their_bits(device):
+    words = random_words(stream(3), 5, 4096, 16, device).cpu()
+    assert len(words.unique()) == words.numel()
+    for bit in range(64):
+        assert abs(((words >> bit) & 1).double().mean() - 0.5) < 4 * 0.5 / math.sqrt(words.numel())
+    # Known answers of the published generator: its state begins at 1234567, the first address is left out.
+    known = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    got = [int(random_words(1234567, 0, 1, 4, device)[0, i]) % 2**64 for i in (1, 2, 3)]
+    assert got == known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_level_under_the_null(alternative, method, generator, device):
+    u, v = (torch.randn(2000, k, generator=generator, dtype=torch.float64).to(device) for k in (7, 8))
+    options = dict(alternative=alternative, method=method, iterations=999)
+    assert (permutation_p_value(u, v, **options) <= 0.05).double().mean().item() == pytest.approx(0.05, abs=0.015)
+    assert (sign_flip_p_value(u, **options) <= 0.05).double().mean().item() == pytest.approx(0.05, abs=0.015)
+
+
+@pytest.mark.slow
+def test_most_places(generator, device):
+    u, v = (torch.randn(25, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
+    exact = permutation_p_value(u, v, method="exact").item()
+    drawn = permutation_p_value(u, v, method="approximate", iterations=100_000).item()
+    assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 100_000) + 1e-5
+
+
+def test_errors(device):
+    u = torch.zeros(26, device=device)
+    cases = [
+        (
+            dict(alternative="greater"),
+            "alternative: got 'greater', wanted one of 'right-sided', 'left-sided', 'two-sided'",
+        ),
+        (dict(method="brute"), "method: got 'brute', wanted one of 'auto', 'exact', 'approximate'"),
+        (dict(iterations=0), "iterations: got 0, wanted an integer >= 1"),
+        (dict(method="approximate", seed=-1), "seed: got -1, wanted an integer >= 0"),
+    ]
+    for options, message in cases:
+        for call in (lambda **o: permutation_p_value(u, u, **o), lambda **o: sign_flip_p_value(u, **o)):
+            with pytest.raises(ValueError) as info:
+                call(**options)
+            assert str(info.value) == message
+    with pytest.raises(ValueError) as info:
+        permutation_p_value(u, u, method="exact")
+    assert str(info.value) == "method: got 'exact' with 52 places, wanted at most 50; write method='approximate'"
+    with pytest.raises(ValueError) as info:
+        sign_flip_p_value(u.repeat(2), method="exact")
+    assert str(info.value) == "method: got 'exact' with 52 pairs, wanted at most 40; write method='approximate'"
+    with pytest.raises(TypeError) as info:
+        permutation_p_value(u.long(), u)
+    assert str(info.value) == "u: got torch.int64, wanted a floating dtype; write u.float()"

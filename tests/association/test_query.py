@@ -1,0 +1,181 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+
+from tensormetrics.association import IndexedQuery, Query, WordEmbeddingModel
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
+
+
+def named(targets, attributes):
+    return Query([["w"] for _ in targets], [["v"] for _ in attributes], targets, attributes)
+
+
+@pytest.mark.parametrize("case", GOLDEN["query_name"], ids=lambda case: case["id"])
+def test_name(case):
+    assert named(case["target_names"], case["attribute_names"]).query_name == case["expected"]
+
+
+def test_name_without_attributes_and_default_names():
+    assert named(["A", "B"], []).query_name == "A and B"
+    query = Query([["a"], ["b"]], [["c"]])
+    assert query.target_sets_names == ["Target set 0", "Target set 1"]
+    assert query.query_name == "Target set 0 and Target set 1 wrt Attribute set 0"
+    assert query.template == (2, 1)
+
+
+@pytest.mark.parametrize("case", GOLDEN["subqueries"], ids=lambda case: case["id"])
+def test_subqueries(case):
+    query = named(case["target_names"], case["attribute_names"])
+    assert [part.query_name for part in query.get_subqueries(tuple(case["template"]))] == case["expected"]
+
+
+def test_subqueries_of_n_keep_a_side():
+    query = named(["a", "b"], ["x", "y", "z"])
+    assert [part.query_name for part in query.get_subqueries(("n", 2))] == [
+        "a and b wrt x and y",
+        "a and b wrt x and z",
+        "a and b wrt y and z",
+    ]
+    assert query.get_subqueries(("n", "n")) == [query]
+    assert [part.query_name for part in query.get_subqueries((1, 0))] == ["a", "b"]
+
+
+def test_kept_as_copies_in_any_container():
+    words = ["a", "a", "b"]
+    query = Query((words, np.array(["c"])), [], ("X", "Y"))
+    words.append("d")
+    assert query.target_sets == [["a", "a", "b"], ["c"]] and type(query.target_sets[1][0]) is str
+    assert Query(np.array([["a", "b"], ["c", "d"]]), []).target_sets == [["a", "b"], ["c", "d"]]
+    assert Query([[]], []).target_sets == [[]]
+    assert named(["A"], ["A"]).query_name == "A wrt A"
+
+
+def test_equality_repr_and_dict():
+    query = Query([["a"]], [["b"]], ["T"], ["A"])
+    assert query == Query([["a"]], [["b"]], ["T"], ["A"])
+    assert query != Query([["a"]], [["b"]], ["T"], ["B"]) and query != "T wrt A"
+    assert repr(query) == "<Query: T wrt A\n- Target sets: [['a']]\n- Attribute sets:[['b']]>"
+    assert query.dict() == {
+        "target_sets": [["a"]],
+        "attribute_sets": [["b"]],
+        "target_sets_names": ["T"],
+        "attribute_sets_names": ["A"],
+        "query_name": "T wrt A",
+        "template": (1, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (("ab", []), TypeError, "target_sets: got a str, wanted a list of lists of words"),
+        (([["a"]], {"b"}), TypeError, "attribute_sets: got a set, wanted a list of lists of words"),
+        (([["a"], "b"], []), TypeError, "target_sets[1]: got a str, wanted a list of words"),
+        (([["a"]], [["b"], ["c", 3]]), TypeError, "attribute_sets[1][1]: got a int, wanted a word (str)"),
+        (([["a"]], [], [1]), TypeError, "target_sets_names[0]: got a int, wanted a word (str)"),
+        (([["a"]], [], "T"), TypeError, "target_sets_names: got a str, wanted a list of words"),
+        (([], [["a"]]), ValueError, "target_sets: got 0 sets, wanted at least one"),
+        (([["a"]], [], ["T", "U"]), ValueError, "target_sets_names: got 2 names for 1 sets, wanted one for each"),
+        (
+            ([["a"]], [["b"], ["c"]], ["T"], ["A", "A"]),
+            ValueError,
+            "attribute_sets_names: got ['A'] more than once, wanted distinct names",
+        ),
+    ],
+)
+def test_errors(arguments, kind, message):
+    with raises(kind, message):
+        Query(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("template", "kind", "message"),
+    [
+        ((3, 1), ValueError, "template: got 3 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
+        ((0, 1), ValueError, "template: got 0 target sets, wanted 1 to 2, as many as 'a and b wrt x' has"),
+        ((1, 2), ValueError, "template: got 2 attribute sets, wanted 0 to 1, as many as 'a and b wrt x' has"),
+        (("m", 1), TypeError, "template: got 'm' target sets, wanted an integer or 'n'"),
+        ((1, True), TypeError, "template: got True attribute sets, wanted an integer or 'n'"),
+        (2, TypeError, "template: got 2, wanted a pair (target sets, attribute sets)"),
+    ],
+)
+def test_errors_of_subqueries(template, kind, message):
+    with raises(kind, message):
+        named(["a", "b"], ["x"]).get_subqueries(template)
+
+
+@pytest.fixture
+def model(device):
+    return WordEmbeddingModel.from_tensor(torch.arange(12.0, device=device).view(6, 2), list("abcdef"))
+
+
+def test_rows_and_masks(model, device):
+    index = model.index_query(Query([["a", "b", "a"], ["c"]], [["f", "e", "d"]]))
+    assert index.targets.tolist() == [[0, 1], [2, 0]] and index.target_mask.tolist() == [[True, True], [True, False]]
+    assert index.attributes.tolist() == [[5, 4, 3]] and index.attribute_mask.all()
+    assert index.words == ([["a", "b"], ["c"]], [["f", "e", "d"]]) and index.reason is None
+    assert index.targets.device == index.target_mask.device == model.vectors.device
+
+
+def test_sets_come_at_their_own_width_without_masks(model):
+    index = model.index_query(Query([["a", "b"], ["c"]], [["f"], ["e", "d"]]))
+    rows = [s.tolist() for s in index.sets(model.vectors)]
+    assert rows == [[[0, 1], [2, 3]], [[4, 5]], [[10, 11]], [[8, 9], [6, 7]]]
+    assert index.masks() == {}
+
+
+def test_forms_of_a_side(model):
+    index = model.index_query(Query([["a", "b"], ["b"]], [["f"], ["e"]]))
+    targets, attributes = index.sets(model.vectors, ("n", "n"))
+    assert targets.shape == (2, 2, 2) and attributes.tolist() == [[[10, 11]], [[8, 9]]]
+    (mask,) = index.masks(("n", "n")).values()
+    assert mask.tolist() == [[True, True], [True, False]]
+    joined, *_ = index.sets(model.vectors, ("joined", 2))
+    masks = index.masks(("joined", 2))
+    assert joined[masks["t_mask"]].tolist() == [[0, 1], [2, 3], [2, 3]] and masks.keys() == {"t_mask"}
+    distinct, *_ = index.sets(model.vectors, ("distinct", 2))
+    assert distinct[index.masks(("distinct", 2))["t_mask"]].tolist() == [[0, 1], [2, 3]]
+    with raises(ValueError, "template: got (1, 1) for a query of (2, 2) sets"):
+        index.sets(model.vectors, (1, 1))
+
+
+def test_stack_pads_to_one_batch(model):
+    first = model.index_query(Query([["a", "b", "c"], ["d"]], [["e"]]))
+    second = model.index_query(Query([["f"], ["e"]], [["d"]]))
+    lost = model.index_query(Query([["f"], ["x"]], [["d"]]))
+    batch = IndexedQuery.stack([first, second, lost])
+    x, y, a = batch.sets(model.vectors)
+    masks = batch.masks()
+    assert x.shape == (3, 3, 2) and y.shape == a.shape == (3, 1, 2)
+    assert masks["x_mask"].sum(-1).tolist() == [3, 1, 0] and masks["y_mask"].sum(-1).tolist() == [1, 1, 0]
+    assert torch.equal(x[1, 0], model.vectors[5])
+    assert batch.reason[:2] == [None, None] and "'Target set 1' lost 1 of 1 words" in batch.reason[2]
+    tables = torch.stack([model.vectors, -model.vectors])[:, None]  # two checkpoints, three queries
+    assert batch.sets(tables)[0].shape == (2, 1, 3, 3, 2)
+    with raises(ValueError, "queries: got 2 with the templates [(2, 1), (1, 1)], wanted equal templates"):
+        IndexedQuery.stack([first, model.index_query(Query([["a"]], [["b"]]))])
+
+
+def test_an_unusable_query_scores_nan(model):
+    index = model.index_query(Query([["a"], []], [["b"]]))
+    assert index.reason == "'Target set 1' is empty"
+    assert all(s.mean().isnan() for s in index.sets(model.vectors))
+
+
+def test_pairs_share_a_mask(model):
+    index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e"]]), paired=True)
+    short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
+    assert index.masks(paired=True) == {}
+    assert IndexedQuery.stack([index, short]).masks(paired=True)["pair_mask"].tolist() == [[True, True], [True, False]]
+
+
+def test_groups_share_a_mask(model):
+    index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
+    assert index.masks((1, "n"), paired=True) == {}
+    batch = IndexedQuery.stack([index, short])
+    assert batch.masks((1, "n"), paired=True)["tuple_mask"].tolist() == [[True, True], [True, False]]

@@ -1,0 +1,155 @@
+import gzip
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raising import raises
+
+from tensormetrics.association import WordEmbeddingModel
+from tensormetrics.association.word2vec import read_word2vec
+
+WORDS = ["the", "New York", "naïve"]
+VECTORS = np.array([[0.5, -1.25, 3e-4], [1, 2, 3], [-0.0, 1e10, 7]], np.float32)
+
+
+def text(header=True):
+    rows = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(WORDS, VECTORS.tolist(), strict=True)]
+    return "\n".join([*(["3 3"] if header else []), *rows, ""]).encode()
+
+
+def binary(newline=b"\n"):
+    rows = (word.encode() + b" " + row.tobytes() + newline for word, row in zip(WORDS, VECTORS, strict=True))
+    return b"3 3\n" + b"".join(rows)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="vectors.txt"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.gz"])
+def test_text(write, name):
+    words, vectors = read_word2vec(write(text(), name))
+    assert words == WORDS and vectors.dtype == np.float32 and np.array_equal(vectors, VECTORS)
+    assert read_word2vec(write(text().replace(b"\n", b"\r\n")))[0] == WORDS
+
+
+@pytest.mark.parametrize("name", ["vectors.bin", "vectors.bin.gz"])
+@pytest.mark.parametrize("newline", [b"\n", b""])
+def test_binary(write, name, newline, monkeypatch):
+    words, vectors = read_word2vec(write(binary().replace(b"New York", b"NewYork"), name))
+    assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
+    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 5)  # rows longer than a chunk
+    words, vectors = read_word2vec(write(binary(newline).replace(b"New York", b"NewYork"), name), binary=True)
+    assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
+
+
+def test_glove_has_no_header(write):
+    words, vectors = read_word2vec(write(text(header=False).replace(b"New York", b"York")), no_header=True)
+    assert words == ["the", "York", "naïve"] and np.array_equal(vectors, VECTORS)
+
+
+@pytest.mark.parametrize("content", [text(), binary().replace(b"New York", b"York")], ids=["text", "binary"])
+def test_limit_and_only(write, content):
+    path = write(content)
+    assert read_word2vec(path, limit=1)[0] == ["the"]
+    words, vectors = read_word2vec(path, only={"naïve", "absent"})
+    assert words == ["naïve"] and np.array_equal(vectors, VECTORS[2:])
+    assert read_word2vec(path, only=[])[1].shape == (0, 3)
+
+
+def test_a_table_longer_than_its_first_room(write):
+    table = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
+    rows = "".join(f"w{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(table.tolist()))
+    words, vectors = read_word2vec(write(f"500 2\n{rows}".encode()))
+    assert words[-1] == "w499" and np.array_equal(vectors, table)
+
+
+def test_a_repeated_word_keeps_its_first_row(write):
+    path = write(b"3 1\na 1\nb 2\na 3\n")
+    with pytest.warns(UserWarning, match=r"vectors\.txt: 1 rows repeat a word and are left out: 'a'$"):
+        words, vectors = read_word2vec(path)
+    assert words == ["a", "b"] and vectors.tolist() == [[1], [2]]
+
+
+def test_encoding(write):
+    path = write("1 1\nnaïve 1\n".encode("latin-1"))
+    assert read_word2vec(path, encoding="latin-1")[0] == ["naïve"]
+    assert read_word2vec(path, errors="ignore")[0] == ["nave"]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            b"the 0.5 1\n",
+            {},
+            "{path}, line 1: got 'the 0.5 1', wanted the numbers of words and dimensions; write no_header=True for a "
+            "file without that line",
+        ),
+        (
+            b"0 3\n",
+            {},
+            "{path}, line 1: got '0 3', wanted the numbers of words and dimensions; write no_header=True for a file "
+            "without that line",
+        ),
+        (b"2 2\na 1 2\nb 3\n", {}, "{path}, line 3: got 2 fields, wanted a word and 2 numbers"),
+        (b"a 1 2\nb 3\n", {"no_header": True}, "{path}, line 2: got 2 fields, wanted a word and 2 numbers"),
+        (b"3 1\na 1\n", {}, "{path}: got 1 rows, wanted 3"),
+        (b"", {"no_header": True}, "{path}: got 0 rows, wanted at least 1"),
+        (
+            b"2 1\na \0\0\0\0b \0\0",
+            {},
+            "{path}, row 2: got 4 bytes and the end, wanted a word, a space and 4 bytes",
+        ),
+        (b"3 1\na \0\0\0\0", {}, "{path}: got 1 rows, wanted 3"),
+        (
+            b"1 1\n\xff 1\n",
+            {},
+            "{path}, line 2: got the word b'\\xff', wanted utf-8 ('utf-8' codec can't decode byte 0xff in position 0: "
+            "invalid start byte)",
+        ),
+        (
+            b"1 1\na b\n",
+            {},
+            "{path}, line 2: wanted 1 numbers after the word (could not convert string to float: b'b')",
+        ),
+        (b"1 1\na 1\n", {"limit": 0}, "limit: got 0, wanted an integer >= 1"),
+        (
+            b"",
+            {"binary": True, "no_header": True},
+            "no_header: got True for a binary file, where only the header tells the number of dimensions",
+        ),
+    ],
+)
+def test_malformed_files(write, content, options, message):
+    path = write(content)
+    with raises(ValueError, message.format(path=path)):
+        read_word2vec(path, **options)
+
+
+def test_only_is_a_collection(write):
+    with raises(TypeError, "only: got the str 'the', wanted a collection of words"):
+        read_word2vec(write(text()), only="the")
+
+
+def test_a_model_from_a_file(write):
+    model = WordEmbeddingModel.from_word2vec(write(text(), "tiny.txt.gz"), only=["the"])
+    assert repr(model) == "<WordEmbeddingModel named 'tiny' with 1 word embeddings of 3 dims>"
+    assert model["the"].tolist() == VECTORS[0].tolist()
+
+
+def test_a_published_file():
+    wefe = importlib.util.find_spec("wefe")
+    if wefe is None:
+        pytest.skip("wefe is not installed")
+    (path,) = Path(wefe.origin).parent.rglob("weat_w2v*.txt")
+    model = WordEmbeddingModel.from_word2vec(path, name="weat_w2v")
+    assert repr(model) == "<WordEmbeddingModel named 'weat_w2v' with 347 word embeddings of 300 dims>"
+    np.testing.assert_array_equal(model["aster"][:2], np.float32([-0.22167969, 0.52734375]))
