@@ -17,5 +17,6 @@ from .rnsb import rnsb as rnsb
 from .same import same as same
 from .sc_weat import mean_sc_weat as mean_sc_weat
 from .sc_weat import sc_weat as sc_weat
+from .target_permutation import target_permutation_p_value as target_permutation_p_value
 from .weat import weat as weat
 from .weat import weat_effect_size as weat_effect_size
