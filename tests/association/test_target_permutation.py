@@ -10,7 +10,7 @@ from test_permutation import SIDES, extreme
 from test_scores import random_sets
 
 from tensormetrics import association
-from tensormetrics.association import target_permutation_p_value
+from tensormetrics.association import group_permutation_p_value, target_permutation_p_value
 
 METRICS = {
     "rnd": association.rnd,
@@ -48,6 +48,33 @@ def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, 
     assert torch.equal(drawn(*wide, **named), p)
     named["x_mask"] = named["x_mask"] & torch.tensor([[True], [False]], device=device)
     assert drawn(*wide, **named).isnan().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
+    x, a = random_sets("XA", generator, device)
+    u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
+    exact = association.permutation_p_value(u, v, alternative=alternative).item()
+    p = group_permutation_p_value(x, a, alternative=alternative, iterations=4000).item()
+    assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
+
+
+def test_groups_in_batches_and_padding(generator, device):
+    x, a = random_sets("XA", generator, device, 2)
+    p = group_permutation_p_value(x, a, iterations=500)
+    alone = [group_permutation_p_value(*pair, iterations=500) for pair in zip(x, a, strict=True)]
+    assert torch.equal(p, torch.stack(alone))
+    (wide_x, x_mask), (wide_a, a_mask) = (
+        (
+            torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan),
+            torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)),
+        )
+        for t in (x, a)
+    )
+    assert torch.equal(group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask), p)
+    x_mask[1, 0] = False
+    masked = group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask)
+    assert masked.isnan().tolist() == [False, True] and masked[0] == p[0]
 
 
 def test_errors(device):
