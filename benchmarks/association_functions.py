@@ -1,5 +1,6 @@
-"""Claim: the tensor functions of `association` keep up with vectorised numpy on prepared arrays, and far outrun it
-where numpy has to loop or to enumerate.
+"""Claim: exact p-values of 20+20 words take some 0.2 s, of 25+25 under 30 s; 1,000 RNSB fits under a second, 1,000
+bootstrap replicates and 10,000 permutations under 25 ms; batches of WEAT queries are faster than a loop in numpy.
+A single small WEAT query is not: its few dozen tensor operations take about four times as long as numpy's.
 
     python benchmarks/association_functions.py [table.md]
 
