@@ -36,6 +36,8 @@ from .same import same as same
 from .sc_weat import SCWEAT as SCWEAT
 from .sc_weat import mean_sc_weat as mean_sc_weat
 from .sc_weat import sc_weat as sc_weat
+from .target_permutation import group_permutation_p_value as group_permutation_p_value
+from .target_permutation import target_permutation_p_value as target_permutation_p_value
 from .weat import WEAT as WEAT
 from .weat import weat as weat
 from .weat import weat_effect_size as weat_effect_size

@@ -56,7 +56,7 @@ def permutation_p_value(
     """
     scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
     places = scores.shape[-1]
-    exact = _is_exact(alternative, method, iterations, places, AUTO_PLACES, MOST_PLACES, "places")
+    exact = is_exact(alternative, method, iterations, places, AUTO_PLACES, MOST_PLACES, "places")
     size, n = present.sum(-1), present[:, : u.shape[-1]].sum(-1)
     usable = scores.isfinite().all(-1) & (n > 0) & (n < size)
     units = _units(scores)
@@ -90,7 +90,7 @@ def sign_flip_p_value(
     """
     values, present, lead = _read(r=(r, mask))
     pairs = values.shape[-1]
-    exact = _is_exact(alternative, method, iterations, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
+    exact = is_exact(alternative, method, iterations, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
     usable = values.isfinite().all(-1) & present.any(-1)
     units = _units(values)
     null = _sign_null(units.sum(-1), present.sum(-1), alternative)
@@ -117,7 +117,7 @@ def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.de
     return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
 
 
-def _is_exact(alternative: str, method: str, iterations: int, got: int, auto: int, most: int, unit: str) -> bool:
+def is_exact(alternative: str, method: str, iterations: int, got: int, auto: int, most: int, unit: str) -> bool:
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     _checks.one_of("method", method, METHODS)
     _checks.integer_at_least("iterations", iterations, 1)

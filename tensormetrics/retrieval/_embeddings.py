@@ -167,6 +167,7 @@ class EmbeddingMetric(Metric):
             if option is not None:
                 _checks.shape(name, option, len(embeddings))
                 _checks.integral(name, option)
+                options[name] = option.long()
         for other in ROLES:
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
@@ -174,17 +175,9 @@ class EmbeddingMetric(Metric):
                     f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
-        row_state, label_state, *option_states = _states(role)
-        before = getattr(self, label_state)
-        self.append_rows(label_state, labels)
-        try:
-            self.append_rows(row_state, embeddings)
-        except ValueError:
-            setattr(self, label_state, before)  # as many as embeddings
-            raise
-        for state, option in zip(option_states, options.values(), strict=True):
-            if option is not None:
-                self.append_rows(state, option.long())
+        for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
+            if rows is not None:
+                self.append_rows(state, rows)
 
     def kept(self) -> Sides:
         """Everything kept; ValueError where it is not finite or lacks queries or references."""

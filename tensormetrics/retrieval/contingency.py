@@ -85,13 +85,8 @@ class ClusteringMetric(Metric):
         _checks.same_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
-        before = self.labels
         self.append_rows("labels", labels)
-        try:
-            self.append_rows("clusters", clusters)
-        except ValueError:
-            self.labels = before  # as many as clusters
-            raise
+        self.append_rows("clusters", clusters)
 
     def table(self) -> Contingency:
         return contingency(self.labels, self.clusters)

@@ -1,0 +1,88 @@
+"""p-values of RND, ECT and the example metric: every partition scored by itself."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from test_permutation import SIDES, extreme
+from test_word_set_scores import random_sets
+
+from tensormetrics import association
+from tensormetrics.association import group_permutation_p_value, target_permutation_p_value
+
+METRICS = {
+    "rnd": association.rnd,
+    "rnd_cos": functools.partial(association.rnd, distance="cos"),
+    "ect": association.ect,
+    "example_metric": association.example_metric,
+}
+every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+
+
+@every_metric
+@pytest.mark.parametrize("alternative", SIDES)
+def test_exact_equals_enumeration(metric, alternative, generator, device):
+    x, y, a = random_sets("xya", generator, device)
+    words = torch.cat([x, y])
+    scores = []
+    for chosen in itertools.combinations(range(7), 4):
+        others = [n for n in range(7) if n not in chosen]
+        scores.append(metric(words[list(chosen)], words[others], a).item())
+    p = target_permutation_p_value(metric, x, y, a, alternative=alternative)
+    expected = extreme(np.array(scores), metric(x, y, a).item(), alternative)
+    assert p.item() == pytest.approx(expected, rel=1e-14) and p.dtype == torch.float64
+
+
+@every_metric
+def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, device):
+    tensors = random_sets("xya", generator, device, 2)
+    drawn = functools.partial(target_permutation_p_value, metric, method="approximate", iterations=2000)
+    p, exact = drawn(*tensors), target_permutation_p_value(metric, *tensors)
+    assert ((p - exact).abs() <= 4 * (exact * (1 - exact) / 2000).sqrt() + 1e-3).all()
+    assert torch.equal(p, torch.stack([drawn(*(t[i] for t in tensors)) for i in range(2)]))
+    wide = [torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan) for t in tensors]
+    masks = [torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)) for t in tensors]
+    named = dict(zip(("x_mask", "y_mask", "a_mask"), masks, strict=True))
+    assert torch.equal(drawn(*wide, **named), p)
+    named["x_mask"] = named["x_mask"] & torch.tensor([[True], [False]], device=device)
+    assert drawn(*wide, **named).isnan().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
+    x, a = random_sets("XA", generator, device)
+    u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
+    exact = association.permutation_p_value(u, v, alternative=alternative).item()
+    p = group_permutation_p_value(x, a, alternative=alternative, iterations=4000).item()
+    assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
+
+
+def test_groups_in_batches_and_padding(generator, device):
+    x, a = random_sets("XA", generator, device, 2)
+    p = group_permutation_p_value(x, a, iterations=500)
+    alone = [group_permutation_p_value(*pair, iterations=500) for pair in zip(x, a, strict=True)]
+    assert torch.equal(p, torch.stack(alone))
+    (wide_x, x_mask), (wide_a, a_mask) = (
+        (
+            torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan),
+            torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)),
+        )
+        for t in (x, a)
+    )
+    assert torch.equal(group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask), p)
+    x_mask[1, 0] = False
+    masked = group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask)
+    assert masked.isnan().tolist() == [False, True] and masked[0] == p[0]
+
+
+def test_errors(device):
+    x = torch.zeros(9, 3, device=device)
+    with pytest.raises(ValueError) as info:
+        target_permutation_p_value(association.rnd, x, x, x, method="exact")
+    wanted = "wanted at most 20000; write method='approximate'"
+    assert str(info.value) == f"method: got 'exact' with 48620 partitions, {wanted}"
+    with pytest.raises(ValueError) as info:
+        target_permutation_p_value(association.rnd, x, x, x[:, :2])
+    assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"
