@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._backend import search_arguments
 from ._embeddings import as_embeddings, budget
 from ._nearest import FunctionSearch, NearestSearch, References, largest_first
 from ._order import DISTANCES
@@ -125,17 +126,11 @@ class TorchKNN:
         ignore: Tensor | Callable[[slice], Tensor] | None,
         with_distances: bool,
     ) -> tuple[Tensor | None, Tensor]:
-        k = _checks.integer_at_least("k", k, 1)
-        query, references = as_embeddings("query", query), self._references(reference)
-        reference = references.rows
-        ignore_tensor = ignore if isinstance(ignore, Tensor) else None
-        _checks.same_device(query=query, reference=reference, self_index=self_index, ignore=ignore_tensor)
-        if query.shape[1] != reference.shape[1]:
-            raise ValueError(
-                f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
-                "wanted the same number of columns"
-            )
-        own = _self_index(self_index, ref_includes_query, query, reference)
+        references = self._references(reference)
+        query, k, reference, own = search_arguments(query, k, references.rows, ref_includes_query, self_index)
+        if own is None:
+            own = torch.full((len(query),), -1, device=query.device)
+        _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = rows_of("ignore", ignore, (len(query), len(reference)))
 
         missing = -torch.inf if largest_first(self.distance) else torch.inf
@@ -154,19 +149,3 @@ class TorchKNN:
             if with_distances:
                 distances[tile, :found] = search.distances(tile, nearest).to(dtype).masked_fill(nearest < 0, missing)
         return distances, indices
-
-
-def _self_index(self_index: Tensor | None, ref_includes_query: bool, query: Tensor, reference: Tensor) -> Tensor:
-    # ->  (Q,) int64
-    if self_index is not None:
-        _checks.shape("self_index", self_index, len(query))
-        _checks.integral("self_index", self_index)
-        return self_index.long()
-    if not ref_includes_query:
-        return torch.full((len(query),), -1, device=query.device)
-    if len(reference) < len(query):
-        raise ValueError(
-            f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references "
-            "that begin with the queries"
-        )
-    return torch.arange(len(query), device=query.device)
