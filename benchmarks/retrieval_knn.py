@@ -67,7 +67,7 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], np.ndarray]:
 
 def calculator(x: Tensor, labels: Tensor, k: int) -> Callable[[], dict]:
     scores = AccuracyCalculator(METRICS, k=k)
-    return lambda: scores.get_accuracy(x, labels)
+    return lambda: scores.get_accuracy(x.clone(), labels)  # of the same tensor it would remember the neighbours
 
 
 def peer_calculator(
