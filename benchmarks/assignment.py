@@ -158,7 +158,8 @@ def table(quick: bool) -> str:
         print(lines[-1], flush=True)
     notes = (
         "One thread, medians; x / 64: how many times longer x takes than ours in float64.\n"
-        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
+        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}.\n"
+        "The CUDA kernels compile and are not yet run on a GPU."
     )
     versions = f"torch {torch.__version__}, scipy {scipy.__version__}, numpy {np.__version__}."
     return f"# Assignment, {machine()}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
