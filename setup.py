@@ -13,6 +13,7 @@ from setuptools.command.build_ext import build_ext
 
 # The stable ABI of torch 2.11: one binary for every later torch.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
+VECTORS = ["-fno-math-errno", "-fno-trapping-math"]  # a loop with sqrt or a choice becomes vector code, same values
 ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90)] + [
     "-gencode=arch=compute_90,code=compute_90"  # PTX for later cards
 ]
@@ -35,7 +36,7 @@ def find_extensions() -> list[Extension]:
             "tensormetrics._C",
             sorted(glob("csrc/*.cpp")),
             depends=sorted(glob("csrc/*.h")),
-            extra_compile_args=[*ABI, "-Wno-psabi", "-fvisibility=hidden"],
+            extra_compile_args=[*ABI, *VECTORS, "-Wno-psabi", "-fvisibility=hidden"],
             library_dirs=[str(torch / "lib")],
             libraries=["torch_cpu"],
             optional=True,

@@ -102,6 +102,9 @@ class Metric(torchmetrics.Metric):
         super().reset()
         self._stores = {}
 
+    def _sync_to_compute(self) -> None:
+        self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
+
     def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
         group = process_group or self.process_group
         parts = {name: dist_sync_fn(getattr(self, name), group=group) for name in self._defaults}
@@ -139,7 +142,7 @@ class Metric(torchmetrics.Metric):
         def cached(*args: Any, **kwargs: Any) -> Any:
             if self._computed is not None:
                 return self._computed
-            self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
+            self._sync_to_compute()
             try:
                 if not (self.update_called or self._is_synced):
                     raise NoDataError(f"{type(self).__name__}.compute() was called before update(); update it first")

@@ -3,13 +3,10 @@
 The native libraries register CPU and CUDA kernels. Where they were not built the reference answers, on any device.
 """
 
-import functools
-import warnings
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
+from .._native import LIBRARY, say_once
 from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
@@ -22,23 +19,12 @@ SCHEMA = (
     "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
-LIBRARY = torch.library.Library("tensormetrics", "DEF")
 LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
 LIBRARY.define("lsa_lanes" + SCHEMA)  # the warp's algorithm in 32 emulated lanes, for tests; CPU only
 
 
-@functools.cache
-def _say_once(device: str) -> None:
-    warnings.warn(
-        f"tensormetrics was built without native code for {device}: the slow reference solver answers. "
-        "Install a C++ compiler (and nvcc for CUDA) and reinstall with --no-build-isolation.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-
-
 def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
-    _say_once(cost.device.type)
+    say_once(cost.device.type, "solver")
     return _reference.lsa(cost, *options)
 
 
@@ -58,10 +44,6 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
         cost.new_empty(lead, dtype=torch.int64),
     )
 
-
-for _name in ["_C", "_C_cuda"] if torch.version.cuda else ["_C"]:
-    for _path in Path(__file__).parents[1].glob(f"{_name}.*"):
-        torch.ops.load_library(_path)
 
 lsa = torch.ops.tensormetrics.lsa
 lsa_lanes = torch.ops.tensormetrics.lsa_lanes

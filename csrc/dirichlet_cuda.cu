@@ -1,0 +1,190 @@
+// The sampling operators on CUDA: a warp per sample up to kWarpClasses classes, a block above. Lanes own columns, so that
+// nothing is added atomically and equal calls give equal bits.
+#include <cuda_runtime.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/macros.h>
+
+#include "dirichlet_team.h"
+
+namespace dirichlet {
+
+constexpr unsigned kAll = 0xffffffffu;
+constexpr int kWarps = 8;  // of a block: teams by themselves, or one team together
+constexpr int32_t kWarpClasses = 64;
+constexpr int64_t kSharedBytes = 46 * 1024;  // every block may have 48 KiB without asking; reductions need some
+
+template <class X>
+__device__ X exchanged(const X& x, int offset) {
+  static_assert(sizeof(X) % sizeof(int) == 0);
+  X other;
+  for (size_t k = 0; k < sizeof(X) / sizeof(int); ++k) {
+    int word;
+    memcpy(&word, reinterpret_cast<const char*>(&x) + k * sizeof(int), sizeof(int));
+    word = __shfl_xor_sync(kAll, word, offset);
+    memcpy(reinterpret_cast<char*>(&other) + k * sizeof(int), &word, sizeof(int));
+  }
+  return other;
+}
+
+struct Warp {
+  __device__ static int lane() { return threadIdx.x % 32; }
+  __device__ static int size() { return 32; }
+  __device__ static void sync() { __syncwarp(); }
+  template <class X, class Merge>
+  __device__ static X reduce(X x, Merge merge) {
+    for (int offset = 16; offset > 0; offset /= 2) merge(x, exchanged(x, offset));
+    __syncwarp();
+    return x;
+  }
+};
+
+struct Block {
+  __device__ static int lane() { return threadIdx.x; }
+  __device__ static int size() { return 32 * kWarps; }
+  __device__ static void sync() { __syncthreads(); }
+  template <class X, class Merge>
+  __device__ static X reduce(X x, Merge merge) {
+    __shared__ __align__(16) unsigned char bytes[kWarps * sizeof(Survey)];
+    auto* const of_warp = reinterpret_cast<X*>(bytes);
+    x = Warp::reduce(x, merge);
+    __syncthreads();  // the last reduction has been read
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = of_warp[0];
+    for (int k = 1; k < kWarps; ++k) merge(x, of_warp[k]);
+    return x;
+  }
+};
+
+template <class T>
+__global__ void prepare_kernel(const Problem<T> problem) {
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (k < int64_t(problem.experiments) * problem.rows())
+    problem.prepare(static_cast<int32_t>(k / problem.rows()), static_cast<int32_t>(k % problem.rows()));
+}
+
+// `scratch` is null where the teams fit into shared memory.
+template <class Team, class T>
+__global__ void __launch_bounds__(32 * kWarps) sums_kernel(const Problem<T> problem, int64_t teams, char* scratch) {
+  extern __shared__ __align__(16) char shared[];
+  const int64_t team = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / Team::size();
+  const int64_t bytes = Matrix<Team, T>::bytes(problem);
+  Matrix<Team, T> matrix(Team{}, problem, scratch ? scratch + team * bytes : shared + threadIdx.x / Team::size() * bytes);
+  for (int64_t k = team; k < problem.experiments * problem.samples; k += teams)
+    matrix.draw(static_cast<int32_t>(k / problem.samples), k % problem.samples);
+}
+
+template <class T>
+__global__ void log_gamma_kernel(const double* alpha, const int64_t* keys, int64_t rows, int64_t cells, int64_t samples,
+                                 int64_t start, int64_t draws, T* out) {
+  const int64_t pairs = (cells + 1) / 2;
+  for (int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; k < draws; k += int64_t(gridDim.x) * blockDim.x) {
+    const int64_t s = k % samples, pair = k / samples % pairs, r = k / samples / pairs;
+    const double* const a = alpha + r * cells + 2 * pair;
+    const int64_t* const key = keys + r / rows * 2;
+    const bool both = 2 * pair + 1 < cells;
+    const Cell<T> table[2] = {make_cell<T>(a[0]), make_cell<T>(both ? a[1] : 0.0)};
+    T logs[2];
+    draw_pair<false>(uint64_t(start + s), uint32_t(r % rows * pairs + pair), Key{uint32_t(key[0]), uint32_t(key[1])},
+                     table, logs);
+    out[(r * cells + 2 * pair) * samples + s] = logs[0];
+    if (both) out[(r * cells + 2 * pair + 1) * samples + s] = logs[1];
+  }
+}
+
+// One thread for each sample: neighbouring threads add to neighbouring sums, in the order of the items.
+__global__ void item_sums_kernel(const ItemProblem problem, const int64_t* key) {
+  const int64_t s = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (s >= problem.samples) return;
+  const Key words{uint32_t(key[0]), uint32_t(key[1])};
+  const auto sample = uint64_t(problem.start + s);
+  for (int64_t row = 0; row < problem.experiments * problem.cells; ++row) problem.out[row * problem.samples + s] = 0;
+  for (int64_t item = 0; item < problem.items; item += 4) {
+    const Words w = block(uint32_t(sample), uint32_t(sample >> 32), uint32_t(item / 4), 0, words);
+    const uint32_t of_item[4] = {w.w0, w.w1, w.w2, w.w3};
+    for (int64_t k = 0; k < 4 && item + k < problem.items; ++k) {
+      const double weight = -log_uniform<double>(of_item[k]);
+      for (int64_t e = 0; e < problem.experiments; ++e) problem.sums(e, item + k)[s] += weight;
+    }
+  }
+}
+
+int64_t most_blocks(int32_t device) {
+  int multiprocessors = 0;
+  STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  return int64_t(multiprocessors) * 8;
+}
+
+cudaStream_t current_stream(int32_t device) {
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+  return static_cast<cudaStream_t>(stream);
+}
+
+template <class Team, class T>
+void launch(const Problem<T>& problem, const Tensor& like, int32_t device, int per_block) {
+  const int64_t all = problem.experiments * problem.samples, wanted = (all + per_block - 1) / per_block;
+  const int64_t blocks = wanted < most_blocks(device) ? wanted : most_blocks(device), teams = blocks * per_block;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem), shared = per_block * bytes;
+  const bool fits = shared <= kSharedBytes;
+  std::optional<Tensor> scratch;
+  if (!fits) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
+  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), 32 * kWarps, fits ? shared : 0, current_stream(device)>>>(
+      problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
+                  int64_t start) {
+  const int32_t device = out.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  dispatch(out, [&](auto zero) {
+    using T = decltype(zero);
+    Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
+    if (out.numel() == 0) return;
+    const int64_t rows = int64_t(problem.experiments) * problem.rows();
+    const int64_t cells = problem.experiments * problem.cells_of_experiment() * int64_t(sizeof(Cell<T>));
+    const Tensor table = torch::stable::new_empty(out, {cells + rows}, ScalarType::Byte);
+    problem.cells = static_cast<Cell<T>*>(table.data_ptr());
+    problem.modes = static_cast<int8_t*>(table.data_ptr()) + cells;
+    prepare_kernel<<<static_cast<unsigned>((rows + 127) / 128), 128, 0, current_stream(device)>>>(problem);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+    if (problem.classes <= kWarpClasses) launch<Warp>(problem, out, device, kWarps);
+    else launch<Block>(problem, out, device, 1);
+  });
+}
+
+void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
+  const int32_t device = out.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  dispatch(out, [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t rows = out.size(1), cells = out.size(2), samples = out.size(3);
+    const int64_t draws = out.size(0) * rows * ((cells + 1) / 2) * samples;
+    if (draws == 0) return;
+    const int64_t wanted = (draws + 255) / 256, blocks = wanted < most_blocks(device) ? wanted : most_blocks(device);
+    log_gamma_kernel<T><<<static_cast<unsigned>(blocks), 256, 0, current_stream(device)>>>(
+        static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()), rows, cells, samples,
+        start, draws, static_cast<T*>(out.data_ptr()));
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
+  const int32_t device = out.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  if (out.numel() == 0) return;
+  const auto blocks = static_cast<unsigned>((out.size(2) + 127) / 128);
+  item_sums_kernel<<<blocks, 128, 0, current_stream(device)>>>(make_item_problem(out, cells, {}, start),
+                                                               static_cast<const int64_t*>(key.data_ptr()));
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace dirichlet
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m) {
+  m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cuda));
+  m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cuda));
+  m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cuda));
+}
