@@ -1,10 +1,13 @@
 """What the backends of a nearest-neighbour search share: their arguments, unit rows, and the order of candidates."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from .. import _checks
 from ._embeddings import as_embeddings
+from ._relevance import rows_of
 
 
 def search_arguments(
@@ -24,14 +27,38 @@ def search_arguments(
         _checks.shape("self_index", self_index, len(query))
         _checks.integral("self_index", self_index)
         return query, k, reference, self_index.long()
-    if not ref_includes_query:
-        return query, k, reference, None
-    if len(reference) < len(query):
+    own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
+    return query, k, reference, own
+
+
+def first_references(queries: int, references: int, device: torch.device) -> Tensor:
+    # ->  (Q,) int64
+    """The self_index where the references begin with the queries; ValueError where they cannot."""
+    if references < queries:
         raise ValueError(
-            f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references "
+            f"ref_includes_query: got {queries} queries and {references} references, wanted references "
             "that begin with the queries"
         )
-    return query, k, reference, torch.arange(len(query), device=query.device)
+    return torch.arange(queries, device=device)
+
+
+def ignored_pairs(ignore: Tensor | Callable[[slice], Tensor] | None, query: Tensor, references: int) -> Tensor | None:
+    # ignore: (Q, R) bool, or a function of a slice of the queries that gives its rows  query: (Q, D)  ->  (Q, R) bool
+    _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+    rows = rows_of("ignore", ignore, (len(query), references))
+    return None if rows is None else rows(slice(0, len(query)))
+
+
+def without_ignored(indices: Tensor, ignored: Tensor | None) -> Tensor:
+    # indices: (Q, C), -1 = none  ignored: (Q, R) bool  ->  (Q, C), -1 for those that are ignored too
+    if ignored is None or not indices.numel():
+        return indices
+    return indices.masked_fill(ignored.gather(1, indices.clamp(min=0)), -1)
+
+
+def most_ignored(ignored: Tensor | None) -> int:
+    """How many more neighbours have to be found, for some of them are dropped. Waits for the device."""
+    return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
 
 
 def without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:

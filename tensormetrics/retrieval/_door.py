@@ -114,7 +114,6 @@ def as_sides(
     reference: Any,
     reference_labels: Any,
     ref_includes_query: bool,
-    groups: tuple[Any, Any],
     device: torch.device,
     columns: bool,
 ) -> Sides:
@@ -125,8 +124,7 @@ def as_sides(
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     if reference is None:
-        groups = _as_groups((groups[0], groups[0] if groups[1] is None else groups[1]), (query, query), device)
-        return Sides(query, query_labels, query, query_labels, len(query), groups)
+        return Sides(query, query_labels, query, query_labels, len(query))
     names = ("reference", "reference_labels")
     reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
@@ -134,9 +132,36 @@ def as_sides(
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if ref_includes_query:
         _check_prefix(query, query_labels, reference, reference_labels)
-    shared = len(query) if ref_includes_query else 0
-    groups = _as_groups(groups, (query, reference), device)
-    return Sides(query, query_labels, reference, reference_labels, shared, groups)
+    return Sides(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
+
+
+def with_options(
+    sides: Sides,
+    *,
+    groups: tuple[Any, Any] = (None, None),
+    self_index: Any = None,
+    gains: Any = None,
+    ignore: Any = None,
+) -> Sides:
+    """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
+    device = sides.query.device
+    sides = sides.without(_as_groups(groups, (sides.query, sides.reference), device))
+    if isinstance(ignore, tuple):
+        names = ("ignore: query groups", "ignore: reference groups")
+        ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
+    elif ignore is not None and not callable(ignore):
+        ignore = as_tensor("ignore", ignore, device)
+    if gains is not None and not callable(gains):
+        gains = as_tensor("gains", gains, device)
+    if self_index is not None:
+        self_index = as_tensor("self_index", self_index, device)
+        _checks.shape("self_index", self_index, len(sides.query))
+        _checks.integral("self_index", self_index)
+        if len(self_index) and int(self_index.max()) >= len(sides.reference):
+            got, most = int(self_index.max()), len(sides.reference) - 1
+            raise ValueError(f"self_index: got {got}, wanted -1 to {most}")
+        sides = sides._replace(shared=0, own=self_index.long().clamp(min=-1))
+    return sides._replace(gains=gains).without(ignore)
 
 
 def _as_groups(

@@ -7,7 +7,17 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._order import BLOCK, Filter, as_distance, canonical_pairs, canonical_table, equal_rows, lexsort
+from . import _native
+from ._least import HalvedMinima, HalvedTiles, Least
+from ._order import (
+    BLOCK,
+    Filter,
+    as_distance,
+    canonical_pairs,
+    canonical_table,
+    equal_rows,
+    lexsort,
+)
 
 
 class References:
@@ -47,19 +57,35 @@ class NearestSearch:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
-        self.kept = min(k + max(8, k // 16), len(references)) if exact else k
+        self.native = _native.BUILT and query.device.type == "cpu"
         wide = torch.float64 in (query.dtype, references.rows.dtype)
-        self.dtype = torch.float64 if wide else torch.float32
+        self.kernels = None if wide else _native.kernels(query.device)
+        self.dtype = torch.float64 if wide else torch.float16 if self.kernels and exact else torch.float32
+        spare = max(16, k // 2) if self.dtype == torch.float16 else max(8, k // 16)
+        self.kept = min(k + spare, len(references)) if exact else k
         # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
         most_rows, most_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
         columns = min(memory // 128, most_columns, len(references))
         self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
         row = 24 * self.columns + 128 * self.kept + 48 * query.shape[1]
         self.rows = max(min(memory // 2 // row, most_rows), 1)
+        if self.native:
+            self.rows = min(self.rows, HalvedTiles.ROWS)
+        halved = HalvedTiles if self.native else HalvedMinima if self.kernels else None
+        self.halved = halved(self) if halved and self._is_self_retrieval(halved.bytes_of(self)) else None
+
+    def _is_self_retrieval(self, memory: int) -> bool:
+        # Euclidean distances alone have products that are the same in both directions.
+        rows, distance = self.references.rows, self.references.distance
+        if distance not in ("l2", "sqeuclidean") or self.query is not rows or 2 * memory > self.memory:
+            return False
+        return torch.equal(self.self_index, torch.arange(len(rows), device=rows.device))
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
-        ways = (self._coarse, self._fine, self._few, self._exhaustive)
+        ways = (self._coarse, self._fine, self._exhaustive)
+        if self.halved and self.halved.serves(rows) and ignored is None:
+            ways = (functools.partial(self._halved, rows), *ways[1:])
         return self._first(self.query[rows], self.self_index[rows], ignored, ways)
 
     def distances(self, rows: slice, nearest: Tensor) -> Tensor:
@@ -79,39 +105,49 @@ class NearestSearch:
             nearest[left] = self._first(query[left], own[left], ignored, ways[1:])
         return nearest
 
+    def _halved(self, rows: slice, query: Tensor, own: Tensor, ignored: None) -> tuple[Tensor, Tensor]:
+        filter_ = self.references.filter(self.dtype)
+        x, error = filter_.query(query)
+        return self._settled(query, error, *self.halved(x, rows), self.references)
+
     def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self._filtered(query, own, ignored, self.references, self.dtype)
+        # The kernels know of no ignored references.
+        dtype = self.dtype if ignored is None else torch.promote_types(self.dtype, torch.float32)
+        return self._filtered(query, own, ignored, self.references, dtype)
 
     def _fine(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        if self.dtype == torch.float64:
-            return self._none_proven(own)
-        return self._filtered(query, own, ignored, self.references, torch.float64)
-
-    def _few(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Of each set of equal references the k + 1 lowest are enough, unless some are ignored."""
-        few, references = self._few_references
-        if ignored is not None or len(few) == len(self.references):
-            return self._none_proven(own)
-        place = torch.searchsorted(few, own).clamp(max=len(few) - 1)
-        own = torch.where(few[place] == own, place, -1)
-        nearest, proven = self._filtered(query, own, None, references, torch.float64)
+        few, references = self._few(ignored)
+        if self.dtype == torch.float64 and len(few) == len(self.references):
+            return own.new_empty(len(own), self.k), torch.zeros_like(own, dtype=torch.bool)
+        nearest, proven = self._filtered(query, _place_in(few, own), ignored, references, torch.float64)
         return torch.where(nearest < 0, nearest, few[nearest]), proven
 
+    def _few(self, ignored: Tensor | None) -> tuple[Tensor, References]:
+        # ->  (M,) int64 ascending, M rows
+        """References among which all neighbours are: of equal ones the k + 1 lowest, unless some are ignored."""
+        if ignored is None and len(self._lowest_of_equal[0]) < len(self.references):
+            return self._lowest_of_equal
+        return torch.arange(len(self.references), device=self.query.device), self.references
+
     @functools.cached_property
-    def _few_references(self) -> tuple[Tensor, References]:
+    def _lowest_of_equal(self) -> tuple[Tensor, References]:
         few = self.references.first_of_equal(self.k + 1)
         return few, References(self.references.rows[few], self.references.distance)
-
-    def _none_proven(self, own: Tensor) -> tuple[Tensor, Tensor]:
-        return own.new_empty(len(own), self.k), torch.zeros_like(own, dtype=torch.bool)
 
     def _filtered(
         self, query: Tensor, own: Tensor, ignored: Tensor | None, references: References, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, whether proven (Q,)
-        k, kept, filter_ = self.k, min(self.kept, len(references)), references.filter(dtype)
+        filter_ = references.filter(dtype)
         x, error = filter_.query(query)
-        values, columns = self._smallest(x, own, ignored, kept, filter_)
+        values, columns = self._smallest(x, own, ignored, min(self.kept, len(references)), filter_)
+        return self._settled(query, error, values, columns, references)
+
+    def _settled(
+        self, query: Tensor, error: Tensor, values: Tensor, columns: Tensor, references: References
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  error: (Q,)  values: (Q, kept) ascending  columns: (Q, kept)  ->  (Q, k), whether proven (Q,)
+        k, kept = self.k, values.shape[1]
         furthest = values[:, -1]
         # Written so that NaN proves nothing.
         proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
@@ -133,33 +169,41 @@ class NearestSearch:
         self, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, filter_: Filter
     ) -> tuple[Tensor, Tensor]:
         # x: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
+        if self.kernels and filter_.rows.dtype != torch.float64 and ignored is None:
+            values, columns = self.kernels.least_values(x, filter_.rows, filter_.bias, own, count)
+            return values.double(), columns
         values, columns = x.new_empty(len(x), 0), own.new_empty(len(x), 0)
+        least = Least(len(x), count, x) if self.native else None
         for start in range(0, len(filter_.rows), self.columns):
-            tile = filter_.values(x, slice(start, start + self.columns))
+            piece = slice(start, start + self.columns)
+            tile = filter_.products(x, piece) if self.native else filter_.values(x, piece)
             if ignored is not None:
                 hidden = ignored[:, start : start + self.columns]
                 tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
             place = (own - start).clamp(0, tile.shape[1] - 1)[:, None]
             tile.scatter_(1, place, tile.gather(1, place).masked_fill_(place + start == own[:, None], torch.inf))
+            if least:
+                least.add(tile, filter_.bias[piece], start)
+                continue
             near, place = smallest(tile, min(count, tile.shape[1]))
             values, columns = torch.cat([values, near], 1), torch.cat([columns, place + start], 1)
             if values.shape[1] > count or start + self.columns >= len(filter_.rows):
                 values, order = values.topk(min(count, values.shape[1]), largest=False)
                 columns = columns.gather(1, order)
-        return values.double(), columns
+        return least.sorted() if least else (values.double(), columns)
 
     def _exhaustive(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, by canonical distances to all references
-        size = len(self.references)
+        few, references = self._few(ignored)
         nearest = own.new_empty(len(query), self.k)
-        hidden = torch.arange(size, device=own.device) == own[:, None]
+        hidden = few == own[:, None]
         hidden = hidden if ignored is None else hidden | ignored
-        rows = max(self.memory // (64 * size), 1)
+        rows = max(self.memory // (64 * len(few)), 1)
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
-            delta = canonical_table(query[tile], self.references.rows, self.references.distance, self.memory // 4)
+            delta = canonical_table(query[tile], references.rows, references.distance, self.memory // 4)
             order = _sorted(delta, hidden[tile])[:, : self.k]
-            nearest[tile] = order.masked_fill(hidden[tile].gather(1, order), -1)
+            nearest[tile] = few[order].masked_fill(hidden[tile].gather(1, order), -1)
         return nearest, torch.ones_like(own, dtype=torch.bool)
 
 
@@ -188,6 +232,12 @@ class FunctionSearch:
         values = self.references.distance(query, self.references.rows)
         _checks.shape("result of distance", values, len(query), len(self.references))
         return values
+
+
+def _place_in(few: Tensor, index: Tensor) -> Tensor:
+    # few: (M,) int64 ascending  index: (Q,) int64  ->  (Q,) int64, -1 where it is not there
+    place = torch.searchsorted(few, index).clamp(max=len(few) - 1)
+    return torch.where(few[place] == index, place, -1)
 
 
 def largest_first(distance: str | Callable) -> bool:

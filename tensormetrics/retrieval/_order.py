@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import _native
+
 DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
 _EUCLIDEAN = ("l2", "sqeuclidean")
 BLOCK = 64  # the filter's columns are a multiple of it
@@ -50,6 +52,9 @@ def canonical_pairs(
     """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
+    if _native.BUILT and query.device.type == "cpu":
+        query, reference = same_precision(query, reference)
+        return _native.canonical_pairs(query, reference, row.contiguous(), column.contiguous(), native_code(distance))
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
@@ -66,6 +71,16 @@ def canonical_table(query: Tensor, reference: Tensor, distance: str, memory: int
                 query[i : i + rows, None], reference[j : j + pairs], distance
             )
     return delta
+
+
+def same_precision(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    # (Q, D), (R, D)  ->  the same values, contiguous, both float32 or both float64
+    dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
+    return query.to(dtype).contiguous(), reference.to(dtype).contiguous()
+
+
+def native_code(distance: str) -> int:
+    return {"ip": 1, "cosine": 2}.get(distance, 0)
 
 
 def as_distance(delta: Tensor, distance: str) -> Tensor:
@@ -92,7 +107,8 @@ class Filter:
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
         self.centre = self._centred(reference[:: count // 1024 + 1])[0].mean(0)
         self.rows = torch.zeros(-(-count // BLOCK) * BLOCK, dim, dtype=dtype, device=reference.device)
-        self.bias = torch.full_like(self.rows[:, 0], torch.inf)  # stays where there is no reference
+        # Infinity stays where there is no reference. Products of halves are summed in float32.
+        self.bias = torch.full_like(self.rows[:, 0], torch.inf, dtype=torch.promote_types(dtype, torch.float32))
         starts = range(0, count, 4096)
         norms = [self._centred(reference[start : start + 4096])[1:] for start in starts]
         norm, plain = (torch.cat(side) for side in zip(*norms, strict=True))
@@ -101,7 +117,7 @@ class Filter:
         self.plain = plain.all()
         factor = 2 if distance in _EUCLIDEAN else 1
         for start in starts:
-            rows = (self._centred(reference[start : start + 4096])[0] * self.scale).nan_to_num()
+            rows = (self._centred(reference[start : start + 4096])[0] * self.scale).nan_to_num().clamp_(-1, 1)
             self.rows[start : start + len(rows)] = -factor * rows
             self.bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
 
@@ -113,17 +129,38 @@ class Filter:
         scale = self.scale if euclidean else _power_of_two(norm)
         norm = norm * scale
         finfo, dim = torch.finfo(self.rows.dtype), self.rows.shape[1]
+        half = self.rows.dtype == torch.float16
         rounding = (4 * math.log2(max(dim, 1)) + 32) * 2.0**-53
-        filtering = (dim + 8) * finfo.eps / 2 + rounding
+        filtering = (dim + 8) * torch.finfo(self.bias.dtype).eps / 2 + rounding
+        if half:
+            # 2^-22 for each step of a tensor core is what it is taken to lose.
+            filtering += 1.01 * finfo.eps + (dim / 16 + 8) * 2.0**-22
         if euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
             error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
-        error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
+        error = error + 8 * (dim + 8) * finfo.tiny * (finfo.eps if half else 1) * (1 + norm)
         # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
-        known = plain & self.plain & (norm < 2.0**40)
+        known = plain & self.plain & (norm < (2.0**12 if half else 2.0**40))
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         return x.to(self.rows.dtype), torch.where(known, error, torch.inf)
+
+    def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  ->  (Q,), (Q,) float64
+        """Factor and shift that take canonical distances to what `values` approximates, within its error."""
+        euclidean = self.distance in _EUCLIDEAN
+        x, norm, _ = self._centred(rows, euclidean)
+        if euclidean:
+            factor = (self.scale * self.scale).expand_as(norm)
+            return factor, -factor * halving_sum(x * x)
+        factor = self.scale * _power_of_two(norm)
+        centre = halving_sum(x * self.centre)
+        return factor, factor * (centre if self.distance == "ip" else centre - 1)
+
+    def products(self, x: Tensor, columns: slice, out: Tensor | None = None) -> Tensor:
+        # x: (Q, D) from `query`  ->  (Q, C), `values` without what `bias` adds
+        with _plain_products(x.device):
+            return torch.mm(x, self.rows[columns].T, out=out)
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
@@ -148,10 +185,12 @@ def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
     """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
-    keys, inverse = halving_sum(rows.double() * weights).unique(return_inverse=True)
+    pieces = rows.split(4096)
+    keys, inverse = torch.cat([halving_sum(piece.double() * weights) for piece in pieces]).unique(return_inverse=True)
     index = torch.arange(len(rows), device=rows.device)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    return torch.where((rows == rows[first]).all(1), first, index)
+    same = [(piece == rows[other]).all(1) for piece, other in zip(pieces, first.split(4096), strict=True)]
+    return torch.where(torch.cat(same), first, index)
 
 
 def lexsort(*keys: Tensor) -> Tensor:

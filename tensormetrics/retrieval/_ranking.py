@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import EmbeddingMetric, Sides, budget
+from ._embedding_metric import EmbeddingMetric
+from ._embeddings import Sides, budget
 from ._order import DISTANCES
-from ._relevance import Comparison, Relevance
-from .ranks import PositiveRanks, count_relevant, rank_tiles
+from ._relevance import Comparison, Ignore, Relevance
+from ._spread import tiles_of
+from .ranks import TIES, PositiveRanks, count_relevant
 
 AVERAGES = ("micro", "macro", "class", "none")
 ON_LONE = ("exclude", "zero", "error")
@@ -20,26 +22,26 @@ STATISTICS = ("mean", "median")
 log = logging.getLogger("tensormetrics.retrieval")
 
 
-def relevant_counts(
-    sides: Sides, comparison: Comparison | None, gains: Comparison | None, memory_budget: int | None
-) -> Tensor:
+def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
     # ->  (Q,) int64, R of every query
     own = sides.self_index()
-    if comparison is None and gains is None and sides.groups is None:
+    if comparison is None and sides.gains is None and sides.ignore is None:
         return count_relevant(sides.query_labels, sides.reference_labels) - (own >= 0).long()
-    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, gains, sides.groups)
-    rows = max(budget(memory_budget, sides.query.device) // (64 * max(len(sides.reference), 1)), 1)
+    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, sides.gains, sides.ignore)
+    rows = max(budget(memory_budget, own.device) // relevance.bytes_per_query, 1)
     relevant = torch.zeros_like(own)
-    for start in range(0, len(own) if len(sides.reference) else 0, rows):
+    for start in range(0, len(own) if len(sides.reference_labels) else 0, rows):
         tile = slice(start, min(start + rows, len(own)))
         relevant[tile] = relevance(tile).relevant
     return relevant
 
 
 def query_scores(
-    functions: Sequence[Callable[[PositiveRanks], Tensor]], tiles: Iterable[tuple[slice, PositiveRanks]], like: Tensor
+    functions: Sequence[Callable[[PositiveRanks], Tensor]],
+    tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
+    like: Tensor,
 ) -> Tensor:
-    # like: (Q, D)  ->  (F, Q) float64
+    # like: (Q, ...)  ->  (F, Q) float64
     """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
     scores = like.new_empty(len(functions), len(like), dtype=torch.float64)
     for rows, ranks in tiles:
@@ -121,6 +123,7 @@ class QueryMetric(EmbeddingMetric):
         on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
             ValueError ("error").
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
         distance, memory_budget: as in `TorchKNN`.
     """
 
@@ -136,6 +139,8 @@ class QueryMetric(EmbeddingMetric):
         average: str = "micro",
         on_lone: str = "exclude",
         label_comparison_fn: Comparison | None = None,
+        ignore: Ignore | None = None,
+        ties: str = "index",
         distance: str = "l2",
         memory_budget: int | None = None,
         **kwargs: Any,
@@ -143,18 +148,23 @@ class QueryMetric(EmbeddingMetric):
         super().__init__(label_columns=bool(label_comparison_fn or gains), **kwargs)
         _checks.one_of("average", average, AVERAGES)
         _checks.one_of("on_lone", on_lone, ON_LONE)
+        _checks.one_of("ties", ties, TIES)
         _checks.one_of("distance", distance, DISTANCES)
         if memory_budget is not None:
             memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
         self.score, self.depth, self.statistic = score, depth, statistic
         self.gains, self.label_comparison_fn = gains, label_comparison_fn
         self.average, self.on_lone = average, on_lone
+        self.ignore, self.ties = ignore, ties
         self.distance, self.memory_budget = distance, memory_budget
         self.class_labels: Tensor | None = None
 
+    def rows_may_stay(self) -> bool:
+        return self.score is not None and self.ignore is None
+
     def compute(self) -> Tensor:
         # ->  () float64, or as `average` says
-        sides = self.kept()
+        sides = self.kept()._replace(gains=self.gains).without(self.ignore)
         scores = self.scores(sides)
         scored = scored_queries(scores.isnan(), self.on_lone)
         if self.on_lone == "zero":
@@ -168,16 +178,14 @@ class QueryMetric(EmbeddingMetric):
         # ->  (Q,) float64, NaN = lone
         depth = self.depth
         if depth == "relevant":
-            relevant = relevant_counts(sides, self.label_comparison_fn, self.gains, self.memory_budget)
+            relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        tiles = rank_tiles(
-            *sides[:4],
-            self_index=sides.self_index(),
+        tiles = tiles_of(
+            sides,
             label_comparison_fn=self.label_comparison_fn,
-            gains=self.gains,
-            ignore=sides.groups,
             depth=depth,
+            ties=self.ties,
             distance=self.distance,
             memory_budget=self.memory_budget,
         )
-        return query_scores([self.score], tiles, sides.query)[0]
+        return query_scores([self.score], tiles, sides.query_labels)[0]

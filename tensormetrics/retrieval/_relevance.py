@@ -74,7 +74,7 @@ class Relevance:
             index = _columns((values > 0) & (others != own))
         else:
             index = self._of_same_label(rows, own)
-        ignored = self.ignore(rows) & (others != own) if self.ignore else None
+        ignored = _as_mask(self.ignore(rows)) & (others != own) if self.ignore else None
         if self.groups:
             same = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
             ignored = scattered(torch.where(same, index, -1), same, len(others))
@@ -82,6 +82,8 @@ class Relevance:
         if ignored is not None:
             candidates = candidates - ignored.sum(1)
             index = index.masked_fill(ignored.gather(1, index.clamp(min=0)), -1)
+        if self.graded and not (values >= 0).all():
+            raise ValueError("gains: got values that are negative or NaN, wanted numbers >= 0")
         gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0) if self.graded else None
         return Positives(index, (index >= 0).sum(1), candidates, gain, ignored)
 
@@ -113,7 +115,21 @@ def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int])
     if isinstance(values, Tensor):
         _checks.shape(name, values, *shape)
         return values.__getitem__
-    return values
+    if values is None:
+        return None
+
+    def checked(rows: slice) -> Tensor:
+        of_rows = values(rows)
+        _checks.shape(name, of_rows, rows.stop - rows.start, shape[1])
+        return of_rows
+
+    return checked
+
+
+def _as_mask(ignore: Tensor) -> Tensor:
+    if ignore.dtype != torch.bool:
+        raise ValueError(f"ignore: got {ignore.dtype}, wanted torch.bool; write ignore.bool()")
+    return ignore
 
 
 def scattered(index: Tensor, values: Tensor, width: int) -> Tensor:

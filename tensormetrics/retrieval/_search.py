@@ -10,8 +10,9 @@ from .. import _checks
 from ._embeddings import Sides, budget
 from ._knn_labels import flat_equality, ranks_of_matches
 from ._ranking import log
+from ._spread import tiles_of
 from .knn import TorchKNN
-from .ranks import PositiveRanks, rank_tiles
+from .ranks import PositiveRanks
 
 
 class Search:
@@ -41,21 +42,31 @@ class Search:
         """Slices of the queries with their ranks; `sources` are the tensors of which `sides` was made."""
         allowed = budget(self.memory_budget, sides.query.device)
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
-        if sides.groups and not self.counts:
-            raise ValueError("groups: got some where the neighbours come from a function, wanted the default knn_func")
-        if self.counts and not (few and not sides.groups and 8 * depth * len(sides.query) <= allowed):
-            yield from rank_tiles(
-                *sides[:4],
-                self_index=sides.self_index(),
+        special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
+        if special and not self.counts:
+            name = "groups" if isinstance(sides.ignore, tuple) else special[0]
+            raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
+        few &= not special and not sides.spread
+        ranked = self.counts and not (few and 8 * depth * len(sides.query) <= allowed)
+        log.info(
+            "%d queries, %d references, D=%d, k=%s: %s",
+            len(sides.query_labels),
+            len(sides.reference_labels),
+            sides.query.shape[1],
+            depth or "all",
+            "ranks of rows that stay on their processes" if sides.spread else "ranks" if ranked else "neighbours",
+        )
+        if ranked:
+            yield from tiles_of(
+                sides,
                 label_comparison_fn=self.comparison,
-                ignore=sides.groups,
                 depth=depth,
                 ties=self.ties,
                 distance=self.knn_func.distance,
                 memory_budget=self.memory_budget,
             )
             return
-        depth = depth or len(sides.reference) - (sides.shared == len(sides.query))
+        depth = depth or len(sides.reference) - sides.all_shared()
         indices = self._indices(sides, depth, sources)
         candidates = len(sides.reference) - (sides.self_index() >= 0).long()
         rows = max(allowed // (96 * depth), 1)
@@ -122,11 +133,14 @@ def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
     """What a `knn_func` finds for all queries, checked."""
     if not k or not len(sides.query):
         return sides.query.new_empty(len(sides.query), k), sides.self_index().new_empty(len(sides.query), k)
-    parts = [
-        knn(sides.query[rows], k, sides.reference, includes)
-        for rows, includes in ((slice(sides.shared), True), (slice(sides.shared, None), False))
-        if len(sides.query[rows])
-    ]
+    if sides.own is not None:
+        parts = [knn(sides.query, k, sides.reference, False, self_index=sides.own)]
+    else:
+        parts = [
+            knn(sides.query[rows], k, sides.reference, includes)
+            for rows, includes in ((slice(sides.shared), True), (slice(sides.shared, None), False))
+            if len(sides.query[rows])
+        ]
     distances, indices = (
         torch.cat([torch.as_tensor(part[side], device=sides.query.device) for part in parts]) for side in (0, 1)
     )

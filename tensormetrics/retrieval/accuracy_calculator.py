@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +17,13 @@ from ._door import (
     called,
     default_device,
     is_known,
-    needed_depth,
     rank_score,
+    with_options,
 )
-from ._embeddings import EmbeddingMetric, Sides
+from ._embedding_metric import EmbeddingMetric
+from ._embeddings import Sides
 from ._knn_labels import EQUALITY as EQUALITY
-from ._knn_labels import average_of, flat_equality, ranks_of_matches, relevant_of_counts
+from ._knn_labels import average_of
 from ._knn_labels import get_label_match_counts as get_label_match_counts
 from ._knn_labels import get_lone_query_labels as get_lone_query_labels
 from ._knn_labels import get_unique_labels as get_unique_labels
@@ -30,26 +31,14 @@ from ._knn_labels import mean_average_precision as mean_average_precision
 from ._knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from ._knn_labels import precision_at_k as precision_at_k
 from ._knn_labels import r_precision as r_precision
-from ._ranking import ON_LONE, Classes, averaged, query_scores, relevant_counts, scored_queries
-from ._search import Search, compared
-from .centroid import nearest_centroid
+from ._ranking import ON_LONE, Classes, relevant_counts, scored_queries
+from ._relevance import Comparison, Ignore
+from ._scoring import KEEP, QueryScorer, Result, built_in, of_levels
+from ._search import Search
 from .kmeans import TorchKMeans
 from .knn import TorchKNN
 from .ranks import TIES
 from .uncertainty import Interval, Test, bootstrap, paired_randomisation
-
-
-class Result(NamedTuple):
-    """What the latest call found, before averaging.
-
-    scores: metric -> (Q,) float64, NaN for lone queries.
-    lone: (Q,) bool, queries without relevant reference.
-    cluster_labels: (Q,) int64, None if no metric asked for them.
-    """
-
-    scores: dict[str, Tensor]
-    lone: Tensor
-    cluster_labels: Tensor | None
 
 
 class AccuracyCalculator(EmbeddingMetric):
@@ -74,7 +63,12 @@ class AccuracyCalculator(EmbeddingMetric):
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
         distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring.
         ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
+        ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
+        label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
+        keep: "all" keeps in `last` also the ranks of all relevant references.
+        progress: show how many queries are scored.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
+        kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
     """
 
     higher_is_better = True
@@ -97,10 +91,15 @@ class AccuracyCalculator(EmbeddingMetric):
         ties: str = "index",
         on_lone: str = "exclude",
         memory_budget: int | None = None,
+        ignore: Ignore | None = None,
+        gains: Tensor | Comparison | None = None,
+        label_levels: bool = False,
+        keep: str = "scores",
+        progress: bool = False,
         **kwargs: Any,
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
-        super().__init__(label_columns=custom, device=device, **kwargs)
+        super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
         if k is not None and k != "max_bin_count":
             try:
                 k = _checks.integer_at_least("k", k, 1)
@@ -112,28 +111,42 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
         _checks.one_of("ties", ties, TIES)
         _checks.one_of("on_lone", on_lone, ON_LONE)
+        _checks.one_of("keep", keep, KEEP)
+        if custom and gains is not None:
+            raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
         self.average = average_of(avg_of_avgs, return_per_class)
         self.avg_of_avgs, self.return_per_class = avg_of_avgs, return_per_class
         self.k, self.on_lone = k, on_lone
         self.label_comparison_fn = label_comparison_fn or EQUALITY
         self.comparison = label_comparison_fn if custom else None
+        self.ignore, self.gains, self.label_levels = ignore, gains, label_levels
         self.knn_func = knn_func or default
         self.kmeans_func = kmeans_func or TorchKMeans()
         self.memory_budget = default.memory_budget
-        self.class_labels: Tensor | None = None
+        self.class_labels: Tensor | tuple[Tensor, ...] | None = None
         self.last: Result | None = None
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
+        self.scorer = QueryScorer(self.search, k, keep, progress)
         keyword = self.function_keyword
         self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
         self.selected = self.current = self.methods
         self.selected = self.current = self._select(include, exclude)
 
+    def rows_may_stay(self) -> bool:
+        own = all(rank_score(name) and self._is_own(name) for name in self.selected)
+        return own and self.search.counts and self.ignore is None and (self.gains is None or callable(self.gains))
+
     @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
-        """Metric name -> () float64, or (C,) with `return_per_class`."""
-        sides = self.kept()
-        values = called(self.original_function_dict, self._given(self.selected, sides))
+        """Metric name -> () float64, or (C,) with `return_per_class`.
+
+        Where the rows are on several ranks, metrics of ranks leave them there, but for the references that are relevant
+        to a block of queries: with a comparison under which most are, most rows come to every rank. Metrics of
+        clusters, class means, own metrics and searches by other functions need all rows on every rank.
+        """
+        sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
+        values = self._evaluated(self.selected, sides, (), functools.partial(called, self.original_function_dict))
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -147,15 +160,18 @@ class AccuracyCalculator(EmbeddingMetric):
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         *,
+        self_index: Any = None,
         query_groups: Any = None,
         reference_groups: Any = None,
+        gains: Any = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
         """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
 
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
+        `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
         `query_groups` (Q,), `reference_groups` (N,): relevant references of the query's group, such as pictures of
-        one camera, are left out.
+        one camera, are left out. `gains`: as in `positive_ranks`, for this call.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
@@ -164,12 +180,22 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         self.current = self._select(include, exclude)
         device = self.placed or default_device(query)
-        groups = query_groups, reference_groups
         sides = as_sides(
-            query, query_labels, reference, reference_labels, ref_includes_query, groups, device, self.label_columns
+            query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
         )
-        given = self._given(self.current, sides, (query, query if reference is None else reference))
-        return self._get_accuracy(self.curr_function_dict, **given)
+        if reference is None and reference_groups is None:
+            reference_groups = query_groups
+        sides = with_options(
+            sides,
+            groups=(query_groups, reference_groups),
+            self_index=self_index,
+            gains=self.gains if gains is None else gains,
+            ignore=self.ignore,
+        )
+        sources = (query, query if reference is None else reference) if self_index is None else ()
+        return self._evaluated(
+            self.current, sides, sources, lambda given: self._get_accuracy(self.curr_function_dict, **given)
+        )
 
     def interval(self, name: str, **options: Any) -> Interval:
         """Confidence interval of a micro average of the latest call; options as in `bootstrap`."""
@@ -282,11 +308,10 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
         if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
             raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
-        if self.comparison is not None:
-            if unable := [name for name in chosen if self._needs_clusters(name) or name == CENTROID]:
-                raise NotImplementedError(
-                    f"label_comparison_fn: {', '.join(unable)} cannot use it; write exclude={tuple(unable)!r}"
-                )
+        for option, given in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
+            unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
+            if given is not None and unable:
+                raise NotImplementedError(f"{option}: {', '.join(unable)} cannot use it; write exclude={unable!r}")
         return chosen
 
     def _needs_clusters(self, name: str) -> bool:
@@ -300,39 +325,30 @@ class AccuracyCalculator(EmbeddingMetric):
     def _function(self, name: str) -> Callable:
         return getattr(self, self.function_keyword + name, None) or functools.partial(self._value, name)
 
-    def _value(
-        self,
-        name: str,
-        *,
-        query_labels: Tensor,
-        scores: dict[str, Tensor] | None = None,
-        classes: Classes | None = None,
-        cluster_labels: Tensor | None = None,
-        knn_labels: Tensor | None = None,
-        label_counts: Sequence | None = None,
-        not_lone_query_mask: Tensor | None = None,
-        ref_includes_query: bool = False,
-        **kwargs: Any,
-    ) -> Tensor:
-        """A built-in metric, from what `_given` has computed, or for a subclass from labels alone."""
-        if name in CLUSTERING:
-            if not len(query_labels):
-                return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
-            return CLUSTERING[name](query_labels, torch.as_tensor(cluster_labels, device=query_labels.device))
-        statistic = score.statistic if (score := rank_score(name)) else "mean"
-        if scores is not None and name in scores:
-            return averaged(scores[name], classes, self.average, statistic)
-        relevant = None
-        if label_counts is not None:
-            relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, self.label_comparison_fn)
-        match = compared(self.comparison or flat_equality, query_labels, knn_labels)
-        values = score.function(ranks_of_matches(match, relevant))
-        scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
-        return averaged(values, Classes.of(query_labels, scored), self.average, statistic)
+    def _value(self, name: str, **given: Any) -> Tensor:
+        return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | given)
 
-    def _given(self, names: tuple[str, ...], sides: Sides, sources: tuple = ()) -> dict[str, Any]:
+    def _evaluated(
+        self, names: tuple[str, ...], sides: Sides, sources: tuple, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The values of `names`, once for each level of labels."""
+        if not self.label_levels:
+            return evaluate(self._given(names, sides, sources))
+        values, results, classes = {}, {}, []
+        sources = (sides.query, sides.reference) if sides.own is None else ()
+        labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
+        for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
+            level = sides._replace(query_labels=query_labels, reference_labels=reference_labels)
+            found = evaluate(self._given(names, level, sources))
+            values |= {f"{name}_level{i}": value for name, value in found.items()}
+            results[f"_level{i}"] = self.last
+            classes.append(self.class_labels)
+        self.class_labels, self.last = tuple(classes), of_levels(results)
+        return values
+
+    def _given(self, names: tuple[str, ...], sides: Sides, sources: tuple) -> dict[str, Any]:
         """What the functions of `names` are given: the sides, scores of all queries, neighbours and clusters."""
-        includes = bool(sides.shared) and sides.shared == len(sides.query)
+        includes = bool(sides.shared) and sides.all_shared()
         given = {
             **{name: getattr(sides, name) for name in ("query", "reference", "query_labels", "reference_labels")},
             "ref_includes_query": includes,
@@ -340,22 +356,22 @@ class AccuracyCalculator(EmbeddingMetric):
         }
         own = [name for name in names if self._is_own(name)]
         neighbours = any(name in self.requires_knn() and name not in own for name in names)
-        clusters = any(map(self._needs_clusters, names)) and len(sides.query) > 0
+        clusters = any(map(self._needs_clusters, names)) and len(sides.query_labels) > 0
         with torch.autocast(sides.query.device.type, enabled=False):
-            relevant = relevant_counts(sides, self.comparison, None, self.memory_budget)
+            relevant = relevant_counts(sides, self.comparison, self.memory_budget)
             lone = relevant == 0
             needed = neighbours or CENTROID in own or any(map(rank_score, own)) or not len(lone)
             scored = scored_queries(lone, self.on_lone) if needed else ~lone
             if neighbours:
                 given |= self._neighbour_arguments(sides, includes)
-            scores = self._scores(own, sides, relevant, sources)
+            scores, ranks = self.scorer(own, sides, relevant, sources)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if clusters:
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"))
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool) -> dict[str, Any]:
@@ -367,23 +383,3 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes)),
         }
-
-    def _scores(self, names: list[str], sides: Sides, relevant: Tensor, sources: tuple) -> dict[str, Tensor]:
-        # relevant: (Q,)  ->  (Q,) float64 each, NaN for lone queries
-        ranked = {name: score for name in names if (score := rank_score(name))}
-        longest = int(relevant.max()) if len(relevant) else 0
-        if ranked and longest:
-            depth = needed_depth(ranked, self.k, longest, len(sides.reference) - (sides.shared == len(sides.query)))
-            tiles = self.search.tiles(sides, relevant, depth, sources)
-            values = query_scores([score.function for score in ranked.values()], tiles, sides.query)
-        else:
-            values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
-        scores = dict(zip(ranked, values, strict=True))
-        if CENTROID in names:
-            if sides.groups:
-                raise ValueError(f"groups: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-            distance = getattr(self.knn_func, "distance", "l2")
-            scores[CENTROID] = nearest_centroid(
-                *sides[:4], self_index=sides.self_index(), distance=distance, memory_budget=self.memory_budget
-            )
-        return scores

@@ -1,5 +1,6 @@
 """Classification by the nearest class centroid."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ def nearest_centroid(
     distance: str = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,)  self_index: (Q,)  ->  (Q,) float64
+    # query: (..., Q, D)  query_labels, self_index: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)
+    # ->  (..., Q) float64
     """1 if no class mean of the references is nearer than that of the query's own class, else 0.
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
@@ -31,12 +33,18 @@ def nearest_centroid(
     for "cosine" of rows of length 1. Higher is better. ValueError for arguments that do not fit each other.
     """
     _checks.one_of("distance", distance, DISTANCES)
+    _checks.shape("query", query, "...", "Q", "D")
     if (reference is None) != (reference_labels is None):
         lacking = "reference" if reference is None else "reference_labels"
         raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
     if reference is None:
         reference, reference_labels = query, query_labels
-        self_index = torch.arange(len(query), device=query.device) if self_index is None else self_index
+        if self_index is None:
+            self_index = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
+    if query.ndim > 2:
+        others = {"query_labels": query_labels, "reference": reference, "reference_labels": reference_labels}
+        others["self_index"] = self_index
+        return _each_item(query, others, distance=distance, memory_budget=memory_budget)
     query, reference = (
         as_embeddings(name, rows).double() for name, rows in (("query", query), ("reference", reference))
     )
@@ -69,6 +77,21 @@ def nearest_centroid(
     return won.double().masked_fill(~known | (left == 0), torch.nan)
 
 
+def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) -> Tensor:
+    # query: (..., Q, D)  others: (..., *)  ->  (..., Q), one item of the batch after the other
+    lead = query.shape[:-2]
+    others = {name: other for name, other in others.items() if other is not None}
+    for name, other in others.items():
+        if other.shape[: len(lead)] != lead:
+            wanted = f"leading dimensions {tuple(lead)}, those of query"
+            raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
+    scores = query.new_empty(query.shape[:-1], dtype=torch.float64)
+    for item in itertools.product(*map(range, lead)):
+        of_item = {name: other[item] for name, other in others.items()}
+        scores[item] = nearest_centroid(query[item], **of_item, **options)
+    return scores
+
+
 def _unit(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D), zero rows stay zero
     norm = halving_sum(rows * rows).sqrt()[:, None]
@@ -93,7 +116,7 @@ class NearestCentroidAccuracy(QueryMetric):
 
     def scores(self, sides: Sides) -> Tensor:
         # ->  (Q,) float64, NaN = lone
-        if sides.groups:
+        if sides.ignore is not None:
             raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
         return nearest_centroid(
             *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import _checks
 from ..assignment import linear_sum_assignment
-from ._embeddings import EmbeddingMetric, budget
+from ._embedding_metric import EmbeddingMetric
+from ._embeddings import budget
 from .contingency import Contingency, as_contingency, distinct
 from .kmeans import TorchKMeans
 

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments, unit_rows, without_self
+from ._backend import (
+    ignored_pairs,
+    most_ignored,
+    nearest,
+    search_arguments,
+    unit_rows,
+    without_ignored,
+    without_self,
+)
 from ._embeddings import as_embeddings
 from ._order import DISTANCES, as_distance
 from .knn import TorchKNN
@@ -71,21 +79,23 @@ class FaissKNN:
         ref_includes_query: bool = False,
         *,
         self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ->  (Q, k) float32, (Q, k) int64
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
 
         Without `reference` the rows in the index are searched, whatever `reset_before` says.
         """
         rows = self._rows(query, reference)
         query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-        wanted = max(min(k, len(rows)) + (own is not None), 1)
+        ignored = ignored_pairs(ignore, query, len(rows))
+        wanted = max(min(k + most_ignored(ignored), len(rows)) + (own is not None), 1)
         reason = self._unable(query.device, wanted)
         if not reason:
             try:
                 if reference is not None:
                     self._build("reference", rows)
-                distances, indices = self._search(query, wanted, own, k)
+                distances, indices = self._search(query, wanted, own, ignored, k)
             except RuntimeError as error:
                 if "out of memory" not in str(error):
                     raise
@@ -95,7 +105,7 @@ class FaissKNN:
         if reason:
             warnings.warn(f"{reason}: TorchKNN searches instead", stacklevel=3)
             self.reset()  # its memory may be needed
-            distances, indices = TorchKNN(self.distance)(query, k, rows, False, self_index=own)
+            distances, indices = TorchKNN(self.distance)(query, k, rows, False, self_index=own, ignore=ignored)
         if self.reset_after:
             self.reset()
         return distances, indices
@@ -164,8 +174,10 @@ class FaissKNN:
                     index.train(part)
                 index.add(part)
 
-    def _search(self, query: Tensor, wanted: int, self_index: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  self_index: (Q,)  ->  (Q, k) float32, (Q, k) int64
+    def _search(
+        self, query: Tensor, wanted: int, self_index: Tensor | None, ignored: Tensor | None, k: int
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         query = self._prepared("query", query)
         self._spread(query.device)
         found = []
@@ -180,7 +192,7 @@ class FaissKNN:
             delta = 1 - values if self.distance == "cosine" else -values
         if self_index is not None:
             delta, indices = without_self(delta, indices, self_index)
-        delta, indices = nearest(delta, indices, k)
+        delta, indices = nearest(delta, without_ignored(indices, ignored), k)
         return as_distance(delta, self.distance), indices
 
     def _prepared(self, name: str, rows: Tensor) -> Tensor:

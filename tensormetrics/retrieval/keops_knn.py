@@ -1,10 +1,20 @@
 """k nearest neighbours by KeOps, behind the protocol of `TorchKNN`."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import nearest, search_arguments, unit_rows, without_self
+from ._backend import (
+    ignored_pairs,
+    most_ignored,
+    nearest,
+    search_arguments,
+    unit_rows,
+    without_ignored,
+    without_self,
+)
 from ._order import DISTANCES, as_distance
 
 
@@ -26,21 +36,30 @@ class KeOpsKNN:
 
     @torch.no_grad()
     def __call__(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, *, self_index: Tensor | None = None
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor,
+        ref_includes_query: bool,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ->  (Q, k) floating, (Q, k) int64
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first; see `TorchKNN`."""
         query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+        ignored = ignored_pairs(ignore, query, len(reference))
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
         indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
         if len(query) and len(reference):
             # KeOps keeps indices in the dtype of the values.
+            wanted = k + (own is not None) + most_ignored(ignored)
             exact = torch.float64 if len(reference) > 2**24 else dtype
-            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(k + (own is not None)))
+            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
             if own is not None:
                 delta, indices = without_self(delta, indices, own)
-        delta, indices = nearest(delta.to(dtype), indices, k)
+        delta, indices = nearest(delta.to(dtype), without_ignored(indices, ignored), k)
         return as_distance(delta, self.distance), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:

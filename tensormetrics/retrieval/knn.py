@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import search_arguments
+from ._backend import first_references, search_arguments
 from ._embeddings import as_embeddings, budget
 from ._nearest import FunctionSearch, NearestSearch, References, largest_first
 from ._order import DISTANCES
+from ._present import flattened, present_rows
 from ._relevance import rows_of
 
 
@@ -58,17 +59,22 @@ class TorchKNN:
         *,
         self_index: Tensor | None = None,
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        query_mask: Tensor | None = None,
+        reference_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
+        # query: (..., Q, D)  reference: (..., R, D)  self_index: (..., Q) int64  ignore: (..., Q, R) bool
+        # query_mask: (..., Q) bool  reference_mask: (..., R) bool  ->  (..., Q, k) floating, (..., Q, k) int64
         """Distances and indices of the k nearest references, nearest first.
 
         `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
         arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
-        neighbours either, or a function of a slice of the queries that gives its rows. Missing neighbours (fewer than
-        k are left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the
-        input, at least float32.
+        neighbours either, or (without leading dimensions and masks) a function of a slice of the queries that gives its
+        rows. Masks are False for padding, which is no neighbour and has none. Missing neighbours (fewer than k are
+        left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
+        at least float32.
         """
-        return self._search(query, k, reference, ref_includes_query, self_index, ignore, with_distances=True)
+        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
+        return self._search(query, k, reference, *options, with_distances=True)
 
     @torch.no_grad()
     def indices(
@@ -80,10 +86,13 @@ class TorchKNN:
         *,
         self_index: Tensor | None = None,
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        query_mask: Tensor | None = None,
+        reference_mask: Tensor | None = None,
     ) -> Tensor:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) int64
+        # as above  ->  (..., Q, k) int64
         """The indices alone, which cost less: most of them need no canonical distance."""
-        return self._search(query, k, reference, ref_includes_query, self_index, ignore, with_distances=False)[1]
+        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
+        return self._search(query, k, reference, *options, with_distances=False)[1]
 
     def train(self, embeddings: Tensor) -> None:
         # embeddings: (R, D)
@@ -124,19 +133,64 @@ class TorchKNN:
         ref_includes_query: bool,
         self_index: Tensor | None,
         ignore: Tensor | Callable[[slice], Tensor] | None,
+        query_mask: Tensor | None,
+        reference_mask: Tensor | None,
         with_distances: bool,
     ) -> tuple[Tensor | None, Tensor]:
-        references = self._references(reference)
-        query, k, reference, own = search_arguments(query, k, references.rows, ref_includes_query, self_index)
+        if query.ndim <= 2 and query_mask is None and reference_mask is None:
+            references = self._references(reference)
+            sides = search_arguments(query, k, references.rows, ref_includes_query, self_index)
+            return self._search_one(*sides, references, ignore, with_distances)
+
+        k = _checks.integer_at_least("k", k, 1)
+        if reference is None:
+            reference = self._references(None).rows.expand(*query.shape[:-2], -1, -1)
+        lead, items = present_rows(query, reference, query_mask, reference_mask)
+        queries, size = query.shape[-2], reference.shape[-2]
+        if callable(ignore):
+            raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
+        if self_index is None and ref_includes_query:
+            self_index = first_references(queries, size, query.device).expand(*lead, queries)
+        own = None if self_index is None else flattened("self_index", self_index, lead, queries)
+        ignored = None if ignore is None else flattened("ignore", ignore, lead, queries, size)
+        query, reference = (
+            as_embeddings(name, rows.flatten(0, -2)).view(lead.numel(), *rows.shape[-2:])
+            for name, rows in (("query", query), ("reference", reference))
+        )
+        distances, indices = self._nothing(lead.numel() * queries, k, query, reference, with_distances)
+        for item in items:
+            rows = item.of_reference(reference)
+            sides = search_arguments(
+                item.of_query(query), k, rows, False, None if own is None else item.index(own.long())
+            )
+            near, index = self._search_one(
+                *sides,
+                References(rows, self.distance),
+                None if ignored is None else item.of_pairs(ignored),
+                with_distances,
+            )
+            indices[item.number] = item.original(index)
+            if with_distances:
+                distances[item.number] = near
+        shape = (*lead, queries, k)
+        return distances.view(shape) if with_distances else None, indices.view(shape)
+
+    def _search_one(
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor,
+        own: Tensor | None,
+        references: References,
+        ignore: Tensor | Callable[[slice], Tensor] | None,
+        with_distances: bool,
+    ) -> tuple[Tensor | None, Tensor]:
+        # query: (Q, D)  reference: (R, D)  own: (Q,) int64  ->  (Q, k) floating, (Q, k) int64
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = rows_of("ignore", ignore, (len(query), len(reference)))
-
-        missing = -torch.inf if largest_first(self.distance) else torch.inf
-        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        indices = torch.full((len(query), k), -1, device=query.device)
-        distances = torch.full((len(query), k), missing, dtype=dtype, device=query.device) if with_distances else None
+        distances, indices = self._nothing(len(query), k, query, reference, with_distances)
         found = min(k, len(reference))
         if not found or not len(query):
             return distances, indices
@@ -147,5 +201,18 @@ class TorchKNN:
             nearest = search(tile, ignored(tile) if ignored else None)
             indices[tile, :found] = nearest
             if with_distances:
-                distances[tile, :found] = search.distances(tile, nearest).to(dtype).masked_fill(nearest < 0, missing)
+                near = search.distances(tile, nearest).to(distances.dtype)
+                distances[tile, :found] = torch.where(nearest < 0, distances[tile, :found], near)
         return distances, indices
+
+    def _nothing(
+        self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        # ->  (Q, k), (Q, k) int64
+        """Tables of neighbours that are all missing."""
+        indices = torch.full((queries, k), -1, device=query.device)
+        if not with_distances:
+            return None, indices
+        missing = -torch.inf if largest_first(self.distance) else torch.inf
+        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
+        return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices

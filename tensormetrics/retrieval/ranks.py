@@ -1,19 +1,18 @@
 """Ranks of the positives: the integers from which every retrieval score is made."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import _checks
-from ._counting import RankCounter
+from ._counting import TIES, RankCounter
 from ._embeddings import as_embeddings, budget
 from ._nearest import NearestSearch, References
 from ._order import DISTANCES
+from ._present import flattened, present_rows
 from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
-
-TIES = ("index", "optimistic", "pessimistic")
 
 
 class PositiveRanks(NamedTuple):
@@ -54,10 +53,14 @@ def positive_ranks(
     depth: int | None = None,
     ties: str = "index",
     distance: str = "l2",
+    exact: bool = True,
     memory_budget: int | None = None,
+    query_mask: Tensor | None = None,
+    reference_mask: Tensor | None = None,
 ) -> PositiveRanks:
-    # query: (Q, D)  query_labels: (Q,) or (Q, L)  reference: (N, D)  reference_labels: (N,) or (N, L)
-    # self_index: (Q,) int64  gains, ignore: (Q, N)  ->  rank (Q, P) int32, P = max R
+    # query: (..., Q, D)  query_labels: (..., Q) or (..., Q, L)  reference: (..., N, D)
+    # reference_labels: (..., N) or (..., N, L)  self_index: (..., Q) int64  gains, ignore: (..., Q, N)
+    # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
 
     Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. ValueError for arguments that do not
@@ -68,46 +71,35 @@ def positive_ranks(
         self_index: the reference that is this query, which it leaves out; -1 = none.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels.
-        ignore: True = no candidate: for each pair, or a function of a slice of the queries that gives its rows. A pair
-            (query groups (Q,), reference groups (N,)): relevant references of the same group are no candidates.
+        ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
+            the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
+            references of the same group are no candidates.
         depth: leave out ranks above it.
         ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
             "pessimistic" (last).
-        distance, memory_budget: as in `TorchKNN`.
+        distance, exact, memory_budget: as in `TorchKNN`.
+        query_mask, reference_mask: False = padding, which counts for nothing and has R = 0.
     """
-    tiles = rank_tiles(
-        query,
-        query_labels,
-        reference,
-        reference_labels,
-        self_index=self_index,
-        label_comparison_fn=label_comparison_fn,
-        gains=gains,
-        ignore=ignore,
-        depth=depth,
-        ties=ties,
-        distance=distance,
-        memory_budget=memory_budget,
-    )
-    parts = [part for _, part in tiles]
-    width = max((part.rank.shape[1] for part in parts), default=0)
-
-    def joined(field: str, empty: Tensor) -> Tensor:
-        tensors = [getattr(part, field) for part in parts]
-        if empty.ndim == 2:
-            tensors = [torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors]
-        return torch.cat([empty, *tensors])
-
-    counts = torch.empty(0, dtype=torch.int64, device=query.device)
-    graded = None if gains is None else counts.new_empty((0, width), dtype=torch.float64)
-    return PositiveRanks(
-        joined("rank", counts.new_empty((0, width), dtype=torch.int32)),
-        joined("relevant", counts),
-        joined("candidates", counts),
-        None if graded is None else joined("gain", graded),
-        None if graded is None else joined("ideal", graded),
-        depth,
-    )
+    sides = (query, query_labels, reference, reference_labels)
+    pairs = (self_index, gains, ignore)
+    options = {
+        "label_comparison_fn": label_comparison_fn,
+        "depth": depth,
+        "ties": ties,
+        "distance": distance,
+        "exact": exact,
+        "memory_budget": memory_budget,
+    }
+    if query.ndim <= 2 and query_mask is None and reference_mask is None:
+        names = ("self_index", "gains", "ignore")
+        tiles = rank_tiles(*sides, **dict(zip(names, pairs, strict=True)), **options)
+        return joined(tiles, len(query), gains is not None, depth, query.device)
+    _checks.shape("query", query, "...", "N", "D")
+    lead, queries = query.shape[:-2], query.shape[-2]
+    tiles = _batch_tiles(sides, pairs, (query_mask, reference_mask), options)
+    ranks = joined(tiles, lead.numel() * queries, gains is not None, depth, query.device)
+    fields = (part.view(*lead, queries, *part.shape[1:]) if isinstance(part, Tensor) else part for part in ranks)
+    return PositiveRanks(*fields)
 
 
 @torch.no_grad()
@@ -124,6 +116,7 @@ def rank_tiles(
     depth: int | None = None,
     ties: str = "index",
     distance: str = "l2",
+    exact: bool = True,
     memory_budget: int | None = None,
 ) -> Iterator[tuple[slice, PositiveRanks]]:
     # arguments of `positive_ranks`  ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
@@ -132,9 +125,7 @@ def rank_tiles(
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """
     query = as_embeddings("query", query)
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    _both_or_neither(reference, reference_labels)
     if reference is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
@@ -166,9 +157,10 @@ def rank_tiles(
     sides = (query, self_index.long())
     if shallow:
         depth_found = min(depth, len(reference))
-        search = NearestSearch(*sides, depth_found, References(reference, distance), memory) if depth_found else None
+        references = References(reference, distance)
+        search = NearestSearch(*sides, depth_found, references, memory, exact) if depth_found else None
     else:
-        search = RankCounter(*sides, reference, distance, ties, memory) if len(reference) else None
+        search = RankCounter(*sides, reference, distance, ties, memory, exact) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
 
     @torch.no_grad()
@@ -183,12 +175,98 @@ def rank_tiles(
                 rank, gain = _read_off(search(tile, positives.ignored), positives, len(reference))
             else:
                 rank, gain = search(tile, positives)
-            if depth is not None:
-                rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
-            ideal = None if gains is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
-            yield tile, PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
+            yield tile, within_depth(rank, gain, positives, depth)
 
     return tiles()
+
+
+def _both_or_neither(reference: Tensor | None, reference_labels: Tensor | None) -> None:
+    if (reference is None) != (reference_labels is None):
+        lacking = "reference" if reference is None else "reference_labels"
+        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+
+
+def _batch_tiles(
+    sides: tuple[Tensor, ...], pairs: tuple, masks: tuple[Tensor | None, Tensor | None], options: dict[str, Any]
+) -> Iterator[tuple[Tensor, PositiveRanks]]:
+    """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
+    (query, query_labels, reference, reference_labels), (own, gains, ignore) = sides, pairs
+    _both_or_neither(reference, reference_labels)
+    if reference is None:
+        if masks[1] is not None:
+            raise ValueError("reference_mask: got one without reference, wanted query_mask")
+        own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1]) if own is None else own
+        (reference, reference_labels), masks = (query, query_labels), (masks[0], masks[0])
+    if callable(ignore):
+        raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
+    lead, items = present_rows(query, reference, *masks)
+    queries, size = query.shape[-2], reference.shape[-2]
+
+    def flat(name: str, values: Any, *tail: int) -> Any:
+        columns = values.shape[len(lead) + len(tail) :] if name.endswith("labels") else ()
+        return flattened(name, values, lead, *tail, *columns)
+
+    query, query_labels = flat("query", query, queries, query.shape[-1]), flat("query_labels", query_labels, queries)
+    reference = flat("reference", reference, size, reference.shape[-1])
+    reference_labels = flat("reference_labels", reference_labels, size)
+    if own is not None:
+        _checks.integral("self_index", own)
+        own = flat("self_index", own, queries)
+    if isinstance(gains, Tensor):
+        gains = flat("gains", gains, queries, size)
+    grouped = isinstance(ignore, tuple)
+    if grouped:
+        ignore = flat("ignore: query groups", ignore[0], queries), flat("ignore: reference groups", ignore[1], size)
+    elif ignore is not None:
+        ignore = flat("ignore", ignore, queries, size)
+    for item in items:
+        here = dict(options)
+        here["self_index"] = None if own is None else item.index(own.long())
+        here["gains"] = item.of_pairs(gains) if isinstance(gains, Tensor) else gains
+        if grouped:
+            here["ignore"] = item.of_query(ignore[0]), item.of_reference(ignore[1])
+        elif ignore is not None:
+            here["ignore"] = item.of_pairs(ignore)
+        rows = (item.of_query(query), item.of_query(query_labels))
+        for tile, ranks in rank_tiles(*rows, item.of_reference(reference), item.of_reference(reference_labels), **here):
+            yield item.number[tile], ranks
+
+
+def joined(
+    tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
+    queries: int,
+    graded: bool,
+    depth: int | None,
+    device: torch.device,
+) -> PositiveRanks:
+    """The ranks of all queries, from tiles of them."""
+    tiles = list(tiles)
+    width = max((part.rank.shape[1] for _, part in tiles), default=0)
+
+    def whole(field: str, dtype: torch.dtype, *columns: int) -> Tensor:
+        table = torch.zeros(queries, *columns, dtype=dtype, device=device)
+        for rows, part in tiles:
+            piece = getattr(part, field)
+            table[(rows, slice(piece.shape[-1])) if columns else rows] = piece
+        return table
+
+    return PositiveRanks(
+        whole("rank", torch.int32, width),
+        whole("relevant", torch.int64),
+        whole("candidates", torch.int64),
+        whole("gain", torch.float64, width) if graded else None,
+        whole("ideal", torch.float64, width) if graded else None,
+        depth,
+    )
+
+
+def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth: int | None) -> PositiveRanks:
+    # rank: (Q, P)  gain: (Q, P)
+    """What is known of the positives, without ranks above `depth`."""
+    if depth is not None:
+        rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+    ideal = None if positives.gain is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
+    return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
 
 def _read_off(order: Tensor, positives: Positives, references: int) -> tuple[Tensor, Tensor | None]:

@@ -1,5 +1,6 @@
 """k nearest neighbours among references that are spread over the ranks of a process group."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,9 @@ from torch import distributed as dist
 from .. import _checks
 from ._backend import nearest, search_arguments
 from ._embeddings import budget
-from ._order import DISTANCES, as_distance, canonical
+from ._nearest import largest_first
+from ._order import as_distance, canonical
+from ._relevance import rows_of
 from .knn import TorchKNN
 
 Kind = tuple[tuple[int, ...], torch.dtype]
@@ -21,6 +24,7 @@ class ShardedKNN:
     The index of a reference is its position among those of all ranks, in rank order. Results have the same bits as
     `TorchKNN`'s for the concatenated references, for any number of ranks and any split, with ranks without rows too.
     Blocks of references go round a ring: besides its own rows, a rank holds the block it searches and the next one.
+    Where the distance is a function, bits are the same as far as its values do not depend on the other references.
 
     Args:
         group: the process group; default all ranks.
@@ -32,22 +36,31 @@ class ShardedKNN:
             raise TypeError(f"knn: got a {type(knn).__name__}, wanted a TorchKNN, whose order can be merged")
         self.group = group
         self.knn = knn or TorchKNN()
-        _checks.one_of("knn.distance", self.knn.distance, DISTANCES)
 
     @torch.no_grad()
     def __call__(
-        self, query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, *, self_index: Tensor | None = None
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor,
+        ref_includes_query: bool,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ->  (Q, k) floating, (Q, k) int64
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, N), N of all ranks
+        # ->  (Q, k) floating, (Q, k) int64
         """Distances and global indices of the k nearest references of this rank's queries, nearest first.
 
-        `ref_includes_query=True`: this rank's reference i is its query i. `self_index` is global. A tensor without
-        rows may have any dtype, and shape (0,). An exception is raised on the rank where it happens and, as a
-        RuntimeError that names this rank, on all others; ranks that differ in D or dtype all raise a ValueError.
+        `ref_includes_query=True`: this rank's reference i is its query i. `self_index` is global, and `ignore` has a
+        column for each reference of all ranks. A tensor without rows may have any dtype, and shape (0,). An exception
+        is raised on the rank where it happens and, as a RuntimeError that names this rank, on all others; ranks that
+        differ in D or dtype all raise a ValueError.
         """
         try:
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
             query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+            _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             outcome = _kind(query), _kind(reference)
         except Exception as error:
             outcome = error
@@ -59,14 +72,23 @@ class ShardedKNN:
             own = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
-        delta, indices = self._search(query, own, k, reference, sizes)
+        delta, indices = self._search(query, own, ignore, k, reference, sizes)
+        if largest_first(self.knn.distance) and callable(self.knn.distance):
+            delta = -delta
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         return as_distance(delta, self.knn.distance).to(dtype), indices
 
     def _search(
-        self, query: Tensor, self_index: Tensor, k: int, block: Tensor, sizes: list[int]
+        self,
+        query: Tensor,
+        self_index: Tensor,
+        ignore: Tensor | Callable[[slice], Tensor] | None,
+        k: int,
+        block: Tensor,
+        sizes: list[int],
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  self_index: (Q,) global  block: (R, D), our references  ->  (Q, k) float64, (Q, k) int64
+        # query: (Q, D)  self_index: (Q,) global  ignore: (Q, N)  block: (R, D), our references
+        # ->  (Q, k) float64, (Q, k) int64
         delta = torch.full((len(query), k), torch.inf, dtype=torch.float64, device=query.device)
         indices = torch.full((len(query), k), -1, device=query.device)
         rank, world = dist.get_rank(self.group), len(sizes)
@@ -77,7 +99,8 @@ class ShardedKNN:
             passing = [] if last else self._pass_on(block, arriving)
             try:
                 if failure is None and len(query) and len(block):
-                    self._merge(delta, indices, query, self_index, block, sum(sizes[:owner]))
+                    ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
+                    self._merge(delta, indices, query, self_index, ignored, block, sum(sizes[:owner]))
             except Exception as error:  # the others wait for our blocks
                 failure = error
             for request in passing:
@@ -95,13 +118,29 @@ class ShardedKNN:
         return dist.batch_isend_irecv(transfers) if transfers else []
 
     def _merge(
-        self, delta: Tensor, indices: Tensor, query: Tensor, self_index: Tensor, block: Tensor, offset: int
+        self,
+        delta: Tensor,
+        indices: Tensor,
+        query: Tensor,
+        self_index: Tensor,
+        ignored: Callable[[slice], Tensor] | None,
+        block: Tensor,
+        offset: int,
     ) -> None:
         # delta, indices: (Q, k), changed in place  query: (Q, D)  self_index: (Q,)  block: (R, D) from index `offset`
         k = indices.shape[1]
         here = (self_index >= offset) & (self_index < offset + len(block))
         own = torch.where(here, self_index - offset, -1)
-        found = self.knn.indices(query, min(k, len(block)), block, False, self_index=own)
+        stop = offset + len(block)
+        hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
+        search = query, min(k, len(block)), block, False
+        if callable(self.knn.distance):
+            values, found = self.knn(*search, self_index=own, ignore=hidden)
+            values = torch.cat([delta, -values if largest_first(self.knn.distance) else values], 1)
+            candidates = torch.cat([indices, torch.where(found < 0, -1, found + offset)], 1)
+            delta[:], indices[:] = nearest(values, candidates, k)
+            return
+        found = self.knn.indices(*search, self_index=own, ignore=hidden)
         memory = budget(self.knn.memory_budget, query.device) // 2
         # On a CPU small pieces stay in the cache.
         pairs = max((memory if query.is_cuda else min(memory, 2**23)) // (40 * query.shape[1] + 64), 1)

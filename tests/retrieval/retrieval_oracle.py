@@ -4,11 +4,23 @@ import json
 from pathlib import Path
 
 import numpy as np
+import torch
+
+from tensormetrics.retrieval import AccuracyCalculator
 
 _GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 CASES = _GOLDEN["cases"]
 TINY = np.array(_GOLDEN["data"]["tiny"]["embeddings"], dtype=np.float32)
 TINY_LABELS = np.array(_GOLDEN["data"]["tiny"]["labels"])
+
+KNN = AccuracyCalculator().requires_knn()
+
+
+def data(items=60, classes=5):
+    """Overlapping classes; the last item is lone."""
+    labels = torch.arange(items) % classes
+    labels[-1] = 99  # lone
+    return torch.randn(classes, 6)[labels % classes] + torch.randn(items, 6), labels
 
 
 def cases(kind):

@@ -247,7 +247,8 @@ BAD_CALLS = {
     "reference: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (X, Y, NOT_FINITE, Y),
     "query_labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": (X, [0, 1, 2, np.nan]),
     "query: got shape (4,), wanted (N, D)": (X[:, 0], Y),
-    "query_labels: got shape (4, 2), wanted (N,); for more columns give a label_comparison_fn": (X, X.long()),
+    "query_labels: got shape (4, 2), wanted (N,); for more columns give a label_comparison_fn, or to "
+    "AccuracyCalculator label_levels=True": (X, X.long()),
     "lengths differ: query has 4, query_labels has 3": (X, Y[:3]),
     "lengths differ: reference has 3, reference_labels has 4": (X, Y, X[:3], Y),
     "reference: got shape (4, 1), wanted (N, 2)": (X, Y, X[:, :1], Y),

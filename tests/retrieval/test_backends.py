@@ -89,6 +89,18 @@ def test_self_is_left_out_by_index(backend, device):
     assert backend()(x[:2], 4, x, False, self_index=own)[1].tolist() == [[0, 1, 2, -1], [0, 1, 3, 2]]
 
 
+def test_ignored_references(backend, rows):
+    ignore = torch.rand(40, 40, generator=torch.Generator().manual_seed(3)).to(rows.device) < 0.5
+    ignore[0] = True
+    for options in ({"ignore": ignore}, {"ignore": lambda queries: ignore[queries]}):
+        distances, indices = backend()(rows, 5, rows, True, **options)
+        expected, wanted = TorchKNN()(rows, 5, rows, True, ignore=ignore)
+        assert torch.equal(indices, wanted) and indices[0].tolist() == [-1] * 5
+        torch.testing.assert_close(distances, expected)
+    with pytest.raises(ValueError, match=r"^ignore: got shape \(40, 39\), wanted \(40, 40\)$"):
+        backend()(rows, 5, rows, True, ignore=ignore[:, 1:])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int16], ids=str)
 def test_dtypes_that_float32_holds(backend, dtype, device):
     x = torch.tensor([[0], [1], [3], [7]], device=device).expand(4, 3).to(dtype)

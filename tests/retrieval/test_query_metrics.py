@@ -245,6 +245,21 @@ def test_metrics_in_one_collection_keep_one_copy(device):
     assert len(stored) == 1
 
 
+def test_ignored_references_and_ties(device):
+    x, labels = torch.zeros(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])  # all at one distance
+    for ties, expected in (("optimistic", 1.0), ("pessimistic", 0.0)):
+        assert float(fed(PrecisionAtK(2, ties=ties), device, x, labels).compute()) == expected
+    ignore = torch.zeros(6, 6, dtype=torch.bool, device=device)
+    ignore[:, :3] = True  # then three have no relevant reference
+    metric = fed(PrecisionAtK(2, ignore=ignore, average="none"), device, x, labels)
+    assert metric.compute().tolist()[3:] == [1, 1, 1] and metric.class_labels.tolist() == [1]
+    message = "ignore: got some together with groups, wanted one of them"
+    metric.reset()
+    metric.update(x.to(device), labels.to(device), groups=labels.to(device))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        metric.compute()
+
+
 BAD_OPTIONS = {
     "k: got 0, wanted an integer >= 1": [
         lambda make=make: make(0) for make in (PrecisionAtK, RecallAtK, HitRate, AveragePrecision, ReciprocalRank, NDCG)
@@ -258,6 +273,7 @@ BAD_OPTIONS = {
         lambda: FirstRank(on_lone="zero")
     ],
     "statistic: got 'mode', wanted one of 'mean', 'median'": [lambda: FirstRank("mode")],
+    "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'": [lambda: RPrecision(ties="random")],
     "distance: got 'L1', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'": [
         lambda: RPrecision(distance="L1"),
         lambda: NearestCentroidAccuracy(distance="L1"),
@@ -320,3 +336,14 @@ def test_nearest_centroid_wants_both_sides():
     message = "reference_labels: got None, wanted both reference and reference_labels or neither"
     with pytest.raises(ValueError, match=f"^{message}$"):
         nearest_centroid(X, LABELS, X)
+
+
+def test_nearest_centroid_of_a_batch(device):
+    x, labels = torch.randn(2, 9, 3, device=device), torch.randint(0, 3, (2, 9), device=device)
+    alone = torch.stack([nearest_centroid(x[i], labels[i]) for i in range(2)])
+    torch.testing.assert_close(nearest_centroid(x, labels), alone, rtol=0, atol=0, equal_nan=True)
+    message = "query_labels: got shape (9,), wanted leading dimensions (2,), those of query"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        nearest_centroid(x, labels[0])
+    with pytest.raises(ValueError, match=r"^query: got shape \(3,\), wanted \(..., Q, D\)$"):
+        nearest_centroid(x[0, 0], labels[0, 0])

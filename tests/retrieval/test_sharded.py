@@ -2,12 +2,9 @@
 
 import gc
 import sys
-import warnings
-from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed as dist
 
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval._order import DISTANCES
@@ -36,45 +33,59 @@ def families():
 
 
 def searches():
-    """(label, distance, memory budget, query, k, reference, ref_includes_query, self_index), rows of all ranks."""
-    for family, rows in families().items():
-        for distance in DISTANCES:
-            yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, None
-        yield f"{family}, k=40", "ip", None, rows, 40, rows, True, None
-        yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, None
+    """(label, distance, memory budget, query, k, reference, ref_includes_query, options), rows of all ranks."""
+    for number, (family, rows) in enumerate(families().items()):
+        # All distances for the first and for the one with the most ties, in turn for the others.
+        every = family in ("gaussian", "three distinct points")
+        for distance in DISTANCES if every else (DISTANCES[number % 4],):
+            yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, {}
+        yield f"{family}, k=40", "ip", None, rows, 40, rows, True, {}
+        yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, {}
     for family in ("gaussian", "three distinct points"):
-        yield f"{family}, few pairs at a time", "l2", 2_000, families()[family], 12, families()[family], True, None
+        yield f"{family}, few pairs at a time", "l2", 2_000, families()[family], 12, families()[family], True, {}
     equal, own = families()["all equal"], torch.arange(N).roll(9)
-    yield "self_index", "l2", None, equal, 5, equal, False, own.where(own > 3, -1)
-    yield "no references", "ip", None, equal, 3, equal[:0], False, None
+    yield "self_index", "l2", None, equal, 5, equal, False, {"self_index": own.where(own > 3, -1)}
+    yield "no references", "ip", None, equal, 3, equal[:0], False, {}
+
+    hidden, rows = torch.rand(N, N, generator=torch.Generator().manual_seed(4)) < 0.6, families()["gaussian"]
+    yield "ignore", "l2", None, rows, 9, rows, True, {"ignore": hidden}
+    for family in ("integers", "some zero rows"):
+        rows = families()[family].double()
+        yield f"{family}, function", manhattan, None, rows, 12, rows, True, {"ignore": hidden}
+        yield f"{family}, function, largest first", smallest_last, None, rows, 4, rows, True, {}
+
+
+def manhattan(query, reference):
+    return (query[:, None] - reference).abs().sum(-1)
+
+
+def smallest_last(query, reference):
+    return -manhattan(query, reference)
+
+
+smallest_last.largest = True
 
 
 def shard(rows, sizes, rank):
     return rows.split(sizes)[rank] if rows is not None and len(rows) else rows
 
 
-def run_rank(rank: int, folder: str) -> None:
-    warnings.simplefilter("error")
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=3)
-    try:
-        pair = dist.new_group([1, 2])
-        results = {}
-        for members, sizes in SPLITS:
-            if rank not in members:
-                continue
-            place, group = members.index(rank), pair if len(members) == 2 else None
-            for label, distance, memory, query, k, reference, includes, self_index in searches():
-                own, references, self_index = (shard(rows, sizes, place) for rows in (query, reference, self_index))
-                knn = ShardedKNN(group, TorchKNN(distance, memory_budget=memory))
-                results[sizes, label] = knn(own, k, references, includes, self_index=self_index)
-        results["idle"] = idle_rank(rank)
-        results["errors"] = errors(rank)
-        results["packages"] = {"faiss", "pykeops"} & set(sys.modules)
-        results["held"] = rows_held_besides_own()
-        torch.save(results, Path(folder) / f"{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+def results_of(rank, pair):
+    results = {}
+    for members, sizes in SPLITS:
+        if rank not in members:
+            continue
+        place, group = members.index(rank), pair if len(members) == 2 else None
+        for label, distance, memory, query, k, reference, includes, options in searches():
+            own, references = (shard(rows, sizes, place) for rows in (query, reference))
+            options = {name: shard(rows, sizes, place) for name, rows in options.items()}
+            knn = ShardedKNN(group, TorchKNN(distance, memory_budget=memory))
+            results[sizes, label] = knn(own, k, references, includes, **options)
+    results["idle"] = idle_rank(rank)
+    results["errors"] = errors(rank)
+    results["packages"] = {"faiss", "pykeops"} & set(sys.modules)
+    results["held"] = rows_held_besides_own()
+    return results
 
 
 def idle_rank(rank: int):
@@ -98,6 +109,7 @@ def errors(rank: int) -> list[str]:
         lambda: knn(narrow, 1, narrow, False),
         lambda: knn(rows, 1, rows.double() if rank == 1 else rows, False),
         lambda: failing(rows, 1, rows, True),
+        lambda: knn(rows, 1, rows, True, ignore=torch.zeros(3, 3 if rank == 1 else 9, dtype=torch.bool)),
     ):
         with pytest.raises(Exception) as error:  # noqa: B017
             call()
@@ -120,17 +132,15 @@ def rows_held_besides_own() -> list[int]:
     return held
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(run_rank, args=(str(folder),), nprocs=3)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(3)]
+@pytest.fixture
+def ranks(rank_results):
+    return [results["test_sharded"] for results in rank_results]
 
 
 @pytest.mark.parametrize(("members", "sizes"), SPLITS, ids=str)
 def test_ranks_find_what_one_finds(ranks, members, sizes):
-    for label, distance, _, query, k, reference, includes, self_index in searches():
-        alone = TorchKNN(distance)(query, k, reference, includes, self_index=self_index)
+    for label, distance, _, query, k, reference, includes, options in searches():
+        alone = TorchKNN(distance)(query, k, reference, includes, **options)
         shards = zip(*(ranks[member][sizes, label] for member in members), strict=True)
         for together, wanted in zip(map(torch.cat, shards), alone, strict=True):
             assert together.dtype == wanted.dtype and torch.equal(together, wanted), label
@@ -149,6 +159,7 @@ def test_all_ranks_raise(ranks):
         "ValueError: k: got 0, wanted an integer >= 1",
         "ValueError: query and reference: got shapes (3, 1) and (3, 2), wanted the same number of columns",
         "MemoryError: no room",
+        "ValueError: ignore: got shape (3, 3), wanted (3, 9)",
     ]
     got = "query (3, 2) torch.float32 and reference (3, 2) torch.float32 on rank"
     together = [
@@ -160,8 +171,8 @@ def test_all_ranks_raise(ranks):
         )
     ]
     elsewhere = [f"RuntimeError: rank 1 failed with {message}" for message in own]
-    assert ranks[1]["errors"] == [*own[:2], *together, own[2]]
-    assert ranks[0]["errors"] == ranks[2]["errors"] == [*elsewhere[:2], *together, elsewhere[2]]
+    assert ranks[1]["errors"] == [*own[:2], *together, *own[2:]]
+    assert ranks[0]["errors"] == ranks[2]["errors"] == [*elsewhere[:2], *together, *elsewhere[2:]]
 
 
 def test_at_most_two_blocks_besides_own_rows(ranks):
@@ -175,7 +186,7 @@ def test_blocks_in_any_order(distance):
     knn = ShardedKNN(knn=TorchKNN(distance, memory_budget=1000))  # three pairs at a time
     delta, indices = torch.full((60, 12), torch.inf, dtype=torch.float64), torch.full((60, 12), -1)
     for start in (40, 0, 20):
-        knn._merge(delta, indices, x, torch.arange(60), x[start : start + 20], start)
+        knn._merge(delta, indices, x, torch.arange(60), None, x[start : start + 20], start)
     assert torch.equal(indices, TorchKNN(distance).indices(x, 12, x, True))
 
 
@@ -194,10 +205,3 @@ def test_bad_input():
     with pytest.raises(TypeError) as error:
         ShardedKNN(knn=len)
     assert str(error.value) == "knn: got a builtin_function_or_method, wanted a TorchKNN, whose order can be merged"
-    unordered = TorchKNN()
-    unordered.distance = len
-    with pytest.raises(ValueError) as error:
-        ShardedKNN(knn=unordered)
-    assert str(error.value) == (
-        "knn.distance: got <built-in function len>, wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
-    )

@@ -1,0 +1,22 @@
+"""Three processes of one group, started once: each runs what the tests of several ranks want to see."""
+
+import importlib
+import warnings
+from pathlib import Path
+
+import torch
+from torch import distributed as dist
+
+MODULES = ("test_sharded", "test_spread")
+
+
+def run_rank(rank, folder):
+    warnings.simplefilter("error")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=3)
+    try:
+        pair = dist.new_group([1, 2])
+        results = {name: importlib.import_module(name).results_of(rank, pair) for name in MODULES}
+        torch.save(results, Path(folder) / f"{rank}.pt")
+    finally:
+        dist.destroy_process_group()

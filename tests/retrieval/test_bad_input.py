@@ -1,0 +1,73 @@
+"""Input that invites a wrong answer: an error in full, or the right answer."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from tensormetrics.retrieval import AccuracyCalculator, NearestCentroidAccuracy, contingency, positive_ranks
+
+X, Y = torch.tensor([[0.0], [1.0], [3.0], [7.0]]), torch.arange(4)
+RANKS = ["mean_reciprocal_rank", "precision_at_1"]
+
+
+def compared(function, **options):
+    return AccuracyCalculator(RANKS, label_comparison_fn=function, **options)
+
+
+CALLS = {
+    "query_labels and reference_labels: got shapes (4, 2) and (4,), wanted the same number of columns": lambda: (
+        compared(lambda a, b: (a == b).all(1)).get_accuracy(X, torch.stack([Y, Y], 1), X, Y)
+    ),
+    "label_comparison_fn: got shape (16,) and torch.int64 for 16 pairs of labels, wanted a torch.bool for each pair": (
+        lambda: compared(torch.sub, k=1).get_accuracy(X, Y)
+    ),
+    "devices differ: query on cpu, query_labels on cpu, reference on cpu, reference_labels on meta; move them with "
+    ".to(device)": lambda: positive_ranks(X, Y, X, Y.to("meta")),
+    "ignore: got torch.int64, wanted torch.bool; write ignore.bool()": lambda: positive_ranks(
+        X, Y, ignore=Y.expand(4, 4)
+    ),
+    "clusters: got shape (3,), wanted (4,)": lambda: contingency(Y, Y[:3]),
+    "labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": lambda: (
+        AccuracyCalculator().update(X, torch.tensor([0.0, 1, 2, math.nan]))
+    ),
+    "labels: got torch.uint64, wanted integers that int64 can hold, or real numbers": lambda: (
+        NearestCentroidAccuracy().update(X, Y.to(torch.uint64))
+    ),
+    "ties: got 'first', wanted one of 'index', 'optimistic', 'pessimistic'": lambda: AccuracyCalculator(ties="first"),
+}
+
+
+@pytest.mark.parametrize("message", CALLS)
+def test_message(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        CALLS[message]()
+
+
+def test_missing_neighbours_match_nothing(device):
+    def two_found(query, k, reference, ref_includes_query):
+        nothing = torch.full((len(query), k), -1, device=query.device)
+        nothing[:, :2] = torch.arange(2, device=query.device)
+        return nothing.double(), nothing
+
+    x, reference = X.to(device), X[:3].to(device)
+    calculator = AccuracyCalculator(["mean_average_precision", "r_precision"], k=9, knn_func=two_found)
+    # The last reference is the only one with label 2, and it is not found.
+    assert calculator.get_accuracy(x, [2] * 4, reference, [0, 1, 2]) == {"mean_average_precision": 0, "r_precision": 0}
+
+
+def test_a_label_that_does_not_match_itself_loses_nothing(device):
+    labels = torch.tensor([0, 1, 0, 1], device=device)
+    names = ["mean_average_precision_at_r", "r_precision"]
+    got = AccuracyCalculator(names, label_comparison_fn=lambda a, b: a != b).get_accuracy(X.to(device), labels)
+    near = [[1, 0, 1], [1, 1, 0], [1, 0, 1], [1, 0, 1]]  # nearest first, whether it has the other label
+    assert got["r_precision"] == sum(sum(row[:2]) / 2 for row in near) / 4
+    assert got["mean_average_precision_at_r"] == (1 / 2 + 1 + 1 / 2 + 1 / 2) / 4
+    assert all(0 <= value <= 1 for value in got.values())
+
+
+def test_only_lone_queries_with_the_largest_number_of_positives(device, caplog):
+    got = AccuracyCalculator(RANKS, k="max_bin_count").get_accuracy(X.to(device), Y)
+    assert got.keys() == set(RANKS) and all(map(math.isnan, got.values()))
+    assert caplog.messages == ["no query has a relevant reference: every metric of neighbours is NaN"]

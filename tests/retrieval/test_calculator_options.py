@@ -1,0 +1,155 @@
+"""Averages, ties, distances, and options that do not fit."""
+
+import logging
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import KNN, TINY, TINY_LABELS, data
+
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+
+
+def test_averages_and_classes(device):
+    x, labels = (side.to(device) for side in data(47))
+    micro = AccuracyCalculator([*KNN, "median_rank", "nearest_centroid_accuracy", "ARI"])
+    whole = micro.get_accuracy(x, labels)
+    per_class = AccuracyCalculator(micro.get_curr_metrics(), return_per_class=True)
+    macro = AccuracyCalculator(micro.get_curr_metrics(), avg_of_avgs=True)
+    assert (micro.description(), per_class.description(), macro.description()) == ("", "", "avg_of_avgs")
+    classes, means = per_class.get_accuracy(x, labels), macro.get_accuracy(x, labels)
+    assert per_class.class_labels.tolist() == [0, 1, 2, 3, 4]
+    sizes = [int((labels == c).sum()) for c in range(5)]
+    for name in micro.get_curr_metrics():
+        if name == "ARI":
+            assert classes[name] == means[name] == whole[name]
+            continue
+        assert means[name] == pytest.approx(np.mean(classes[name]))
+        if name != "median_rank":
+            assert np.average(classes[name], weights=sizes) == pytest.approx(whole[name])
+        assert np.isnan(micro.last.scores[name].tolist()).nonzero()[0].tolist() == [46]
+    per_class.update(x, labels)
+    assert {name: value.tolist() for name, value in per_class.compute().items()} == classes
+    with pytest.raises(ValueError, match=r"^avg_of_avgs and return_per_class: got both, wanted one of them$"):
+        AccuracyCalculator(avg_of_avgs=True, return_per_class=True)
+
+
+def test_a_large_k_is_cut(caplog):
+    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+    got = AccuracyCalculator(KNN, k=50).get_accuracy(TINY, TINY_LABELS)
+    assert got == AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    assert "k=50 is cut to the 9 references of a query" in caplog.messages
+
+
+def test_device_option():
+    x, labels = data()
+    calculator = AccuracyCalculator(device="cpu")
+    assert calculator.device == torch.device("cpu")
+    calculator.update(x.tolist(), labels.tolist())
+    assert calculator.compute().keys() == calculator.get_accuracy(x, labels).keys()
+
+
+def test_ties_bound_each_other(device):
+    x = torch.zeros(12, 3, device=device)  # a collapsed model
+    labels = torch.arange(12, device=device) % 3
+    got = {
+        ties: AccuracyCalculator(KNN, ties=ties).get_accuracy(x, labels)
+        for ties in ("pessimistic", "index", "optimistic")
+    }
+    assert set(got["optimistic"].values()) == {1.0}
+    for name in KNN:
+        assert got["pessimistic"][name] < got["index"][name] < 1
+    assert got["pessimistic"]["precision_at_1"] == 0
+    spread = torch.randn(12, 3, device=device)
+    same = [AccuracyCalculator(KNN, ties=ties).get_accuracy(spread, labels) for ties in got]
+    assert same[0] == pytest.approx(same[1]) and same[0] == pytest.approx(same[2])
+
+
+def test_inexact_and_function_distances(device):
+    x, labels = (side.to(device) for side in data())
+    expected = AccuracyCalculator(KNN).get_accuracy(x, labels)
+    for options in ({"exact": False}, {"distance": lambda q, r: torch.cdist(q.double(), r.double())}):
+        for k in (None, 59):
+            assert AccuracyCalculator(KNN, k=k, **options).get_accuracy(x, labels) == pytest.approx(expected)
+
+
+def test_how_sure_a_result_is(device):
+    x, labels = (side.to(device) for side in data())
+    good, bad = AccuracyCalculator(KNN), AccuracyCalculator(KNN)
+    mean = good.get_accuracy(x, labels)["r_precision"]
+    bad.update(torch.randn_like(x), labels)
+    bad.compute()
+    interval = good.interval("r_precision", n_resamples=200, level=0.9)
+    assert interval.mean == pytest.approx(mean) and interval.low < mean < interval.high
+    test = good.compare(bad, "r_precision", n_resamples=200, alternative="greater")
+    assert int(test.n) == 59 and float(test.p_value) < 0.05
+    assert test.mean_difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
+    for calculator, known in ((good, KNN), (AccuracyCalculator(), [])):
+        message = f"name: got 'AMI', wanted a metric of neighbours of the latest call: {known}"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            calculator.interval("AMI")
+
+
+def test_defaults_need_torch_alone():
+    blocked = ("faiss", "sklearn", "scipy", "pykeops", "triton", "pytorch_metric_learning")
+    script = f"""
+import sys
+import torch, torchmetrics
+for name in {blocked!r}:
+    sys.modules[name] = None
+from tensormetrics.retrieval import AccuracyCalculator
+got = AccuracyCalculator().get_accuracy(torch.randn(30, 3), torch.arange(30) % 3)
+assert len(got) == 7 and all(0 <= abs(value) <= 1 for value in got.values()), got
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+BAD_CALLS = {
+    "query_labels and reference_labels: got shapes (10, 2) and (10, 3), wanted the same number of columns": (
+        {"label_comparison_fn": lambda x, y: (x == y).all(-1)},
+        (TINY, np.zeros((10, 2)), TINY, np.zeros((10, 3))),
+    ),
+    "distances of knn_func: got shape (10, 3), wanted (10, 9)": (
+        {"knn_func": lambda q, k, r, i: (torch.zeros(10, 3), torch.zeros(10, k, dtype=torch.int64))},
+        (TINY, TINY_LABELS),
+    ),
+}
+
+
+BAD_OPTIONS = {
+    "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'": {"ties": "random"},
+    "ties: got 'optimistic', wanted 'index' where the neighbours come from a function": {
+        "ties": "optimistic",
+        "knn_func": lambda *a: TorchKNN()(*a),
+    },
+    "on_lone: got 'skip', wanted one of 'exclude', 'zero', 'error'": {"on_lone": "skip"},
+    "on_lone: got 'zero', which is better than any median_rank; wanted 'exclude' or 'error'": {
+        "on_lone": "zero",
+        "include": ["median_rank"],
+    },
+    "exact: got False together with a knn_func; give exact=False to the knn_func": {
+        "exact": False,
+        "knn_func": TorchKNN(),
+    },
+}
+
+
+def test_clusters_of_another_length():
+    with pytest.raises(ValueError, match=r"^clusters: got shape \(3,\), wanted \(10,\)$"):
+        AccuracyCalculator(["NMI"], kmeans_func=lambda x, n: [0, 1, 2]).get_accuracy(TINY, TINY_LABELS)
+
+
+@pytest.mark.parametrize("message", BAD_CALLS)
+def test_bad_calls(message):
+    options, call = BAD_CALLS[message]
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(KNN, **options).get_accuracy(*call)
+
+
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+def test_bad_options(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AccuracyCalculator(**BAD_OPTIONS[message])

@@ -1,0 +1,101 @@
+"""How a run goes: levels of labels, what is stored, what is shown while it runs."""
+
+import logging
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+from retrieval_oracle import KNN, TINY, TINY_LABELS, data
+
+from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN, _progress
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 9}, {"return_per_class": True}, {"keep": "all"}], ids=str)
+def test_levels_of_labels(options, device):
+    x, labels = (side.to(device) for side in data())
+    levels = torch.stack([labels, labels % 2], 1)
+    calculator = AccuracyCalculator(label_levels=True, **options)
+    got = calculator.get_accuracy(x, levels)
+    plain = AccuracyCalculator(**options)
+    for i, level in enumerate(levels.unbind(1)):
+        for name, value in plain.get_accuracy(x, level).items():
+            assert got.pop(f"{name}_level{i}") == value
+        assert torch.equal(calculator.class_labels[i], plain.class_labels)
+        assert torch.equal(calculator.last.lone[i], plain.last.lone)
+        assert torch.equal(calculator.last.cluster_labels[i], plain.last.cluster_labels)
+        assert (calculator.last.ranks[i] is None) == (plain.last.ranks is None)
+        sure = calculator.interval(f"r_precision_level{i}", n_resamples=50)
+        assert sure.mean == pytest.approx(float(plain.last.scores["r_precision"].nanmean()))
+    assert got == {}
+    calculator.update(x[:30], levels[:30])
+    calculator.update(x[30:], levels[30:])
+    again = {name: value.tolist() for name, value in calculator.compute().items()}
+    assert again == calculator.get_accuracy(x, levels)
+    assert AccuracyCalculator(label_levels=True).get_accuracy(x, labels) == AccuracyCalculator(
+        label_levels=True
+    ).get_accuracy(x, levels[:, :1])
+
+
+def test_levels_share_one_search(monkeypatch):
+    done, search = [], TorchKNN.indices
+    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
+    x, labels = data()
+    calculator = AccuracyCalculator(KNN, k=9, label_levels=True)
+    calculator.get_accuracy(x.numpy(), torch.stack([labels, labels % 2, labels % 3], 1))
+    calculator.update(x, torch.stack([labels, labels % 2], 1))
+    calculator.compute()
+    assert done == [9, 9]
+
+
+@pytest.mark.parametrize("make", [AccuracyCalculator, lambda **options: PrecisionAtK(1, **options)])
+def test_embeddings_are_stored_in_a_smaller_dtype(make, device):
+    x, labels = (side.to(device) for side in data())
+    metric = make(store_dtype=torch.float16)
+    metric.update(x[:20].double(), labels[:20])
+    metric.update(x[20:], labels[20:])
+    assert metric.embeddings.dtype == torch.float16
+    rounded = make()
+    rounded.update(x.half(), labels)
+    assert str(metric.compute()) == str(rounded.compute())
+    message = "store_dtype: got torch.int64, wanted a floating dtype such as torch.float16"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make(store_dtype=torch.int64)
+    message = "embeddings: 1 of 1 rows hold NaN or infinity, the first is row 0; wanted finite values"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        metric.update(torch.full((1, 6), 1e9), [0])  # above the largest float16
+
+
+def test_a_run_says_what_it_does(caplog):
+    caplog.set_level(logging.INFO, "tensormetrics.retrieval")
+    AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
+    assert caplog.messages == [
+        "10 queries, 10 references, D=2, k=all: ranks",
+        "10 queries, 10 references, D=2, k=3: neighbours",
+    ]
+
+
+def test_progress_is_shown_by_tqdm(capsys):
+    pytest.importorskip("tqdm")
+    AccuracyCalculator(KNN, progress=True).get_accuracy(TINY, TINY_LABELS)
+    assert "10/10" in capsys.readouterr().err
+    AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_without_tqdm(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(_progress, "SECONDS", 0.0)
+    x, labels = data()
+    got = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and lines[-1] == "60 of 60 queries"
+    assert got == AccuracyCalculator(KNN).get_accuracy(x, labels)
+
+
+def test_a_level_without_relevant_references():
+    got = AccuracyCalculator(KNN, label_levels=True).get_accuracy(TINY, np.stack([TINY_LABELS, np.arange(10)], 1))
+    assert not math.isnan(got["r_precision_level0"]) and math.isnan(got["r_precision_level1"])

@@ -1,0 +1,57 @@
+"""On a GPU the embeddings, distances and scores stay there: what is copied to the host is sizes and answers."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, bootstrap, positive_ranks
+
+LARGEST = 64  # elements that may be copied at once: sizes of tiles, limits of classes
+
+
+class HostCopies(TorchDispatchMode):
+    """Collects how many elements each copy from another device to the CPU has."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self.origin, self.sizes = origin, []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(t.device.type == self.origin for t in given):
+            self.sizes += [t.numel() for t in made if t.device.type == "cpu"]
+        return result
+
+
+def test_copies_are_seen():
+    with HostCopies("meta") as copies:
+        torch.empty_like(torch.empty(5, 3, device="meta"), device="cpu")
+    assert copies.sizes == [15]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: AccuracyCalculator().get_accuracy(x, y),
+        lambda x, y: AccuracyCalculator(k=10, include=("precision_at_1",)).get_accuracy(x, y),
+        lambda x, y: TorchKNN()(x, 10, x, True),
+        lambda x, y: FaissKNN()(x, 10, x, True),
+        lambda x, y: positive_ranks(x, y),
+        lambda x, y: bootstrap(x[:, 0], 100, groups=y),
+    ],
+    ids=["every default", "k", "TorchKNN", "FaissKNN", "positive_ranks", "bootstrap"],
+)
+@pytest.mark.filterwarnings("ignore:FaissKNN")  # without GPU support in faiss it hands over to TorchKNN and says so
+def test_nothing_large_goes_to_the_host(call, generator):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    labels = torch.randint(0, 20, (3000,), generator=generator).cuda()
+    embeddings = torch.randn(3000, 32, generator=generator).cuda()
+    with HostCopies("cuda") as copies:
+        call(embeddings, labels)
+    assert max(copies.sizes, default=0) <= LARGEST
