@@ -5,7 +5,7 @@ from typing import Any
 
 from .lookup import PreprocessorArgs, Search, as_preprocessors, check_threshold, nearest
 from .model import WordEmbeddingModel, check_model
-from .query import Query, Template, check_query
+from .query import IndexedQuery, Query, Template, check_query
 
 HEAD = ("query", "model", "lost_vocabulary_threshold")
 CURRENT = ("preprocessors", "strategy", "normalize", "warn_not_found_words")
@@ -23,6 +23,17 @@ class Call:
     strategy: str = "first"
     normalize: bool = False
     warn_not_found_words: bool = False
+
+    def index(self, paired: bool, query: Query | None = None) -> IndexedQuery:
+        """The rows of the words of this query, or of another one by the same rules."""
+        return self.model.index_query(
+            query or self.query,
+            lost_vocabulary_threshold=self.lost_vocabulary_threshold,
+            preprocessors=self.preprocessors,
+            strategy=self.strategy,
+            paired=paired,
+            warn_not_found_words=self.warn_not_found_words,
+        )
 
     def __post_init__(self) -> None:
         check_query(self.query)

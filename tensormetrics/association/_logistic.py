@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ._sets import Words, times, weighted_sum
+from ._sets import Words, join, times, weighted_sum
 
 MOST_STEPS, MOST_HALVINGS, TOLERANCE = 100, 12, 1e-10
 
@@ -67,7 +67,6 @@ def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor, Tensor]:
     # ->  x (..., n, D), y (n,), count (..., n)
     lead = torch.broadcast_shapes(a.vectors.shape[:-2], b.vectors.shape[:-2])
     x = torch.cat([s.vectors.expand(*lead, *s.vectors.shape[-2:]) for s in (a, b)], -2)
-    lead = torch.broadcast_shapes(a.count.shape[:-1], b.count.shape[:-1])
-    count = torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in (a, b)], -1)
+    count = join(a.count, b.count)
     y = torch.cat([x.new_ones(a.vectors.shape[-2]), -x.new_ones(b.vectors.shape[-2])])
     return x, y, count

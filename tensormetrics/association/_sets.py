@@ -12,26 +12,39 @@ GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 
 class Words(NamedTuple):
     """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
 
-    vectors (..., W, D) float64, 0 where no word is; count (..., W) float64, 0 there and 1 elsewhere (or more, in a
-    bootstrap replicate); scale (..., W), None for 1. The leading dimensions of the three broadcast.
+    vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or more, in a
+    bootstrap replicate), None where all are 1; scale (..., W), None for 1. The leading dimensions of the three
+    broadcast.
     """
 
     vectors: Tensor
-    count: Tensor
+    counts: Tensor | None = None
     scale: Tensor | None = None
 
-    def size(self) -> Tensor:
-        # -> (...)
-        return self.count.sum(-1)
+    @property
+    def count(self) -> Tensor:
+        # ->  (..., W)
+        return self.vectors.new_ones(self.vectors.shape[-2]) if self.counts is None else self.counts
+
+    def counts_of(self, chosen: Tensor) -> Tensor | None:
+        # chosen: (Q,)  ->  (Q, W), of sets (S, W, D)
+        return None if self.counts is None else self.counts[chosen]
+
+    def size(self) -> Tensor | int:
+        # ->  (...)
+        return self.vectors.shape[-2] if self.counts is None else self.counts.sum(-1)
 
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
-        return Words(self.vectors, self.count, inverse_length(self.vectors))
+        return units(self)[0]
 
     def mean(self) -> Tensor:
-        # -> (..., D), NaN for an empty set
-        weight = self.count if self.scale is None else self.count * self.scale
-        return weighted_sum(weight, self.vectors) / self.size().unsqueeze(-1)
+        # ->  (..., D), NaN for an empty set
+        if self.counts is None and self.scale is None:
+            return self.vectors.mean(-2)
+        weight = self.count if self.scale is None else self.scale if self.counts is None else self.counts * self.scale
+        size = self.size()
+        return weighted_sum(weight, self.vectors) / (size if self.counts is None else size.unsqueeze(-1))
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
@@ -45,11 +58,11 @@ class Words(NamedTuple):
 
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
-        return (values * self.count).sum(-1) / self.size()
+        return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
 
     def present(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (..., W), NaN where no word is
-        return values.masked_fill(self.count == 0, torch.nan)
+        return values if self.counts is None else values.masked_fill(self.counts == 0, torch.nan)
 
 
 def grouped(*names: str) -> Callable[[Callable], Callable]:
@@ -96,7 +109,7 @@ def as_words(vectors: Tensor, mask: Tensor | None) -> Words:
     dtype = torch.float32 if vectors.device.type == "mps" else torch.float64  # MPS has no float64
     vectors = vectors.to(dtype)
     if mask is None:
-        return Words(vectors, vectors.new_ones(vectors.shape[-2]))
+        return Words(vectors)
     if mask.dtype == torch.bool:
         vectors = vectors.where(mask.unsqueeze(-1), 0)
     return Words(vectors, mask.to(dtype))
@@ -110,6 +123,8 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
 
 
 def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+    if len({lead for _, lead in leads}) == 1:
+        return
     try:
         torch.broadcast_shapes(*(lead for _, lead in leads))
     except RuntimeError:
@@ -117,16 +132,24 @@ def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
         raise ValueError(f"leading dimensions do not broadcast: {got}") from None
 
 
+def units(*sets: Words) -> tuple[Words, ...]:
+    """Each of the sets at length 1; small ones together, because a tensor operation takes longer than their words."""
+    if len({s.vectors.shape[:-2] for s in sets}) > 1:
+        return tuple(s.unit() for s in sets)
+    lengths = [torch.linalg.vector_norm(s.vectors, dim=-1) for s in sets]
+    scales = inverse(torch.cat(lengths, -1)).split([length.shape[-1] for length in lengths], -1)
+    return tuple(Words(s.vectors, s.counts, scale) for s, scale in zip(sets, scales, strict=True))
+
+
 def unit(vectors: Tensor) -> Tensor:
     # vectors: (..., D)  ->  (..., D)
     """The vectors at length 1; the zero vector stays, with gradient 0."""
-    return vectors * inverse_length(vectors).unsqueeze(-1)
+    return vectors * inverse(torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
 
 
-def inverse_length(vectors: Tensor) -> Tensor:
-    # vectors: (..., D)  ->  (...), 0 for the zero vector
-    length = torch.linalg.vector_norm(vectors, dim=-1)
-    return 1 / length.masked_fill(length == 0, torch.inf)
+def inverse(length: Tensor) -> Tensor:
+    # length: (...)  ->  (...), 0 for 0
+    return length.masked_fill(length == 0, torch.inf).reciprocal()
 
 
 # Unlike products, these einsums do not repeat a matrix for each of many vectors. One small query is four times faster
@@ -157,12 +180,18 @@ def check_correction(correction: int) -> None:
         raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
 
 
-def difference_and_variance(
-    u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], correction: int
-) -> tuple[Tensor, Tensor]:
-    # u, v: (values (..., n), count (..., n))  ->  (...), (...)
+Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..., n), None for once
+
+
+def difference_and_variance(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
+    # ->  (...), (...)
     """mean of u - mean of v, and the variance of both together: their squares over n + m - correction."""
     (u, u_count), (v, v_count) = u, v
+    if u_count is None and v_count is None:
+        both = join(u, v)
+        centred = both - both.mean(-1, keepdim=True)
+        return u.mean(-1) - v.mean(-1), dot(centred, centred) / (both.shape[-1] - correction)
+    u_count, v_count = (torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count)))
     n, m = u_count.sum(-1), v_count.sum(-1)
     u_sum, v_sum = (u * u_count).sum(-1), (v * v_count).sum(-1)
     mean = ((u_sum + v_sum) / (n + m)).unsqueeze(-1)
@@ -170,7 +199,23 @@ def difference_and_variance(
     return u_sum / n - v_sum / m, squares / (n + m - correction)
 
 
+def total(values: Tensor, count: Tensor | None) -> Tensor:
+    # values, count: (..., n)  ->  (...), NaN for an empty set
+    if count is None:
+        return values.sum(-1) if values.shape[-1] else values.mean(-1)
+    return (values * count).sum(-1).where(count.sum(-1) > 0, torch.nan)
+
+
+def join(*parts: Tensor) -> Tensor:
+    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast
+    leads = {part.shape[:-1] for part in parts}
+    if len(leads) > 1:
+        lead = torch.broadcast_shapes(*leads)
+        parts = [part.expand(*lead, part.shape[-1]) for part in parts]
+    return torch.cat(parts, -1)
+
+
 def standardised(difference: Tensor, variance: Tensor) -> Tensor:
     # ->  (...), NaN where nothing varies
-    varies = variance > GRID**-2  # rounding makes equal values differ by less
-    return (difference / variance.where(varies, 1).sqrt()).where(varies, torch.nan)
+    constant = variance <= GRID**-2  # rounding makes equal values differ by less
+    return (difference / variance.masked_fill(constant, 1).sqrt()).masked_fill(constant, torch.nan)

@@ -1,6 +1,6 @@
 """Where a model's rows come from: a table with a vocabulary, or an encoder that makes rows when words are asked for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +18,23 @@ class Table:
     def __contains__(self, word: Any) -> bool:
         return isinstance(word, str) and word in self.vocab
 
+    @property
+    def vocabulary(self) -> Container[str]:
+        """What words are looked up in."""
+        return self.vocab
+
     def add(self, words: Iterable[str]) -> None:
         """Make rows for words that are in this table but have none yet; here all of them have."""
 
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
+
+    def places(self, words: Sequence[str]) -> tuple[list[int], list[str]]:
+        """The rows of all these words, and the word of each row."""
+        if not self.members:
+            return [self.vocab[word] for word in words], list(words)
+        found = [(row, word) for word in words for row in self.rows(word)]
+        return [row for row, _ in found], [word for _, word in found]
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
         return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)
@@ -47,6 +59,10 @@ class EncodedTable(Table):
 
     def __contains__(self, word: Any) -> bool:
         return isinstance(word, str)
+
+    @property
+    def vocabulary(self) -> Container[str]:
+        return self
 
     @torch.no_grad()
     def add(self, words: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._metric import Metric
 from . import _sets
 from ._call import Call, bind, check_flag, check_template
 from .bootstrap import bootstrap_interval
+from .lookup import log
 from .permutation import ALTERNATIVES, METHODS
 from .query import IndexedQuery, Query, Template
 
@@ -57,6 +59,7 @@ class BaseMetric(Metric):
     by_position = True  # does run_query take its options also by position?
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
     aliases: dict[str, str] = {}  # other names of options in run_query
+    no_score = "a vector is not finite"  # why a query whose words were found may still have no score
 
     # Options of metrics that define `p_values`.
     calculate_p_value = False
@@ -72,7 +75,7 @@ class BaseMetric(Metric):
     bootstrap_seed: int | None = 0
 
     def __init__(self, **kwargs: Any) -> None:
-        options = {name: kwargs.pop(name, getattr(self, name)) for name in self._shared_options()}
+        options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
         super().__init__(**kwargs)
         for name, value in options.items():
             setattr(self, name, value)
@@ -97,6 +100,15 @@ class BaseMetric(Metric):
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
         raise NotImplementedError(f"{type(self).__name__} has no score_function")
+
+    # measure_shared(targets, attributes, t, a): the same scores as `measure` for many queries that share sets. `Words`
+    # (T, W, D) and (A, W, D); t (Q, 2) and a (Q, 1), whatever the template says, are the sets of each query  ->  (Q,)
+    measure_shared: Callable[..., dict[str, Tensor]] | None = None
+
+    @property
+    def batched(self) -> bool:
+        """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
+        return type(self).run_query is BaseMetric.run_query
 
     def update(self, *sets: Tensor, **masks: Tensor) -> None:
         # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
@@ -129,39 +141,32 @@ class BaseMetric(Metric):
         Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
         lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
         """
-        own = (*self._option_names(), *self.aliases)
-        call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
-        self.check_query(call.query)
+        metric, call = self.bind(*args, **options)
+        metric.check_query(call.query)
         if type(self).run_query is not BaseMetric.run_query:
             return {}
         if type(self).measure is BaseMetric.measure:
             raise NotImplementedError(f"{type(self).__name__} defines neither measure nor run_query")
-        return self._with(changed)._run(call)
+        return metric._run(call)
+
+    def bind(self, *args: Any, **options: Any) -> "tuple[BaseMetric, Call]":
+        """The metric with the options that a call of `run_query` gives it, and the rest of that call, checked."""
+        own = (*self._option_names(), *self.aliases)
+        call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
+        return self._with(changed), call
 
     def _run(self, call: Call) -> dict[str, Any]:
-        index = call.model.index_query(
-            call.query,
-            lost_vocabulary_threshold=call.lost_vocabulary_threshold,
-            preprocessors=call.preprocessors,
-            strategy=call.strategy,
-            paired=self.paired,
-            warn_not_found_words=call.warn_not_found_words,
-        )
+        index = call.index(self.paired)
         if index.reason:
             own = {key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()}
             return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
         sets, masks = self.arguments(index, call.model.vectors)
         if call.normalize:
             sets = tuple(_sets.unit(members.double()) for members in sets)
-        measured = self.measure(*sets, **masks)
-        if self.calculate_p_value:
-            measured |= self.p_values(*sets, **masks)
-        if self.bootstrap_iterations:
-            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
-            interval = bootstrap_interval(self.score_function(), *sets, **options, seed=self.bootstrap_seed, **masks)
-            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
-        values = to_host(measured)
+        values = to_host(self.evaluate(*sets, **masks))
         result = next(iter(values.values()))
+        if np.isnan(result):
+            log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
         values.pop("result", None)
         own = self.describe(values, index)
         own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
@@ -170,6 +175,17 @@ class BaseMetric(Metric):
             p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
+
+    def evaluate(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        """What `measure` returns, and the p-values and the interval that the options ask for."""
+        measured = self.measure(*sets, **masks)
+        if self.calculate_p_value:
+            measured |= self.p_values(*sets, **masks)
+        if self.bootstrap_iterations:
+            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
+            interval = bootstrap_interval(self.score_function(), *sets, **options, seed=self.bootstrap_seed, **masks)
+            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
+        return measured
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         # vectors: (..., V, D)
@@ -238,7 +254,10 @@ class BaseMetric(Metric):
         options = {name: getattr(self, name) for name in self._option_names()}
         for name, value in changed.items():
             options[self.aliases.get(name, name)] = value
-        return type(self)(**options)
+        try:
+            return _made(type(self), **options)
+        except TypeError:  # options that cannot be hashed, or are wrong
+            return type(self)(**options)
 
     def _check_input(
         self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
@@ -247,11 +266,20 @@ class BaseMetric(Metric):
         self.check_query(query)
 
 
+@functools.lru_cache(maxsize=32, typed=True)
+def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
+    """Metrics of changed options, kept because to make one takes longer than a small query."""
+    return kind(**options)
+
+
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """All of them with one transfer."""
     flat = torch.cat([value.detach().reshape(-1).double() for value in values.values()]).cpu().numpy()
-    parts = np.split(flat, np.cumsum([value.numel() for value in values.values()])[:-1])
-    return {name: part.reshape(value.shape) for (name, value), part in zip(values.items(), parts, strict=True)}
+    ends = itertools.accumulate(value.numel() for value in values.values())
+    return {
+        name: flat[end - value.numel() : end].reshape(value.shape)
+        for (name, value), end in zip(values.items(), ends, strict=True)
+    }
 
 
 def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:

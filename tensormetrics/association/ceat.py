@@ -1,7 +1,7 @@
 """The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +9,12 @@ from torch import Tensor
 from .. import _checks
 from . import _sets
 from ._random import random_uniform, stream
+from .base_metric import BaseMetric
 from .permutation import ALTERNATIVES, chunks
+from .query import IndexedQuery
+from .weat import associations, effect_size, units_of
+
+VARIANCES = ("sample", "standard")
 
 
 class CombinedEffect(NamedTuple):
@@ -75,23 +80,26 @@ def ceat(
     set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
     `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
     """
-    _checks.one_of("variance", variance, ("sample", "standard"))
+    _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)
     _sets.check_correction(correction)
     pools = _sets.read("x", "y", "a", "b", x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
     begin = [stream(seed) + n for n in range(4)]
     parts = []
     for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
-        x, y, a, b = (draw_contexts(pool, n, start, rows).unit() for pool, n in zip(pools, begin, strict=True))
-        axis = a.mean() - b.mean()
-        u, v, n, m = (x.project(axis), x.count), (y.project(axis), y.count), x.size(), y.size()
-        e = _sets.standardised(*_sets.difference_and_variance(u, v, correction))
-        if variance == "sample":
-            parts.append((e, _sets.difference_and_variance(u, v, 1)[1]))
-        else:
-            parts.append((e, (n + m) / (n * m) + e.square() / (2 * (n + m))))
+        drawn = _sets.units(*(draw_contexts(pool, n, start, rows) for pool, n in zip(pools, begin, strict=True)))
+        parts.append(_effect_and_variance(*associations(*drawn), correction, variance))
     e, v = (torch.cat(part, -1) for part in zip(*parts, strict=True))
     return random_effects(e, v, alternative=alternative)
+
+
+def _effect_and_variance(u: _sets.Values, v: _sets.Values, correction: int, variance: str) -> tuple[Tensor, Tensor]:
+    # u, v: the s of the target words of a sample  ->  e (...), V (...)
+    e = effect_size(u, v, correction)
+    if variance == "sample":
+        return e, _sets.difference_and_variance(u, v, 1)[1]
+    n, m = ((torch.ones_like(s) if count is None else count).sum(-1) for s, count in (u, v))
+    return e, (n + m) / (n * m) + e.square() / (2 * (n + m))
 
 
 def draw_contexts(pool: _sets.Words, begin: int, start: int, rows: int) -> _sets.Words:
@@ -105,3 +113,78 @@ def draw_contexts(pool: _sets.Words, begin: int, start: int, rows: int) -> _sets
     index = order.unsqueeze(-3).take_along_dim(nth.unsqueeze(-1), -1).unsqueeze(-1)
     vectors = pool.vectors.unsqueeze(-4).take_along_dim(index, -2).squeeze(-2)
     return _sets.Words(vectors, (size > 0).to(vectors.dtype).unsqueeze(-2))
+
+
+class CEAT(BaseMetric):
+    """See `ceat`, for queries in a model with several vectors per word, such as `WordEmbeddingModel.from_contexts`.
+
+    As a module it streams: each `update` takes one sample, or a batch of samples, as `weat_effect_size` takes its sets;
+    `forward` returns their effect sizes, and `compute` combines all that are finite. `standard_error` is what the
+    other metrics have an interval for.
+    """
+
+    metric_template = (2, 2)
+    metric_name = "Contextualized Embedding Association Test"
+    metric_short_name = "CEAT"
+    by_position = False
+    no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
+    result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
+
+    def __init__(
+        self,
+        *,
+        samples: int = 1000,
+        seed: int | None = 0,
+        correction: int = 1,
+        variance: str = "sample",
+        p_value_test_type: str = "right-sided",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.samples = _checks.integer_at_least("samples", samples, 1)
+        if seed is not None:
+            _checks.integer_at_least("seed", seed, 0)
+        _sets.check_correction(correction)
+        _checks.one_of("variance", variance, VARIANCES)
+        _checks.one_of("p_value_test_type", p_value_test_type, ALTERNATIVES)
+        self.seed = seed
+        self.correction = correction
+        self.variance = variance
+        self.p_value_test_type = p_value_test_type
+        self.add_rows("effects")  # (samples, 2): effect and variance
+
+    @property
+    def batched(self) -> bool:
+        return False  # the thousand samples of one query are a batch
+
+    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> None:
+        # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
+        """Add the effect size of each sample."""
+        u_and_v = associations(*units_of(x, y, a, b, **masks))
+        self._scores, variance = _effect_and_variance(*u_and_v, self.correction, self.variance)
+        self.append_rows("effects", torch.stack([self._scores, variance], -1).view(-1, 2))
+
+    def compute(self) -> Tensor:
+        # -> () float64, the combined effect, NaN without a finite sample
+        e, v = self.effects.view(-1, 2).double().unbind(-1)
+        usable = e.isfinite() & (v > 0)
+        return random_effects(e[usable], v[usable]).effect
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        options = (self.samples, self.seed, self.correction, self.variance)
+        effect = ceat(x, y, a, b, *options, alternative=self.p_value_test_type, **masks)
+        return {
+            "ceat": effect.effect,
+            "p_value": effect.p_value,
+            "standard_error": effect.standard_error,
+            "tau2": effect.tau2,
+            "samples": torch.full_like(effect.effect, self.samples),
+        }
+
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        # vectors: (..., V, D)  ->  pools (..., W, K, D) and masks (W, K)
+        """The pools and masks that `measure` takes for an indexed query."""
+        pools, masks = zip(*(index.pools(side, i) for side in range(2) for i in range(2)), strict=True)
+        return tuple(vectors[..., rows, :] for rows in pools), dict(
+            zip((f"{name}_mask" for name in "xyab"), masks, strict=True)
+        )

@@ -36,10 +36,8 @@ def direct_bias(
     `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
     ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
     """
-    _checks.one_of("direction", direction, ("pca", "mean_difference"))
-    k = _checks.integer_at_least("n_components", n_components, 1)
-    if not strictness > 0:
-        raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
+    check_options(strictness, n_components, direction)
+    k = n_components
     if groups.shape[-3:-2] < (2,):
         raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, P, D) with G >= 2")
     if direction == "mean_difference" and (groups.shape[-3] != 2 or k != 1):
@@ -60,6 +58,13 @@ def direct_bias(
     bias = squares.masked_fill(squares == 0, 1).pow(strictness / 2).masked_fill(squares == 0, 0)
     score = t.average(bias)
     return (score, t.present(bias)) if per_word else score
+
+
+def check_options(strictness: float, n_components: int, direction: str) -> None:
+    _checks.one_of("direction", direction, ("pca", "mean_difference"))
+    _checks.integer_at_least("n_components", n_components, 1)
+    if not strictness > 0:
+        raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
 
 
 def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
@@ -104,12 +109,14 @@ class DirectBias(BaseMetric):
     metric_short_name = "DB"
     paired = True
     by_position = False
+    no_score = "the tuples span fewer than n_components dimensions, or a vector is not finite"
     result_keys = {"direct_bias": float, "bias_by_word": dict}
 
     def __init__(
         self, *, strictness: float = 1.0, n_components: int = 1, direction: str = "pca", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        check_options(strictness, n_components, direction)
         self.strictness = strictness
         self.n_components = n_components
         self.direction = direction

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import _sets
 from .base_metric import BaseMetric
+from .target_permutation import target_permutation_p_value
 
 
 @torch.no_grad()
@@ -50,9 +51,22 @@ class ECT(BaseMetric):
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
     result_keys = {"ect": float}
+    no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         return {"ect": ect(x, y, a, **masks)}
 
+    @torch.no_grad()
+    def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
+        count = attributes.count.unsqueeze(-2)
+        ranks = _ranks(attributes.unit().project_all(_sets.unit(targets.mean())).mT, count)
+        ranks = ranks - _sets.Words(ranks.mT, attributes.counts).mean().unsqueeze(-1)  # (A, T, W)
+        products = (ranks * count) @ ranks.mT  # (A, T, T)
+        (x, y), a = t.unbind(-1), a[:, 0]
+        return {"ect": products[a, x, y] / (products[a, x, x] * products[a, y, y]).sqrt()}
+
     def score_function(self) -> Callable[..., Tensor]:
         return ect
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

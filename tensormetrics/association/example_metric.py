@@ -6,6 +6,7 @@ from torch import Tensor
 
 from . import _sets
 from .base_metric import BaseMetric
+from .target_permutation import target_permutation_p_value
 
 
 def example_metric(
@@ -38,5 +39,13 @@ class ExampleMetric(BaseMetric):
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         return {"em": example_metric(x, y, a, **masks)}
 
+    def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
+        cosines = _sets.unit(targets.mean()) @ _sets.unit(attributes.mean()).mT  # (T, A)
+        x, y = t.unbind(-1)
+        return {"em": cosines[y, a[:, 0]] - cosines[x, a[:, 0]]}
+
     def score_function(self) -> Callable[..., Tensor]:
         return example_metric
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

@@ -4,12 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from .. import _checks
 from . import _sets
 from ._call import check_groups
+from ._random import random_words, stream
 from .base_metric import BaseMetric
+from .permutation import chunks, is_exact
 from .query import IndexedQuery, Query
+from .target_permutation import is_extreme
 
 
 @_sets.grouped("x", "a")
@@ -33,6 +38,48 @@ def gweat(
     return (terms.sum(-1), terms) if per_group else terms.sum(-1)
 
 
+@torch.no_grad()
+def group_permutation_p_value(
+    x: Tensor,
+    a: Tensor,
+    *,
+    alternative: str = "right-sided",
+    iterations: int = 10000,
+    seed: int | None = 0,
+    x_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+) -> Tensor:
+    # x: (..., G, X, D)  a: (..., G, A, D)  x_mask: (..., G, X)  a_mask: (..., G, A)  ->  (...) float64, in (0, 1]
+    """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
+
+    Draws `iterations` shuffles; otherwise as `target_permutation_p_value`.
+    """
+    observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
+    is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
+    (targets,) = _sets.read("x", x=(x, x_mask))
+    lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.count.shape[:-2]), x.shape[-3:]
+    present = targets.count.expand(*lead, groups, width) > 0
+    ends = present.sum(-1).cumsum(-1)[..., None, :, None]
+    starts = ends - present.sum(-1)[..., None, :, None]
+    order = (~present.flatten(-2)).byte().sort(dim=-1, stable=True).indices  # present words first, as above
+    words = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)
+    words = words.take_along_dim(order.unsqueeze(-1), -2)[..., None, None, :, :].expand(*lead, 1, groups, -1, dims)
+    if a_mask is not None:
+        a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-3)
+    absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
+    begin, extreme = stream(seed), torch.zeros_like(observed, dtype=torch.int64)
+    margin = observed.abs().clamp(min=1).unsqueeze(-1) / _sets.GRID
+    for start, rows in chunks(iterations, max(x.numel(), present.numel() * groups)):
+        keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
+            absent, torch.iinfo(torch.int64).max
+        )
+        rank = keys.argsort(-1).argsort(-1).unsqueeze(-2)
+        members = (starts <= rank) & (rank < ends)
+        scores = gweat(words, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
+        extreme += is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
+    return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
+
+
 class GWEAT(BaseMetric):
     """See `gweat`; `by_group` has the term of each target set."""
 
@@ -42,12 +89,21 @@ class GWEAT(BaseMetric):
     by_position = False
     result_keys = {"gweat": float, "by_group": dict, "p_value": float}
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
+
     def measure(self, x: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True, **masks)
         return {"gweat": score, "by_group": terms}
 
     def score_function(self) -> Callable[..., Tensor]:
         return gweat
+
+    def p_values(self, x: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        test = self._test()
+        del test["method"]
+        return {"p_value": group_permutation_p_value(x, a, **masks, **test)}
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

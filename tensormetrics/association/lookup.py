@@ -7,7 +7,7 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _checks
 from .query import Query
@@ -122,8 +122,12 @@ class Search:
 
     def words(self, words: Iterable[str]) -> "Found":
         """Every distinct word for itself."""
-        keys, not_found, lost = {}, [], []
         words = dict.fromkeys(words)
+        if self.functions == [str] and not self.prefix:  # as they stand
+            lost = [word for word in words if word not in self.vocabulary]
+            keys = [word for word in words if word in self.vocabulary] if lost else list(words)
+            return Found(keys, lost, len(words), lost)
+        keys, not_found, lost = {}, [], []
         for word in words:
             found = False
             for function in self.functions:
@@ -155,8 +159,7 @@ class Search:
         return Found(keys, lost, total)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     keys: list  # what is in the vocabulary: each key once, or a tuple of keys per tuple of words
     lost: list  # words, or tuples, of which nothing is
     total: int  # distinct words, or tuples, that were asked for

@@ -237,13 +237,13 @@ class WordEmbeddingModel:
         lost word are dropped whole, the share is that of tuples, and lists of unequal length are a ValueError.
         """
         check_query(query)
-        search = Search(self, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
+        search = Search(self._table.vocabulary, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
         words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
         if not reason:
             self._table.add(key for side in words for keys in side for key in keys)
             if paired:
                 _check_members(words[0] if len(words[0]) > 1 else words[1], self._table)
-        return IndexedQuery.of(query, self._table.rows, words, lost, reason, self.vectors.device)
+        return IndexedQuery.of(query, self._table.places, words, lost, reason, self.vectors.device)
 
     def get_embeddings_from_query(
         self,
@@ -265,7 +265,7 @@ class WordEmbeddingModel:
         """
         check_query(query)
         preprocessors = as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args)
-        search = Search(self, self.vocab_prefix, preprocessors, strategy)
+        search = Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
         words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words)
         names = (query.target_sets_names, query.attribute_sets_names)
         if verbose:

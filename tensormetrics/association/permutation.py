@@ -103,13 +103,21 @@ def sign_flip_p_value(
 
 
 def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: int, rows: int) -> Tensor:
-    # n, size: (G,)  ->  (G, rows, places) bool: n of the first `size` places, uniformly
-    """Partitions number `start` and following of the stream at `begin`; the n smallest of random words are chosen."""
-    words = random_words(begin, start, rows, places, n.device)
-    absent = torch.arange(places, device=n.device) >= size.view(-1, 1, 1)
-    words = words.masked_fill(absent, torch.iinfo(torch.int64).max)
-    nth = (n - 1).clamp(min=0).view(-1, 1, 1).expand(-1, rows, 1)
-    return words <= words.sort(-1).values.gather(-1, nth)
+    # n, size: (G,)  ->  (G, rows, places) bool: n of the first `size` places, uniformly (but for 2^-32)
+    """Partitions number `start` and following of the stream at `begin`.
+
+    Each place in turn is chosen with the probability (still needed) / (still left), which needs no sorting: algorithm
+    S of Knuth, The Art of Computer Programming 2, 3.4.2.
+    """
+    words = random_words(begin, start, rows, (places + 1) // 2, n.device).T.contiguous()
+    draws = words & (2**32 - 1), (words >> 32) & (2**32 - 1)  # two of 32 bits from each word
+    left = (size - torch.arange(places, device=n.device).unsqueeze(-1)).clamp(min=0).unsqueeze(-1)  # (places, G, 1)
+    needed = n.unsqueeze(-1).repeat(1, rows)
+    chosen = torch.empty(places, len(n), rows, dtype=torch.bool, device=n.device)
+    for place in range(places):
+        torch.lt((draws[place % 2][place // 2] * left[place]) >> 32, needed, out=chosen[place])
+        needed.add_(chosen[place], alpha=-1)
+    return chosen.permute(1, 2, 0)
 
 
 def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:

@@ -1,5 +1,6 @@
 """Which word sets are compared: `Query` in words, `IndexedQuery` in rows of an embedding table."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Numbers = tuple[int, ...]
 Template = tuple[int | str, int | str]  # (target sets, attribute sets); "n" is one or more
 
 
@@ -38,7 +40,7 @@ class Query:
             "attribute_sets", "Attribute", attribute_sets_names, len(self.attribute_sets)
         )
         self.template = (len(self.target_sets), len(self.attribute_sets))
-        self.query_name = " wrt ".join(filter(None, map(_joined, (self.target_sets_names, self.attribute_sets_names))))
+        self.query_name = " wrt ".join(filter(None, map(joined, (self.target_sets_names, self.attribute_sets_names))))
 
     def get_subqueries(self, template: Template) -> "list[Query]":
         """One query for each choice of `template` sets, in lexicographic order, targets outermost; "n" keeps a side."""
@@ -94,13 +96,13 @@ class IndexedQuery:
     lengths: tuple[tuple[tuple[int, ...], ...], ...]  # rows of each set: (batch flattened, side, set)
 
     @staticmethod
-    def of(query: Query, rows_of: Any, words: Any, lost: Any, reason: str | None, device: Any) -> "IndexedQuery":
-        """From the keys found, (side, set, key), and a function of a key to its rows; without rows if unusable."""
-        found = [[[] for _ in side] for side in words] if reason else words
-        row_words = tuple([[key for key in keys for _ in rows_of(key)] for keys in side] for side in found)
-        rows = [[[row for key in keys for row in rows_of(key)] for keys in side] for side in found]
+    def of(query: Query, places: Any, words: Any, lost: Any, reason: str | None, device: Any) -> "IndexedQuery":
+        """From the keys found, (side, set, key), and a function of keys to rows and their keys; no rows if unusable."""
+        found = [[places([] if reason else keys) for keys in side] for side in words]
+        rows = [[rows for rows, _ in side] for side in found]
+        row_words = tuple([keys for _, keys in side] for side in found)
         lengths = tuple(tuple(map(len, side)) for side in rows)
-        (targets, target_mask), (attributes, attribute_mask) = (_padded(side, device) for side in rows)
+        (targets, target_mask), (attributes, attribute_mask) = (padded(side, device) for side in rows)
         tensors = (targets, attributes, target_mask, attribute_mask)
         return IndexedQuery(query, *tensors, words, row_words, lost, reason, (lengths,))
 
@@ -121,6 +123,21 @@ class IndexedQuery:
         }
         return IndexedQuery(**stacked, **listed, lengths=sum((query.lengths for query in queries), ()))
 
+    @staticmethod
+    def of_sets(
+        rows: Tensor, mask: Tensor, lengths: Sequence[int], targets: Sequence[Numbers], attributes: Sequence[Numbers]
+    ) -> "IndexedQuery":
+        # rows, mask: (S, W)
+        """A batch of nameless queries; each takes sets of one table by number, all of them equally many."""
+        device = rows.device
+        chosen = [torch.tensor(side, device=device).view(len(side), -1) for side in (targets, attributes)]
+        widths = [
+            tuple(tuple(lengths[s] for s in side) for side in pair) for pair in zip(targets, attributes, strict=True)
+        ]
+        return IndexedQuery(
+            None, *(rows[c] for c in chosen), *(mask[c] for c in chosen), None, None, None, None, tuple(widths)
+        )
+
     @property
     def template(self) -> tuple[int, int]:
         return self.targets.shape[-2], self.attributes.shape[-2]
@@ -133,7 +150,14 @@ class IndexedQuery:
         of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:
         one tensor per set.
         """
-        return tuple(vectors[..., rows, :] for _, rows, _ in self._arguments(template))
+        sides = [  # (..., sets, W, D)
+            vectors.index_select(-2, rows.flatten()).unflatten(-2, rows.shape)
+            for rows in (self.targets, self.attributes)
+        ]
+        return tuple(
+            sides[side].flatten(-3, -2) if place is JOINED else sides[side][(..., *place, slice(None))]
+            for _, side, place, _ in self._arguments(template)
+        )
 
     def masks(
         self, template: Template | None = None, names: Sequence[str] | None = None, paired: bool = False
@@ -144,8 +168,8 @@ class IndexedQuery:
         two target sets share `pair_mask`, the groups after a single one `tuple_mask`.
         """
         arguments = self._arguments(template)
-        names = names or [name for name, _, _ in arguments]
-        masks = {f"{name}_mask": mask for name, (_, _, mask) in zip(names, arguments, strict=True) if mask is not None}
+        names = names or [name for name, *_ in arguments]
+        masks = {f"{name}_mask": mask for name, (*_, mask) in zip(names, arguments, strict=True) if mask is not None}
         if paired and self.template[0] == 2:
             shared, _ = (masks.pop(f"{name}_mask", None) for name in names[:2])
             return masks if shared is None else {"pair_mask": shared, **masks}
@@ -153,8 +177,17 @@ class IndexedQuery:
             masks["tuple_mask"] = groups[..., 0, :]
         return masks
 
-    def _arguments(self, template: Template | None) -> list[tuple[str, Tensor, Tensor | None]]:
-        # -> per argument: name, rows (..., W) or (..., n, W), mask of the same shape or None if all True
+    def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
+        # ->  rows (W, K) int64, mask (W, K)
+        """The rows of each word of set `i` of a side (0: targets, 1: attributes) by themselves."""
+        rows, members = (self.targets, self.attributes)[side][i], defaultdict(list)
+        for place, word in enumerate(self.row_words[side][i]):
+            members[word].append(place)
+        places, mask = padded(list(members.values()), rows.device)
+        return rows[places], mask
+
+    def _arguments(self, template: Template | None) -> list[tuple[str, int, tuple, Tensor | None]]:
+        # -> per argument: name, side, its place in (..., sets, W), its mask or None if all True
         template = self.template if template is None else template
         sides = ((self.targets, self.target_mask, "xy"), (self.attributes, self.attribute_mask, "ab"))
         found = []
@@ -162,17 +195,17 @@ class IndexedQuery:
             widths = [{query[side][i] for query in self.lengths} for i in range(rows.shape[-2])]
             ragged = any(width != {rows.shape[-1]} for width in widths)
             if form == "n":
-                found.append((letters[0], rows, mask if ragged else None))
+                found.append((letters[0], side, (slice(None), slice(None)), mask if ragged else None))
             elif form == "joined":
-                found.append(("t", rows.flatten(-2), mask.flatten(-2) if ragged else None))
+                found.append(("t", side, JOINED, mask.flatten(-2) if ragged else None))
             elif form == "distinct":
-                found.append(("t", rows.flatten(-2), _first_places(rows.flatten(-2), mask.flatten(-2))))
+                found.append(("t", side, JOINED, _first_places(rows.flatten(-2), mask.flatten(-2))))
             elif form == rows.shape[-2]:
                 names = "t" if form == 1 and side == 0 else letters
                 names = list(names) if form <= 2 else [f"{names[0]}{i}" for i in range(form)]
                 for i, width in enumerate(widths):
-                    place = (..., i, slice(max(width, default=0)))
-                    found.append((names[i], rows[place], mask[place] if len(width) > 1 else None))
+                    place = (i, slice(max(width, default=0)))
+                    found.append((names[i], side, place, mask[(..., *place)] if len(width) > 1 else None))
             else:
                 raise ValueError(f"template: got {tuple(template)!r} for a query of {self.template} sets")
         return found
@@ -183,16 +216,19 @@ def check_query(query: Any) -> None:
         raise TypeError(f"query: got a {type(query).__name__}, wanted a Query")
 
 
-_LISTS = ("query", "words", "row_words", "lost", "reason")
 _TENSORS = ("targets", "attributes", "target_mask", "attribute_mask")
+JOINED = ()  # the place of all words of a side, one set after the other
 
 
-def _padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+def padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     # -> (sets, W) int64, (sets, W) bool; row 0 in the padding
-    width = max(map(len, sets), default=0)
-    rows = torch.tensor([[*members, *[0] * (width - len(members))] for members in sets], dtype=torch.int64)
-    mask = torch.tensor([[place < len(members) for place in range(width)] for members in sets], dtype=torch.bool)
-    return rows.view(len(sets), width).to(device), mask.view(len(sets), width).to(device)
+    lengths = list(map(len, sets))
+    width = max(lengths, default=0)
+    rows = [[*members, *[0] * (width - len(members))] for members in sets]
+    rows = torch.tensor(rows, dtype=torch.int64, device=device).view(len(sets), width)
+    if min(lengths, default=0) == width:
+        return rows, torch.ones_like(rows, dtype=torch.bool)
+    return rows, torch.arange(width, device=device) < torch.tensor(lengths, device=device).unsqueeze(-1)
 
 
 def _widened(tensor: Tensor, width: int) -> Tensor:
@@ -235,7 +271,7 @@ def _names(argument: str, default: str, names: Any, sets: int) -> list[str]:
     return names
 
 
-def _joined(names: list[str]) -> str:
+def joined(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 

@@ -57,6 +57,7 @@ class RIPA(BaseMetric):
     metric_name = "Relational Inner Product Association"
     metric_short_name = "RIPA"
     paired = True
+    no_score = "no pair of unequal vectors, or a vector is not finite"
     result_keys = {"ripa": float, "word_values": dict}
 
     def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:

@@ -12,6 +12,7 @@ from .. import _checks
 from . import _sets
 from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery
+from .target_permutation import target_permutation_p_value
 
 DISTANCES = ("norm", "cos", "cos_similarity")
 
@@ -66,8 +67,22 @@ class RND(BaseMetric):
         score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
         return {"rnd": score, "distance_by_word": differences}
 
+    def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
+        means = targets.mean()
+        if self.distance == "norm":
+            distances = torch.cdist(attributes.vectors, means, compute_mode="donot_use_mm_for_euclid_dist")
+        else:
+            cosines = attributes.unit().project_all(_sets.unit(means))
+            distances = cosines if self.distance == "cos_similarity" else 1 - cosines
+        nearness = _sets.Words(distances, attributes.counts).mean()  # (A, T)
+        x, y = t.unbind(-1)
+        return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
+
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])

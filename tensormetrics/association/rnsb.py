@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import _checks
 from . import _sets
 from ._call import check_flag
+from ._estimator import check_estimator, estimated, report
 from ._logistic import logistic_regression
 from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery
@@ -41,12 +42,22 @@ def rnsb(
     """
     check_strength(C)
     t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
-    w, c = logistic_regression(a, b, C, penalize_intercept)
-    p = torch.sigmoid(-t.project(w) - c.unsqueeze(-1))
+    p = t.present(_negative(t, *logistic_regression(a, b, C, penalize_intercept)))
+    score = divergence(p, t)
+    return (score, p) if per_word else score
+
+
+def _negative(t: _sets.Words, w: Tensor, c: Tensor) -> Tensor:
+    # w: (..., D)  c: (...)  ->  (..., T), the probability of negative sentiment
+    return torch.sigmoid(-t.project(w) - c.unsqueeze(-1))
+
+
+def divergence(p: Tensor, t: _sets.Words) -> Tensor:
+    # p: (..., T), anything where no word is  ->  (...)
+    p = p.where(t.count > 0, 0)
     q = p / (p * t.count).sum(-1, keepdim=True)
-    size = t.size()
-    score = (t.count * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
-    return (score, t.present(p)) if per_word else score
+    size = t.count.sum(-1)
+    return (t.count * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
 
 
 def check_strength(C: float) -> None:
@@ -65,7 +76,10 @@ class RNSB(BaseMetric):
     """See `rnsb`; a word of several target sets counts once.
 
     `holdout=True` leaves a fifth of the attribute words of either side out of the fit, others in each of
-    `n_iterations`, by `random_state`; scores and probabilities are means over these.
+    `n_iterations`, by `random_state`; scores and probabilities are means over these. `print_model_evaluation` has
+    run_query print how the classifier does on such words, with `holdout=None` by a fit of its own. `estimator`, a class
+    with fit, predict_proba and classes_, takes the place of the logistic regression, made with `estimator_params`; it
+    runs on the host, query by query.
     """
 
     metric_template = ("n", 2)
@@ -73,6 +87,7 @@ class RNSB(BaseMetric):
     metric_short_name = "RNSB"
     forms = ("distinct", 2)
     by_position = False
+    no_score = "100 Newton steps did not fit the classifier, or a vector is not finite"
     result_keys = {"rnsb": float, "negative_sentiment_probabilities": dict, "negative_sentiment_distribution": dict}
 
     def __init__(
@@ -83,20 +98,35 @@ class RNSB(BaseMetric):
         holdout: bool | None = None,
         random_state: int | None = None,
         n_iterations: int = 1,
+        print_model_evaluation: bool = False,
+        estimator: type | None = None,
+        estimator_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_strength(C)
         check_flag("penalize_intercept", penalize_intercept)
+        check_flag("print_model_evaluation", print_model_evaluation)
         if holdout is not None:
             check_flag("holdout", holdout)
         if random_state is not None:
             _checks.integer_at_least("random_state", random_state, 0)
+        check_estimator(estimator, estimator_params)
+        if self.bootstrap_iterations and (holdout or estimator):
+            got = "holdout=True" if holdout else "an estimator"
+            raise ValueError(f"bootstrap_iterations: got {self.bootstrap_iterations} with {got}, wanted 0")
         self.C = C
         self.penalize_intercept = penalize_intercept
         self.holdout = holdout
         self.random_state = random_state
         self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
+        self.print_model_evaluation = print_model_evaluation
+        self.estimator = estimator
+        self.estimator_params = dict(estimator_params) if estimator_params else None
+
+    @property
+    def batched(self) -> bool:
+        return not (self.holdout or self.estimator or self.print_model_evaluation)
 
     def measure(
         self,
@@ -108,26 +138,55 @@ class RNSB(BaseMetric):
         a_mask: Tensor | None = None,
         b_mask: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        if self.holdout:
-            keys = self._keys(a.shape[-2], b.shape[-2]).to(a.device).split([a.shape[-2], b.shape[-2]], -1)
-            a_mask, b_mask = (_without_a_fifth(k, mask) for k, mask in zip(keys, (a_mask, b_mask), strict=True))
-            t, a, b = (side.unsqueeze(-3) for side in (t, a, b))
+        if not self.holdout:
+            score, p = self._fit_and_score(t, a, b, t_mask, a_mask, b_mask)
+        else:
+            kept = self._kept(a, b, a_mask, b_mask, self.n_iterations)
             t_mask = None if t_mask is None else t_mask.unsqueeze(-2)
-        score, p = rnsb(
-            t, a, b, self.C, self.penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask, per_word=True
-        )
-        if self.holdout:
+            score, p = self._fit_and_score(*(side.unsqueeze(-3) for side in (t, a, b)), t_mask, *kept)
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
+
+    def evaluate(self, t: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        if self.print_model_evaluation:
+            print(self._evaluation(a, b, masks.get("a_mask"), masks.get("b_mask")))
+        return super().evaluate(t, a, b, **masks)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
 
-    def _keys(self, a: int, b: int) -> Tensor:
-        # ->  (n_iterations, a + b) random, the same on all devices
-        seed = self.random_state or 0
-        generators = (torch.Generator().manual_seed(seed + i) for i in range(self.n_iterations))
-        return torch.stack([torch.rand(a + b, generator=generator) for generator in generators])
+    @torch.no_grad()
+    def _fit_and_score(
+        self, t: Tensor, a: Tensor, b: Tensor, t_mask: Tensor | None, a_mask: Tensor | None, b_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        # ->  score (...), p (..., T)
+        if not self.estimator:
+            masks = {"t_mask": t_mask, "a_mask": a_mask, "b_mask": b_mask}
+            return rnsb(t, a, b, self.C, self.penalize_intercept, **masks, per_word=True)
+        t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+        p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
+        return divergence(p, t), p
+
+    def _evaluation(self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None) -> str:
+        # a: (A, D)  b: (B, D)
+        if self.holdout is False:
+            return "RNSB: no words are set aside to evaluate the classifier (holdout=False)"
+        kept = self._kept(a, b, a_mask, b_mask, self.n_iterations if self.holdout else 1)
+        _, p = self._fit_and_score(torch.cat([a, b])[None], a[None], b[None], None, *kept)
+        present = [torch.ones_like(k) if mask is None else mask for k, mask in zip(kept, (a_mask, b_mask), strict=True)]
+        aside = torch.cat([m & ~k for k, m in zip(kept, present, strict=True)], -1)
+        negative = torch.arange(p.shape[-1], device=p.device) >= len(a)
+        return report((p > 0.5)[aside].tolist(), negative.expand_as(aside)[aside].tolist())
+
+    def _kept(
+        self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None, iterations: int
+    ) -> tuple[Tensor, Tensor]:
+        # ->  (..., iterations, A), (..., iterations, B): the attribute words of the fits, the same on all devices
+        sizes = a.shape[-2], b.shape[-2]
+        seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
+        keys = torch.stack([torch.rand(sum(sizes), generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+        a_keys, b_keys = keys.to(a.device).split(sizes, -1)
+        return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         targets = index.row_words[0]

@@ -71,6 +71,7 @@ class SCWEAT(BaseMetric):
     metric_name = "Single-Category WEAT"
     metric_short_name = "SC-WEAT"
     by_position = False
+    no_score = "the cosines of a target word do not vary, or a vector is not finite"
     result_keys = {"sc_weat": float, "effect_size_by_word": dict, "p_value_by_word": dict}
 
     def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _sets
-from ._random import random_words, stream
-from .gweat import gweat
+from ._random import stream
 from .permutation import chunks, is_exact, random_partitions
 
 MOST_PARTITIONS = 20_000
@@ -68,54 +67,12 @@ def target_permutation_p_value(
             chosen = chosen.unflatten(0, lead) if ragged and lead else chosen[0]
         others = ~chosen & present.take_along_dim(order, -1).unsqueeze(-2)
         scores = metric(words, words, a.unsqueeze(-3), x_mask=chosen.long(), y_mask=others.long(), a_mask=a_mask)
-        extreme += _is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
+        extreme += is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
     share = extreme.double() / total if exact else (1 + extreme.double()) / (1 + total)
     return share.where(observed.isfinite(), torch.nan)
 
 
-@torch.no_grad()
-def group_permutation_p_value(
-    x: Tensor,
-    a: Tensor,
-    *,
-    alternative: str = "right-sided",
-    iterations: int = 10000,
-    seed: int | None = 0,
-    x_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-) -> Tensor:
-    # x: (..., G, X, D)  a: (..., G, A, D)  x_mask: (..., G, X)  a_mask: (..., G, A)  ->  (...) float64, in (0, 1]
-    """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
-
-    Draws `iterations` shuffles; otherwise as `target_permutation_p_value`.
-    """
-    observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
-    is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
-    (targets,) = _sets.read("x", x=(x, x_mask))
-    lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.count.shape[:-2]), x.shape[-3:]
-    present = targets.count.expand(*lead, groups, width) > 0
-    ends = present.sum(-1).cumsum(-1)[..., None, :, None]
-    starts = ends - present.sum(-1)[..., None, :, None]
-    order = (~present.flatten(-2)).byte().sort(dim=-1, stable=True).indices  # present words first, as above
-    words = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)
-    words = words.take_along_dim(order.unsqueeze(-1), -2)[..., None, None, :, :].expand(*lead, 1, groups, -1, dims)
-    if a_mask is not None:
-        a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-3)
-    absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
-    begin, extreme = stream(seed), torch.zeros_like(observed, dtype=torch.int64)
-    margin = observed.abs().clamp(min=1).unsqueeze(-1) / _sets.GRID
-    for start, rows in chunks(iterations, max(x.numel(), present.numel() * groups)):
-        keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
-            absent, torch.iinfo(torch.int64).max
-        )
-        rank = keys.argsort(-1).argsort(-1).unsqueeze(-2)
-        members = (starts <= rank) & (rank < ends)
-        scores = gweat(words, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
-        extreme += _is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
-    return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
-
-
-def _is_extreme(scores: Tensor, observed: Tensor, margin: Tensor, alternative: str) -> Tensor:
+def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor, alternative: str) -> Tensor:
     if alternative == "left-sided":
         return scores <= observed + margin
     if alternative == "two-sided":

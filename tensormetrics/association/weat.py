@@ -31,8 +31,7 @@ def weat(
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
-    x, y, axis = _targets_and_axis(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
-    return total_difference(x, y, axis)
+    return total_difference(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)))
 
 
 def weat_effect_size(
@@ -54,11 +53,10 @@ def weat_effect_size(
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
     _sets.check_correction(correction)
-    x, y, axis = _targets_and_axis(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
-    return effect_size(x, y, axis, correction)
+    return effect_size(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)), correction)
 
 
-def _targets_and_axis(
+def units_of(
     x: Tensor,
     y: Tensor,
     a: Tensor,
@@ -67,22 +65,24 @@ def _targets_and_axis(
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
-) -> tuple[_sets.Words, _sets.Words, Tensor]:
-    # ->  x and y as unit vectors, and the axis (..., D) on which s(w) is the place of the unit vector of w
-    x, y, a, b = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
-    return x.unit(), y.unit(), a.unit().mean() - b.unit().mean()
+) -> tuple[_sets.Words, ...]:
+    return _sets.units(*_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask)))
 
 
-def total_difference(x: _sets.Words, y: _sets.Words, axis: Tensor) -> Tensor:
-    # x, y: unit vectors  axis: (..., D)  ->  (...)
-    # Empty targets: the sum would be 0, the mean is NaN.
-    return x.size() * _sets.dot(x.mean(), axis) - y.size() * _sets.dot(y.mean(), axis)
+def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
+    # unit vectors  ->  s of the words of x (..., X) and of y (..., Y), with their counts
+    axis = a.mean() - b.mean()
+    return (x.project(axis), x.counts), (y.project(axis), y.counts)
 
 
-def effect_size(x: _sets.Words, y: _sets.Words, axis: Tensor, correction: int) -> Tensor:
-    # x, y: unit vectors  axis: (..., D)  ->  (...)
-    u, v = x.project(axis), y.project(axis)
-    return _sets.standardised(*_sets.difference_and_variance((u, x.count), (v, y.count), correction))
+def total_difference(u: _sets.Values, v: _sets.Values) -> Tensor:
+    # ->  (...)
+    return _sets.total(*u) - _sets.total(*v)
+
+
+def effect_size(u: _sets.Values, v: _sets.Values, correction: int) -> Tensor:
+    # ->  (...)
+    return _sets.standardised(*_sets.difference_and_variance(u, v, correction))
 
 
 class WEAT(BaseMetric):
@@ -92,6 +92,7 @@ class WEAT(BaseMetric):
     metric_name = "Word Embedding Association Test"
     metric_short_name = "WEAT"
     by_position = False
+    no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
     result_keys = {"weat": float, "effect_size": float, "p_value": float}
 
     def __init__(self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Any) -> None:
@@ -102,8 +103,16 @@ class WEAT(BaseMetric):
         self.correction = correction
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        x, y, axis = _targets_and_axis(x, y, a, b, **masks)
-        score, effect = total_difference(x, y, axis), effect_size(x, y, axis, self.correction)
+        return self._named(*associations(*units_of(x, y, a, b, **masks)))
+
+    def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
+        cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
+        first, second = a.unbind(-1)
+        u, v = ((cosines[side, :, first] - cosines[side, :, second], targets.counts_of(side)) for side in t.unbind(-1))
+        return self._named(u, v)
+
+    def _named(self, u: _sets.Values, v: _sets.Values) -> dict[str, Tensor]:
+        score, effect = total_difference(u, v), effect_size(u, v, self.correction)
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
 
     def score_function(self) -> Callable[..., Tensor]:
@@ -112,6 +121,6 @@ class WEAT(BaseMetric):
         return weat
 
     def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        u, v, axis = _targets_and_axis(x, y, a, b, **masks)
+        (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
         sides = {f"{name}_mask": masks[key] for name, key in (("u", "x_mask"), ("v", "y_mask")) if key in masks}
-        return {"p_value": permutation_p_value(u.project(axis), v.project(axis), **sides, **self._test())}
+        return {"p_value": permutation_p_value(u, v, **sides, **self._test())}

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from test_word_set_scores import SCORES, random_sets
+from scores import SCORES, random_sets
 
 from tensormetrics import association
 from tensormetrics.association import bootstrap_interval

@@ -7,6 +7,7 @@ import association_oracle as oracle
 import numpy as np
 import pytest
 import torch
+from raising import raises
 
 from tensormetrics import association
 from tensormetrics.association import _sets
@@ -116,3 +117,64 @@ def test_errors(generator, device):
     with pytest.raises(ValueError) as info:
         association.random_effects(torch.zeros(3), torch.zeros(2))
     assert str(info.value) == "v: got shape (2,), wanted (..., 3)"
+
+
+def test_queries_in_words(generator, device):
+    names = [f"{s}{i}" for s, n in zip("xyab", (5, 4, 3, 3), strict=True) for i in range(n)]
+    vectors = [word for pool in pools(generator, device) for word in pool]
+    model = association.WordEmbeddingModel.from_contexts(dict(zip(names, vectors, strict=True)))
+    query = association.Query(*([[n for n in names if n[0] == s] for s in side] for side in ("xy", "ab")))
+    result = association.CEAT(samples=30, seed=4).run_query(query, model, p_value_test_type="two-sided")
+    assert list(result) == ["query_name", "result", "ceat", "p_value", "standard_error", "tau2", "samples"]
+    sides = [
+        [model.vectors[model.rows(word)] for word in side]
+        for side in sum((query.target_sets, query.attribute_sets), [])
+    ]
+    expected = association.ceat(*map(torch.stack, sides), samples=30, seed=4, alternative="two-sided")
+    got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value")]
+    np.testing.assert_allclose(got, torch.stack(expected).cpu(), rtol=1e-10)
+    assert result["samples"] == 30 and result["result"] == result["ceat"]
+    lost = association.Query([["no"], ["x0"]], query.attribute_sets)
+    nothing = association.CEAT().run_query(lost, model)
+    assert list(nothing) == list(result) and np.isnan(nothing["samples"])
+
+
+def test_words_with_numbers_of_contexts_of_their_own(device):
+    rows = {"x": 3, "y": 1, "z": 2, "a": 1, "b": 4}
+    model = association.WordEmbeddingModel.from_contexts(
+        {word: torch.randn(count, 3, device=device) for word, count in rows.items()}
+    )
+    index = model.index_query(association.Query([["x", "y"], ["z"]], [["a"], ["b"]]))
+    sets, masks = association.CEAT().arguments(index, model.vectors)
+    assert [tuple(s.shape) for s in sets] == [(2, 3, 3), (1, 2, 3), (1, 1, 3), (1, 4, 3)]
+    assert masks["x_mask"].tolist() == [[True] * 3, [True, False, False]]
+    assert torch.equal(sets[0][0], model.vectors[model.rows("x")])
+
+
+def test_a_stream_of_samples(generator, device):
+    sets = [torch.randn(9, n, 4, generator=generator).to(device) for n in (5, 4, 3, 3)]
+    metric = association.CEAT(variance="standard").to(device)
+    effects = torch.cat([metric(*(s[:4] for s in sets)), metric(*(s[4:] for s in sets))])
+    assert torch.equal(effects, association.weat_effect_size(*sets, 1))
+    expected = association.random_effects(effects, 9 / 20 + effects.square() / 18).effect
+    torch.testing.assert_close(metric.compute(), expected)
+    metric.update(*(torch.ones_like(s) for s in sets))  # nothing varies: not counted
+    torch.testing.assert_close(metric.compute(), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(samples=0), "samples: got 0, wanted an integer >= 1"),
+        (dict(seed=-1), "seed: got -1, wanted an integer >= 0"),
+        (dict(correction=2), "correction: got 2, wanted 0 or 1"),
+        (dict(variance="none"), "variance: got 'none', wanted one of 'sample', 'standard'"),
+        (
+            dict(p_value_test_type="up"),
+            "p_value_test_type: got 'up', wanted one of 'right-sided', 'left-sided', 'two-sided'",
+        ),
+    ],
+)
+def test_errors_of_options(options, message):
+    with raises(ValueError, message):
+        association.CEAT(**options)

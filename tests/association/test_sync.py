@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from test_word_set_scores import SCORES, random_sets
+from scores import SCORES, random_sets
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association

@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scores import random_sets
 from test_permutation import SIDES, extreme
-from test_word_set_scores import random_sets
 
 from tensormetrics import association
 from tensormetrics.association import group_permutation_p_value, target_permutation_p_value

@@ -1,0 +1,52 @@
+"""Half-sibling regression."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import _debias
+from ._debias import Debias
+from .model import WordEmbeddingModel
+
+
+class HalfSiblingRegression(Debias):
+    """What ridge regression on definitional words explains of the other words is taken away: v -> P v.
+
+    P = I - B (B'B + alpha I)^-1 B' with the definitional vectors as columns of B: one fixed linear map, so vectors
+    keep their lengths otherwise. Definitional words do not change. Yang & Feng 2020, doi:10.1609/aaai.v34i05.6486.
+    """
+
+    fitted = ("definitional", "coefficients")
+
+    def fit(
+        self, model: WordEmbeddingModel, definitional_words: Sequence[str], alpha: float = 60.0
+    ) -> "HalfSiblingRegression":
+        """Unknown words are left out; ValueError if none is left or `alpha` is not positive."""
+        _debias.check_table(model)
+        words = [[word] for word in _debias.word_list("definitional_words", definitional_words)]
+        self.fit_tensors(_debias.found_vectors("definitional_words", model, words).squeeze(-2), alpha)
+        self.words = {"definitional": words}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, definitional: Tensor, alpha: float = 60.0) -> "HalfSiblingRegression":
+        # definitional: (..., d, D)
+        if not alpha > 0:
+            raise ValueError(f"alpha: got {alpha!r}, wanted a number > 0")
+        rows = _debias.read("definitional", definitional, "...", "d", "D").clone()  # the table may change
+        ridge = rows @ rows.mT + alpha * torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
+        self.definitional, self.coefficients = rows, torch.linalg.solve(ridge, rows)
+        return self
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        # vectors: (..., N, D)  ->  (..., N, D) float64
+        self.check_fitted()
+        vectors = _debias.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
+        return vectors - vectors @ self.definitional.mT @ self.coefficients
+
+    def untouched(self, model: WordEmbeddingModel) -> list[int]:
+        return sum(_debias.found_rows(model, self.words.get("definitional", []), quiet=True), [])
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        _debias.rewrite(table, rows, self)

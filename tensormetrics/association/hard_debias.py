@@ -1,0 +1,81 @@
+"""Hard debiasing: a direction is taken out of words, and pairs are put at equal distance from the others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _debias, _sets
+from ._debias import Debias
+from .model import WordEmbeddingModel
+
+FORMS = (str.lower, str.title, str.upper)
+
+
+class HardDebias(Debias):
+    """Unit vectors u become unit(u - (u.g) g); the two words of an equalised pair then differ along g alone.
+
+    g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
+    centred, and points to their first words. Equalised pairs keep their mean beside g; they change also if they are
+    ignored. All rows of the transformed model have length 1, zero rows stay.
+    Bolukbasi et al. 2016, arXiv:1607.06520.
+
+        HardDebias(criterion_name="gender").fit_transform(model, definitional_pairs=[["she", "he"], ["her", "his"]])
+    """
+
+    fitted = ("bias_direction",)
+
+    def __init__(self, *, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _debias.subspace_size(pca_args)  # only the first component is used
+
+    def fit(
+        self,
+        model: WordEmbeddingModel,
+        definitional_pairs: Sequence[Sequence[str]],
+        equalize_pairs: Sequence[Sequence[str]] | None = None,
+    ) -> "HardDebias":
+        """Without `equalize_pairs` the definitional ones are equalised, in their lower, title and upper forms.
+
+        Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left.
+        """
+        _debias.check_table(model)
+        pairs = _debias.word_tuples("definitional_pairs", definitional_pairs, 2)
+        equalize = pairs if equalize_pairs is None else _debias.word_tuples("equalize_pairs", equalize_pairs, 2)
+        forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
+        definitional = _debias.found_vectors("definitional_pairs", model, pairs)
+        _debias.found_vectors("equalize_pairs", model, list(forms), quiet=True)
+        self.fit_tensors(definitional)
+        self.words = {"equalize": [list(pair) for pair in forms]}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, pairs: Tensor) -> "HardDebias":
+        # pairs: (..., P, 2, D)
+        pairs = _sets.unit(_debias.read("pairs", pairs, "...", "P", 2, "D"))
+        self.bias_direction = _debias.subspace(pairs, 1).squeeze(-2)
+        return self
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the direction
+        self.check_fitted()
+        vectors = _debias.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
+        return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
+
+    def equalize(self, pairs: Tensor) -> Tensor:
+        # pairs: (..., E, 2, D), not debiased  ->  (..., E, 2, D) float64
+        """Each pair moved to mirror images of one another across the plane orthogonal to the direction."""
+        self.check_fitted()
+        pairs = _sets.unit(_debias.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
+        g = self.bias_direction.unsqueeze(-2)
+        middle = _debias.without(pairs.mean(-2), g)  # (..., E, D)
+        side = (1 - middle.square().sum(-1)).clamp(min=0).sqrt()
+        side = side * _sets.times(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
+        along = side.unsqueeze(-1) * g
+        return torch.stack([middle + along, middle - along], -2)
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        pairs = _debias.found_rows(model, self.words.get("equalize", []), quiet=True)
+        self.say(f"equalising {len(pairs)} pairs")
+        _debias.neutralize_and_equalize(self, self.equalize, table, rows, pairs)

@@ -1,0 +1,77 @@
+"""Hard debiasing for more than two groups."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _debias, _sets
+from ._debias import Debias
+from .model import WordEmbeddingModel
+
+
+class MulticlassHardDebias(Debias):
+    """Unit vectors lose their part in a subspace; the words of an equalised set then differ inside it alone.
+
+    The subspace is spanned by the first k (`pca_args={"n_components": k}`, default 10, at most their rank) right
+    singular vectors of the unit vectors of the definitional sets, each set centred. Definitional words are not
+    neutralised. All rows of the transformed model have length 1, zero rows stay.
+    Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+    """
+
+    fitted = ("bias_subspace",)
+
+    def __init__(self, *, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.n_components = _debias.subspace_size(pca_args)
+
+    def fit(
+        self,
+        model: WordEmbeddingModel,
+        definitional_sets: Sequence[Sequence[str]],
+        equalize_sets: Sequence[Sequence[str]],
+    ) -> "MulticlassHardDebias":
+        """Sets with an unknown word are left out; ValueError for unequal sizes in one list, or if no set is left."""
+        _debias.check_table(model)
+        definitional = _debias.word_tuples("definitional_sets", definitional_sets)
+        equalize = _debias.word_tuples("equalize_sets", equalize_sets)
+        vectors = _debias.found_vectors("definitional_sets", model, definitional)
+        _debias.found_vectors("equalize_sets", model, equalize)
+        self.fit_tensors(vectors)
+        self.words = {"definitional": definitional, "equalize": equalize}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, sets: Tensor) -> "MulticlassHardDebias":
+        # sets: (..., P, S, D)
+        sets = _sets.unit(_debias.read("sets", sets, "...", "P", "S", "D"))
+        self.bias_subspace = _debias.subspace(sets, self.n_components)
+        return self
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the subspace
+        self.check_fitted()
+        vectors = _debias.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
+        return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_subspace))
+
+    def equalize(self, sets: Tensor) -> Tensor:
+        # sets: (..., E, S, D), not debiased  ->  (..., E, S, D) float64 unit vectors
+        """Each set around its mean outside the subspace, its words at equal distances inside it."""
+        self.check_fitted()
+        sets = _sets.unit(_debias.read("sets", sets, "...", "E", "S", self.bias_subspace.shape[-1]))
+        basis = self.bias_subspace.unsqueeze(-3)
+        mean = sets.mean(-2, keepdim=True)
+        middle = _debias.without(mean, basis)
+        inside = sets - mean - _debias.without(sets - mean, basis)
+        along = (1 - middle.square().sum(-1, keepdim=True)).clamp(min=0).sqrt() * _sets.unit(inside)
+        return _sets.unit(middle + along)
+
+    def untouched(self, model: WordEmbeddingModel) -> list[int]:
+        words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
+        return sum(_debias.found_rows(model, [[word] for word in words], quiet=True), [])
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        sets = _debias.found_rows(model, self.words.get("equalize", []), quiet=True)
+        self.say(f"equalising {len(sets)} sets")
+        _debias.neutralize_and_equalize(self, self.equalize, table, rows, sets)

@@ -1,0 +1,227 @@
+"""`run_queries`: every query in every model, as one table."""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from ._call import check_flag, check_template
+from .base_metric import BaseMetric
+from .model import WordEmbeddingModel, check_model
+from .query import Query, check_query
+from .scoring import batched_scores, looped_scores
+from .subqueries import Plan, plan_queries, plan_subqueries
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AGGREGATIONS = {
+    "sum": "sum",
+    "avg": "average",
+    "abs_sum": "sum of abs values",
+    "abs_avg": "average of abs values",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class QueryScores:
+    """`values` (models, queries) float64 on the models' device; `reasons` has why a (model, query) is NaN."""
+
+    values: Tensor
+    model_names: list[str]
+    query_names: list[str]
+    reasons: dict[tuple[str, str], str]
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Index `model_name`, columns `query_name`; the reasons are in `attrs["reasons"]`."""
+        pd = import_pandas()
+        frame = pd.DataFrame(
+            self.values.cpu().numpy(),
+            pd.Index(self.model_names, name="model_name"),
+            pd.Index(self.query_names, name="query_name"),
+        )
+        frame.attrs["reasons"] = self.reasons
+        return frame
+
+
+@torch.no_grad()
+def run_queries(
+    metric: BaseMetric | type[BaseMetric],
+    queries: Sequence[Query],
+    models: Sequence[WordEmbeddingModel] | None = None,
+    queries_set_name: str = "Unnamed queries set",
+    lost_vocabulary_threshold: float = 0.2,
+    metric_params: dict[str, Any] | None = None,
+    generate_subqueries: bool = False,
+    aggregate_results: bool = False,
+    aggregation_function: "str | Callable[[pd.DataFrame], pd.Series]" = "abs_avg",
+    return_only_aggregation: bool = False,
+    warn_not_found_words: bool = False,
+    *,
+    word_embeddings_models: Sequence[WordEmbeddingModel] | None = None,
+    value: str = "result",
+    as_dataframe: bool = True,
+) -> "pd.DataFrame | QueryScores":
+    """The scores of all queries in all models: a row per model, a column per query.
+
+    `metric_params` are options of `run_query`; `value` says which number of its result is wanted, such as "p_value".
+    `generate_subqueries` splits every query by the metric's template. A query that a model cannot score is NaN, with a
+    reason in `attrs["reasons"][model name, query name]`. `aggregate_results` appends a column: the "sum", "avg",
+    "abs_sum" or "abs_avg" of the others, or what a function of the table returns; NaN is skipped.
+    `as_dataframe=False` gives a `QueryScores`, whose values stay on the device. `word_embeddings_models` is `models`.
+    A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
+    and ValueError for arguments that do not fit, such as different queries of one name, before any work.
+    """
+    if models is not None and word_embeddings_models is not None:
+        raise TypeError("models, word_embeddings_models: got both, wanted one")
+    models = word_embeddings_models if models is None else models
+    metric = _checked_metric(metric)
+    _check_lists(queries, models)
+    for name, flag in (
+        ("generate_subqueries", generate_subqueries),
+        ("aggregate_results", aggregate_results),
+        ("return_only_aggregation", return_only_aggregation),
+        ("as_dataframe", as_dataframe),
+    ):
+        check_flag(name, flag)
+    if not isinstance(queries_set_name, str):
+        raise TypeError(f"queries_set_name: got a {type(queries_set_name).__name__}, wanted a str")
+    if not callable(aggregation_function):
+        _checks.one_of("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
+    if aggregate_results and not as_dataframe:
+        raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
+    if as_dataframe:
+        import_pandas()  # if it is missing, say so before the work
+    if not isinstance(metric_params, dict | None):
+        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
+    options = {
+        "lost_vocabulary_threshold": lost_vocabulary_threshold,
+        "warn_not_found_words": warn_not_found_words,
+    }
+    if twice := sorted(options.keys() & (metric_params or {})):
+        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
+    options |= metric_params or {}
+    plan = _plan(metric, queries, generate_subqueries)
+    scores = _score(metric, plan, models, options, value)
+    if not as_dataframe:
+        return scores
+    table = scores.to_dataframe()
+    if not (aggregate_results or return_only_aggregation):
+        return table
+    name = f"{metric.metric_short_name}: {queries_set_name}"
+    return _aggregated(table, name, aggregation_function, return_only_aggregation)
+
+
+def _score(
+    metric: BaseMetric, plan: Plan, models: Sequence[WordEmbeddingModel], options: dict[str, Any], value: str
+) -> QueryScores:
+    calls = None
+    if type(metric).run_query is BaseMetric.run_query:
+        bound = [metric.bind(plan.query(0), model, **options) for model in models]
+        metric = bound[0][0]
+        _check_value(metric, value)
+        calls = [call for _, call in bound] if metric.batched else None
+    rows, reasons = [], {}
+    with _progress(len(models) * len(plan.names), metric.metric_short_name) as progress:
+        for n, model in enumerate(models):
+            if calls:
+                scores, why = batched_scores(metric, plan, calls[n], value, progress)
+            else:
+                scores, why = looped_scores(metric, plan, model, options, value, progress)
+            rows.append(scores)
+            for i in scores.isnan().nonzero().squeeze(-1).tolist():
+                reasons[model.name, plan.names[i]] = why.get(i, metric.no_score)
+    device = rows[0].device
+    values = torch.stack([row.to(device) for row in rows])
+    return QueryScores(values, [model.name for model in models], plan.names, reasons)
+
+
+def _checked_metric(metric: Any) -> BaseMetric:
+    metric = metric() if isinstance(metric, type) and issubclass(metric, BaseMetric) else metric
+    if not isinstance(metric, BaseMetric):
+        raise TypeError(f"metric: got {metric!r}, wanted a metric of this package or a subclass of BaseMetric")
+    return metric
+
+
+def _check_lists(queries: Any, models: Any) -> None:
+    for name, items, check in (("queries", queries, check_query), ("models", models, check_model)):
+        if not isinstance(items, list | tuple):
+            raise TypeError(f"{name}: got a {type(items).__name__}, wanted a list")
+        if not items:
+            raise ValueError(f"{name}: got an empty list, wanted at least one")
+        for i, item in enumerate(items):
+            try:
+                check(item)
+            except TypeError as error:
+                raise TypeError(f"{name}[{i}]: {error}") from None
+    names = Counter(model.name for model in models)
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"models: got {repeated} more than once, wanted distinct names")
+
+
+def _plan(metric: BaseMetric, queries: Sequence[Query], generate_subqueries: bool) -> Plan:
+    template, short = metric.metric_template, metric.metric_short_name
+    if generate_subqueries:
+        return plan_subqueries(queries, template, short)
+    misfits = []
+    for query in queries:
+        try:
+            check_template(query, template, short)
+        except ValueError:
+            misfits.append(query.query_name)
+    if misfits:
+        raise ValueError(
+            f"queries: {misfits} do not have the sets that the template {template} of the metric {short} takes; "
+            "write generate_subqueries=True to split larger ones"
+        )
+    return plan_queries(queries)
+
+
+def _check_value(metric: BaseMetric, value: str) -> None:
+    numbers = ["result", *(key for key, kind in metric.result_keys.items() if kind is float)]
+    if metric.result_keys and value not in numbers:
+        raise TypeError(f"value: got {value!r}, wanted one of the numbers {numbers} of {metric.metric_short_name}")
+
+
+@contextmanager
+def _progress(total: int, name: str) -> Iterator[Callable[[int], Any]]:
+    """What is to be told how many scores are done; it shows a bar after a second, if tqdm is there."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield lambda done: None
+        return
+    with tqdm(total=total, desc=name, unit="score", delay=1, leave=False) as bar:
+        yield bar.update
+
+
+def _aggregated(
+    table: "pd.DataFrame", name: str, function: "str | Callable[[pd.DataFrame], pd.Series]", alone: bool
+) -> "pd.DataFrame":
+    """The table with the column "{name} {label} score" at its end, or that column `alone`."""
+    if missing := int(table.isna().to_numpy().sum()):
+        warnings.warn(f"{missing} of {table.size} scores are NaN and left out of the aggregate", stacklevel=3)
+    values = table if callable(function) or function in ("sum", "avg") else table.abs()
+    if callable(function):
+        label, column = "custom aggregation", function(table)
+    else:
+        label = AGGREGATIONS[function]
+        column = values.mean(axis=1) if function.endswith("avg") else values.sum(axis=1, min_count=1)
+    column = column.rename(f"{name} {label} score").to_frame()
+    whole = column if alone else table.join(column)
+    whole.attrs = table.attrs
+    return whole
+
+
+def import_pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError('tables need pandas; write pip install "tensormetrics[tables]"') from None
+    return pandas

@@ -1,0 +1,205 @@
+"""One model's scores of many queries: words are looked up once per set, queries are scored in batches."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _sets
+from ._call import CURRENT, FORMER, HEAD, Call, bind
+from .base_metric import BaseMetric
+from .lookup import Search, log
+from .model import WordEmbeddingModel
+from .query import IndexedQuery, Query, padded
+from .subqueries import Plan
+
+BUDGET = 2**22  # float64 numbers of word vectors held at a time
+
+Reasons = dict[int, str]  # query -> why it has no score
+Progress = Callable[[int], Any]
+
+
+def looped_scores(
+    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, options: dict[str, Any], value: str, progress: Progress
+) -> tuple[Tensor, Reasons]:
+    # ->  (Q,) float64
+    """`value` of the result dictionary of each query. A ValueError costs its own query alone."""
+    scores, reasons = [], {}
+    for i in range(len(plan.names)):
+        try:
+            result = metric.run_query(plan.query(i), model, **options)
+        except ValueError as error:
+            scores.append(torch.nan)
+            reasons[i] = str(error)
+        else:
+            if not isinstance(result, dict) or not {"query_name", value} <= result.keys():
+                got = sorted(result) if isinstance(result, dict) else type(result).__name__
+                raise TypeError(f"{metric.metric_short_name}.run_query: got {got}, wanted 'query_name' and {value!r}")
+            scores.append(float(result[value]))
+            if math.isnan(scores[-1]):
+                reasons[i] = _why(metric, plan.query(i), model, options)
+        progress(1)
+    return torch.tensor(scores, dtype=torch.float64, device=model.vectors.device), reasons
+
+
+def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
+    rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
+    call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
+    return call.index(False).reason or f"{metric.metric_short_name}.run_query gave NaN"
+
+
+def batched_scores(
+    metric: BaseMetric, plan: Plan, call: Call, value: str, progress: Progress
+) -> tuple[Tensor, Reasons]:
+    # ->  (Q,) float64
+    """The same by `evaluate`, in batches; `call` holds the model and the rules of look-up."""
+    reasons = _misfits(metric, plan)
+    if metric.paired:
+        batches = _paired_batches(metric, plan, call, reasons)
+    else:
+        batches = _set_batches(metric, plan, call, reasons)
+    scores = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
+    for queries, evaluate in batches:
+        try:
+            values = evaluate()
+        except ValueError as error:
+            reasons |= dict.fromkeys(queries, str(error))
+        else:
+            values.setdefault("result", next(iter(values.values())))
+            if value in values:
+                scores[torch.tensor(queries, device=scores.device)] = values[value].to(scores.dtype)
+            elif value not in metric.result_keys:
+                raise TypeError(f"{metric.metric_short_name}.measure: got {sorted(values)}, wanted also {value!r}")
+            else:
+                reasons |= dict.fromkeys(queries, f"the metric gives no {value!r} by these options")
+        progress(len(queries))
+    return scores, reasons
+
+
+def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
+    """Queries with the right template that the metric refuses all the same."""
+    if type(metric).check_query is BaseMetric.check_query:
+        return {}
+    reasons = {}
+    for i in range(len(plan.names)):
+        try:
+            metric.check_query(plan.query(i))
+        except ValueError as error:
+            reasons[i] = str(error)
+    return reasons
+
+
+Batches = Iterator[tuple[Sequence[int], Callable[[], dict[str, Tensor]]]]  # queries, and a function for their values
+
+
+def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
+    """Tuples are looked up for each query, because they are lost as wholes."""
+    groups = defaultdict(list)
+    for i in range(len(plan.names)):
+        if i in reasons:
+            continue
+        try:
+            index = call.index(metric.paired, plan.query(i))
+        except ValueError as error:
+            reasons[i] = str(error)
+            continue
+        if index.reason:
+            reasons[i] = index.reason
+        else:
+            groups[_kind(metric, index.template, index.lengths[0])].append((i, index))
+    for group in groups.values():
+        places = sum(group[0][1].template) * max(max(map(max, index.lengths[0])) for _, index in group)
+        for piece in _pieces(group, places * call.model.vectors.shape[1]):
+            queries, indices = zip(*piece, strict=True)
+            yield queries, lambda indices=indices: _evaluate(metric, IndexedQuery.stack(indices), call)
+
+
+def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
+    rows, troubles = _look_up_sets(plan, call)
+    if troubles:
+        for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+            found = [
+                f"{label!r} {troubles[s]}"
+                for numbers, labels in zip(sides, plan.labels[i], strict=True)
+                for s, label in zip(numbers, labels, strict=True)
+                if s in troubles
+            ]
+            if found and i not in reasons:
+                reasons[i] = "; ".join(found)
+    lengths = list(map(len, rows))
+    groups = defaultdict(list)
+    for i, (targets, attributes) in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+        if i not in reasons:
+            sizes = [[lengths[s] for s in side] for side in (targets, attributes)] if metric.calculate_p_value else None
+            groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
+    table, mask = padded(rows, call.model.vectors.device)
+    shared = _shares(metric) and not metric.calculate_p_value and not metric.bootstrap_iterations
+    for (template, _), queries in groups.items():
+        place = mask.shape[1] * call.model.vectors.shape[1]
+        # Sets that stand in many queries are read once, if all of them fit.
+        together = shared and len(rows) * max(place, len(rows) * mask.shape[1]) <= BUDGET
+        for piece in _pieces(queries, mask.shape[1] if together else sum(template) * place):
+            sides = [[side[i] for i in piece] for side in (plan.targets, plan.attributes)]
+            if shared:
+                yield piece, lambda sides=sides: _evaluate_shared(metric, table, mask, *sides, call)
+            else:
+                index = IndexedQuery.of_sets(table, mask, lengths, *sides)
+                yield piece, lambda index=index: _evaluate(metric, index, call)
+
+
+def _shares(metric: BaseMetric) -> bool:
+    """Is `measure_shared` of the class that `measure` is of? Who overrides only the latter means another score."""
+    first = next(kind for kind in type(metric).__mro__ if {"measure", "measure_shared"} & vars(kind).keys())
+    return vars(first).get("measure_shared") is not None
+
+
+def _kind(metric: BaseMetric, template: tuple[int, int], lengths: Any) -> tuple[Any, ...]:
+    """What queries of one batch have in common: with p-values also the sizes, as padding makes exact ones drawn."""
+    return template, repr(lengths) if metric.calculate_p_value else None
+
+
+def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
+    size = max(1, BUDGET // max(cost, 1))
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], dict[int, str]]:
+    """The rows of every set, none if it is unusable, and why those are; see `WordEmbeddingModel.index_query`."""
+    model = call.model
+    search = Search(model._table.vocabulary, model.vocab_prefix, call.preprocessors, call.strategy)
+    found = [search.words(members) for members in plan.sets]
+    threshold = call.lost_vocabulary_threshold
+    troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
+    for s, each in enumerate(found):
+        if s in troubles:
+            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], model.name)
+        elif each.lost and call.warn_not_found_words:
+            log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(each.lost))
+    model._table.add(key for s, each in enumerate(found) if s not in troubles for key in each.keys)
+    rows = [model._table.places([] if s in troubles else each.keys)[0] for s, each in enumerate(found)]
+    return rows, troubles
+
+
+def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call) -> dict[str, Tensor]:
+    sets, masks = metric.arguments(index, call.model.vectors)
+    if call.normalize:
+        sets = tuple(_sets.unit(members.double()) for members in sets)
+    return metric.evaluate(*sets, **masks)
+
+
+def _evaluate_shared(
+    metric: BaseMetric, table: Tensor, mask: Tensor, targets: list, attributes: list, call: Call
+) -> dict[str, Tensor]:
+    words, queries = [], []
+    for numbers in targets, attributes:
+        sets, chosen = torch.tensor(numbers, device=table.device).unique(return_inverse=True)
+        vectors = call.model.vectors[table[sets]]
+        if call.normalize:
+            vectors = _sets.unit(vectors.double())
+        words.append(_sets.as_words(vectors, mask[sets]))
+        queries.append(chosen)
+    return metric.measure_shared(*words, *queries)

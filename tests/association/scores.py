@@ -1,0 +1,71 @@
+"""Every score with its loops in numpy, and random sets for it."""
+
+import association_oracle as oracle
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import association
+
+
+def agrees(value: torch.Tensor, expected: object, rtol: float = 1e-10) -> bool:
+    np.testing.assert_allclose(value.cpu().numpy(), expected, rtol=rtol, atol=1e-12)
+    return value.dtype == torch.float64
+
+
+# A row for every score: the function, its loops in numpy, and its sets; p p are pairs, A is groups.
+SCORES = {
+    "weat": (association.weat, oracle.weat, "xyab"),
+    "weat_effect_size": (association.weat_effect_size, oracle.weat_effect_size, "xyab"),
+    "sc_weat": (association.sc_weat, oracle.sc_weat, "wab"),
+    "rnd": (association.rnd, oracle.rnd, "xya"),
+    "rnd_cos": (lambda x, y, a, **m: association.rnd(x, y, a, "cos", **m), lambda *s: oracle.rnd(*s, "cos"), "xya"),
+    "ripa": (association.ripa, oracle.ripa, "ppa"),
+    "ect": (association.ect, oracle.ect, "xya"),
+    "mac": (association.mac, oracle.mac, "tA"),
+    "example_metric": (association.example_metric, oracle.example_metric, "xya"),
+    "gweat": (association.gweat, oracle.gweat, "XA"),
+    "same": (association.same, oracle.same, "tG"),
+    "direct_bias": (association.direct_bias, oracle.direct_bias, "tP"),
+    "direct_bias_3": (
+        lambda *s, **m: association.direct_bias(*s, 0.5, 3, **m),
+        lambda *s: oracle.direct_bias(*s, 0.5, 3),
+        "tP",
+    ),
+    "direct_bias_mean_difference": (
+        lambda *s, **m: association.direct_bias(*s, direction="mean_difference", **m),
+        lambda *s: oracle.direct_bias(*s, direction="mean_difference"),
+        "tP",
+    ),
+    "rnsb": (association.rnsb, oracle.rnsb, "tab"),
+    "rnsb_free_intercept": (
+        lambda *s, **m: association.rnsb(*s, 0.7, False, **m),
+        lambda *s: oracle.rnsb(*s, 0.7, False),
+        "tab",
+    ),
+}
+
+
+every_score = pytest.mark.parametrize(("score", "expected", "sets"), SCORES.values(), ids=SCORES.keys())
+
+
+SIZES = {"x": 4, "y": 3, "a": 5, "b": 6, "p": 3, "t": 4, "w": 3}
+
+
+GROUPS = {"A": (2, 3, 5), "X": (2, 4, 5), "G": (3, 4, 5), "P": (2, 4, 5)}
+
+
+MASK = {"p": "pair_mask", "A": "a_mask", "X": "x_mask", "G": "groups_mask", "P": "tuple_mask"}
+
+
+def random_sets(sets: str, generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
+    shapes = [GROUPS.get(s) or (SIZES[s], 5) for s in sets]
+    return [torch.randn(*lead, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+
+
+def precision(sets: str) -> float:
+    return 1e-5 if sets == "tab" else 1e-10  # scipy's minimum of the logistic loss is no better
+
+
+def mask_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
+    return (*tensor.shape[:-3], tensor.shape[-2]) if name == "P" else tensor.shape[:-1]

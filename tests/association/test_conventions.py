@@ -1,0 +1,75 @@
+"""What is agreed on once for all scores: zero vectors, devices, and what the defaults stand for."""
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+
+from tensormetrics import association
+from tensormetrics.association import RNSB, WEAT, Query, WordEmbeddingModel, permutation_p_value
+
+
+def test_a_zero_vector_is_like_nothing(device):
+    """Its cosine with everything is 0, its distance 1."""
+    zero, e, f = torch.zeros(1, 2, device=device), *torch.eye(2, device=device).split(1)
+    assert association.mac(zero, torch.stack([e, zero])) == 1 and association.mac(e, zero[None]) == 1
+    assert association.weat(e, zero, e, f) == 1  # s(e) = 1 - 0, s(zero) = 0
+    assert association.weat(e, f, e, zero) == 1  # s = cos(w, e) - 0
+    assert association.rnd(e, zero, e, "cos") == -1 and association.rnd(e, zero, e, "cos_similarity") == 1
+    assert association.example_metric(zero, e, e) == 1
+    assert association.gweat(torch.stack([e, zero]), torch.stack([e, zero])) == 0.5
+    words = torch.cat([e, zero, -e])
+    assert association.ect(e, -e, words) == -1  # the zero vector ranks between
+    assert association.sc_weat(e, torch.cat([e, zero]), torch.cat([-e, zero])) == pytest.approx(1 / 0.5**0.5)
+    assert association.same(zero, torch.stack([e, f])) == association.direct_bias(zero, torch.stack([e, f])) == 0
+
+
+def test_all_tensors_are_on_one_device():
+    x = torch.zeros(2, 3)
+    with raises(ValueError, "devices differ: x on cpu, b on meta; use .to(device)"):
+        association.weat(x, x, x, x.to("meta"))
+    with raises(ValueError, "devices differ: x on cpu, y on meta; use .to(device)"):
+        association.rnd(x, x, x, y_mask=torch.ones(2, dtype=torch.bool, device="meta"))
+
+
+@pytest.mark.parametrize(("places", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])
+def test_auto_is_exact_up_to_32_places(places, same_as, generator, device):
+    u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in places)
+    p = {m: permutation_p_value(u, v, method=m, iterations=99) for m in ("auto", "exact", "approximate")}
+    assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
+
+
+def test_weat_of_an_encoder_is_seat(device):
+    """Every filled-in template is a member of the set (May et al. 2019)."""
+
+    def encode(strings: list[str]) -> torch.Tensor:
+        seeds = (torch.Generator().manual_seed(sum(map(ord, s))) for s in strings)
+        return torch.stack([torch.randn(4, generator=seed, dtype=torch.float64) for seed in seeds]).to(device)
+
+    templates = ("{}", "This is {}.", "They are {}.")
+    sets = [["rose", "tulip"], ["ant", "bee", "wasp"], ["love"], ["hate", "ugly"]]
+    model = WordEmbeddingModel.from_encoder(encode, templates=templates)
+    result = WEAT().run_query(Query(sets[:2], sets[2:]), model)
+    filled = [encode([template.format(word) for word in words for template in templates]) for words in sets]
+    assert result["weat"] == pytest.approx(association.weat(*filled).item())
+    assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())
+
+
+def test_rnsb_is_fitted_to_all_words_unless_told_otherwise(generator, device):
+    words = [f"w{i}" for i in range(24)]
+    vectors = torch.randn(24, 5, generator=generator, dtype=torch.float64).to(device)
+    model = WordEmbeddingModel.from_tensor(vectors, words)
+    query = Query([words[:4], words[4:8]], [words[8:16], words[16:]])
+    result = RNSB().run_query(query, model)
+    whole = association.rnsb(vectors[:8], vectors[8:16], vectors[16:]).item()
+    assert result["result"] == pytest.approx(whole, rel=1e-10)
+    assert RNSB().run_query(query, model, holdout=False) == result
+    assert not np.isclose(RNSB().run_query(query, model, holdout=True)["result"], whole)
+
+
+def test_options_of_equal_value_but_other_type_are_checked(device):
+    model = WordEmbeddingModel.from_tensor(torch.eye(4, device=device), list("abcd"))
+    query = Query([["a"], ["b"]], [["c"], ["d"]])
+    WEAT().run_query(query, model, correction=1)
+    with raises(ValueError, "correction: got True, wanted 0 or 1"):
+        WEAT().run_query(query, model, correction=True)

@@ -1,0 +1,256 @@
+"""What holds for every debiasing method: words at the door, state, errors. Scores are in the two other files."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+
+from tensormetrics import association
+from tensormetrics.association import (
+    DoubleHardDebias,
+    HalfSiblingRegression,
+    HardDebias,
+    MulticlassHardDebias,
+    RepulsionAttractionNeutralization,
+    WordEmbeddingModel,
+)
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_debias.json").read_text())
+PAIRS = [["t1a", "t2a"], ["t1b", "t2b"]]
+METHODS = {
+    HardDebias: ({}, {"definitional_pairs": PAIRS}),
+    MulticlassHardDebias: ({}, {"definitional_sets": PAIRS, "equalize_sets": [["t1c", "t2c"]]}),
+    DoubleHardDebias: (
+        {"n_words": 3, "n_components": 2},
+        {"definitional_pairs": PAIRS, "bias_representation": ["t1a", "t2a"]},
+    ),
+    HalfSiblingRegression: ({}, {"definitional_words": ["t1a", "t2a"], "alpha": 2.0}),
+    RepulsionAttractionNeutralization: ({"epochs": 5, "n_neighbours": 4}, {"definitional_pairs": PAIRS}),
+}
+
+
+@pytest.fixture
+def model():
+    vectors = torch.tensor(list(GOLDEN["tiny"].values()), dtype=torch.float64)
+    return WordEmbeddingModel.from_tensor(vectors, list(GOLDEN["tiny"]), "tiny")
+
+
+@pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
+def case(request):
+    """A method as a function of more options, and the arguments of its `fit`."""
+    options, fit = METHODS[request.param]
+    return lambda **more: request.param(**options, **more), fit
+
+
+def tensors(method, x):
+    """Arguments of `fit_tensors` from (..., 13, 6)."""
+    pairs = x[..., :4, :].unflatten(-2, (2, 2))
+    return {
+        MulticlassHardDebias: (x[..., :6, :].unflatten(-2, (2, 3)),),
+        DoubleHardDebias: (pairs, x, x[..., :2, :]),
+        HalfSiblingRegression: (x[..., :3, :],),
+    }.get(method, (pairs,))
+
+
+@pytest.mark.parametrize("method", ["HardDebias", "HalfSiblingRegression"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
+def test_golden(model, method, dtype, tolerance):
+    case = GOLDEN[method]
+    debias = getattr(association, method)()
+    debiased = debias.fit_transform(model.to(dtype=dtype), **case["fit"])
+    assert debiased.vectors.dtype == dtype
+    for word, expected in case["expected"]["vectors"].items():
+        np.testing.assert_allclose(debiased[word], expected, atol=tolerance)
+    if "bias_direction" in case["expected"]:
+        np.testing.assert_allclose(debias.bias_direction, case["expected"]["bias_direction"], atol=tolerance)
+
+
+def test_the_model_is_copied_or_written_to(model, case):
+    method, fit = case
+    before = model.vectors.clone()
+    debiased = method(criterion_name="gender").fit_transform(model, **fit)
+    assert torch.equal(model.vectors, before) and (model.name, debiased.name) == ("tiny", "tiny_gender_debiased")
+    table = model.vectors
+    same = method().fit_transform(model, copy=False, **fit)
+    assert same is model and model.vectors is table and model.name == "tiny_debiased"
+    assert torch.equal(table, debiased.vectors) and not torch.equal(table, before)
+
+
+def test_a_parameter_may_be_debiased(case):
+    method, fit = case
+    weight = torch.nn.Parameter(torch.tensor(list(GOLDEN["tiny"].values())).double())
+    model = WordEmbeddingModel.from_tensor(weight, list(GOLDEN["tiny"]))
+    debias = method().fit(model, **fit)
+    assert not debias.transform(model).vectors.requires_grad
+    debias.transform(model, copy=False)
+    assert weight.requires_grad and weight.grad_fn is None
+
+
+def test_target_and_ignore(model, case, caplog):
+    method, fit = case
+    debias = method().fit(model, **fit)
+    unit = torch.nn.functional.normalize(model.vectors)
+
+    def changed(**words):
+        after = debias.transform(model, **words)
+        same = [torch.allclose(torch.nn.functional.normalize(after.vectors), unit, atol=1e-9)]
+        rows = (torch.nn.functional.normalize(after.vectors) - unit).abs().amax(1) > 1e-9
+        return {word for word, row in model.vocab.items() if rows[row]} if not same[0] else set()
+
+    fixed = {word for words in [*PAIRS, ["t1c", "t2c"]] for word in words}
+    with caplog.at_level(logging.WARNING):
+        assert changed(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
+    assert caplog.messages == ["nobody: left out, not in the vocabulary of 'tiny'"]
+    everything = changed()
+    assert {"a1a", "a2b", "a3c"} < everything
+    assert changed(ignore=["a1a", "a2b"]) - fixed == everything - fixed - {"a1a", "a2b"}
+
+
+def test_lost_tuples_are_dropped(model, case, caplog):
+    method, fit = case
+    name, words = next(iter(fit.items()))
+    expected = method().fit_transform(model, **fit)
+    with caplog.at_level(logging.WARNING):
+        lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
+        more = method().fit_transform(model, **{**fit, name: [*words, *lost]})
+    assert torch.equal(more.vectors, expected.vectors)
+    assert set(caplog.messages) == {f"{', '.join(np.ravel(lost))}: left out, not in the vocabulary of 'tiny'"}
+
+
+def test_state_dict_holds_a_fitted_transform(model, case, tmp_path):
+    method, fit = case
+    fitted = method().fit(model, **fit)
+    torch.save(fitted.state_dict(), tmp_path / "debias.pt")
+    loaded = method()
+    loaded.load_state_dict(torch.load(tmp_path / "debias.pt", weights_only=True))
+    assert torch.equal(loaded.transform(model).vectors, fitted.transform(model).vectors)
+
+
+def test_transform_changes_no_state(model, case):
+    method, fit = case
+    debias = method().fit(model, **fit)
+    assert torch.equal(debias.transform(model).vectors, debias.transform(model).vectors)
+
+
+def test_batches_are_loops(case):
+    method, _ = case
+    x = torch.randn(2, 3, 13, 6, dtype=torch.float64)
+    debias = method()
+    batch = debias.fit_tensors(*tensors(type(debias), x))(x)
+    assert batch.shape == x.shape
+    for i in np.ndindex(2, 3):
+        torch.testing.assert_close(debias.fit_tensors(*tensors(type(debias), x[i]))(x[i]), batch[i])
+    one = debias(x)  # fitted once, to the last
+    torch.testing.assert_close(one[1, 2], batch[1, 2])
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        torch.testing.assert_close(debias(x[0, 0].to(dtype)), debias(x[0, 0].to(dtype).double()))
+
+
+def test_fitting_keeps_neither_a_graph_nor_the_tensors(case):
+    method, _ = case
+    x = torch.randn(13, 6, dtype=torch.float64, requires_grad=True)
+    debias = method()
+    before = [buffer.clone() for buffer in debias.fit_tensors(*tensors(type(debias), x)).buffers()]
+    x.data.zero_()
+    assert not any(buffer.requires_grad for buffer in debias.buffers())
+    assert all(map(torch.equal, debias.buffers(), before))
+
+
+def test_chunks_do_not_show(model, case, monkeypatch):
+    method, fit = case
+    expected = method().fit_transform(model, **fit).vectors
+    for file in ("_debias", "repulsion_attraction_neutralization"):
+        monkeypatch.setattr(f"tensormetrics.association.{file}.CHUNK", 7)
+    torch.testing.assert_close(method().fit_transform(model, **fit).vectors, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_zero_vectors_stay(case):
+    method, fit = case
+    words = {**GOLDEN["tiny"], "zero": [0, 0, 0]}
+    model = WordEmbeddingModel.from_tensor(torch.tensor(list(words.values())).double(), list(words))
+    zero = method().fit_transform(model, **fit)["zero"]
+    assert np.isfinite(zero).all()
+    if "double" not in str(type(method())).lower():  # which moves the mean to 0
+        assert not zero.any()
+
+
+def test_verbose_prints(model, case, capsys):
+    method, fit = case
+    method().fit_transform(model, **fit)
+    assert capsys.readouterr().out == ""
+    debias = method(verbose=True)
+    debias.fit_transform(model, ["a1a", "a2a", "a3a"], **fit)
+    assert f"{type(debias).__name__}: 3 of 20 words of 'tiny'\n" in capsys.readouterr().out
+
+
+def test_prefixes_are_put_before_words(case):
+    method, fit = case
+    vectors = torch.tensor(list(GOLDEN["tiny"].values())).double()
+    model = WordEmbeddingModel.from_tensor(vectors, [f"/en/{word}" for word in GOLDEN["tiny"]], vocab_prefix="/en/")
+    plain = WordEmbeddingModel.from_tensor(vectors, list(GOLDEN["tiny"]))
+    after = method().fit_transform(model, ["a1a", "a1b"], **fit)
+    assert torch.equal(after.vectors, method().fit_transform(plain, ["a1a", "a1b"], **fit).vectors)
+    assert (after.vocab_prefix, "/en/a1a" in after) == ("/en/", True)
+
+
+def test_errors(model, case):
+    method, fit = case
+    debias = method()
+    name = type(debias).__name__
+    message = f"{name} is not fitted; write .fit(model, ...) or .fit_tensors(...) before"
+    with raises(RuntimeError, message):
+        debias.transform(model)
+    with raises(RuntimeError, message):
+        debias(model.vectors)
+    with raises(TypeError, "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"):
+        debias.fit({}, **fit)
+    with raises(TypeError, "verbose: got a int, wanted True or False"):
+        method(verbose=1)
+    with raises(TypeError, "criterion_name: got a int, wanted a str or None"):
+        method(criterion_name=1)
+    contexts = WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 3)}, "pools")
+    with raises(
+        ValueError,
+        "model: got 3 vectors for 2 words in 'pools', wanted one for each; write .fit_tensors(...) and "
+        ".forward(vectors)",
+    ):
+        debias.fit(contexts, **fit)
+    argument, words = next(iter(fit.items()))
+    lost = [["x", "y"]] if isinstance(words[0], list) else ["x"]
+    with raises(ValueError, f"{argument}: got 1 tuples, none of which is whole in the vocabulary of 'tiny'"):
+        debias.fit(model, **{**fit, argument: lost})
+    with raises(TypeError, f"{argument}: got a str, wanted a list of {'lists of ' * (lost != ['x'])}words"):
+        debias.fit(model, **{**fit, argument: "he"})
+    debias.fit(model, **fit)
+    with raises(TypeError, "target: got a str, wanted a list of words"):
+        debias.transform(model, "a1a")
+    with raises(TypeError, "ignore: got a int among the words, wanted str"):
+        debias.transform(model, ignore=[1])
+    with raises(TypeError, "copy: got a int, wanted True or False"):
+        debias.transform(model, copy=0)
+    with raises(ValueError, "vectors: got shape (20, 2), wanted (..., N, 3)"):
+        debias(model.vectors[:, :2])
+    with raises(ValueError, "vectors: got torch.int64, wanted a floating dtype; write vectors.float()"):
+        debias(model.vectors.long())
+
+
+@pytest.mark.parametrize("method", [HardDebias, DoubleHardDebias, RepulsionAttractionNeutralization])
+def test_pairs_have_two_words(model, method):
+    fit = METHODS[method][1]
+    with raises(ValueError, "definitional_pairs[1]: got 3 words, ['a', 'b', 'c'], wanted 2"):
+        method().fit(model, **{**fit, "definitional_pairs": [["t1a", "t2a"], ["a", "b", "c"]]})
+
+
+@pytest.mark.parametrize(
+    "method", [HardDebias, MulticlassHardDebias, DoubleHardDebias, RepulsionAttractionNeutralization]
+)
+def test_pca_args(method):
+    method(pca_args={"n_components": 3})
+    with raises(ValueError, "pca_args: got {'k': 3}, wanted {'n_components': 10} or another number"):
+        method(pca_args={"k": 3})
+    with raises(ValueError, "pca_args['n_components']: got 0, wanted an integer >= 1"):
+        method(pca_args={"n_components": 0})

@@ -1,0 +1,222 @@
+"""What single metrics do with their queries: pairs, groups, words of several sets."""
+
+import itertools
+import logging
+
+import numpy as np
+import pytest
+import torch
+from doors import GOLDEN, numbers
+from raising import raises
+
+from tensormetrics.association import (
+    ECT,
+    GWEAT,
+    MAC,
+    RIPA,
+    RNSB,
+    SAME,
+    DirectBias,
+    IndexedQuery,
+    Query,
+)
+from tensormetrics.association._estimator import report
+
+
+def test_ripa_pairs(tiny, caplog):
+    pairs = Query([["t1a", "x", "t1b"], ["t2a", "t2b", "t1b"]], [["a1a"]])  # one lost, one of equal vectors
+    with caplog.at_level(logging.WARNING, "tensormetrics.association"):
+        result = RIPA().run_query(pairs, tiny, lost_vocabulary_threshold=0.5)
+    alone = RIPA().run_query(Query([["t1a"], ["t2a"]], [["a1a"]]), tiny)
+    assert result == alone and alone["word_values"]["a1a"]["std"] == 0
+    message = "'Target set 0 and Target set 1 wrt Attribute set 0': only 1 pairs of unequal vectors"
+    assert caplog.records[-1].getMessage() == message
+    nothing = RIPA().run_query(Query([["t1a"], ["t1a"]], [["a1a"]]), tiny)
+    assert np.isnan(nothing["result"]) and np.isnan(nothing["word_values"]["a1a"]["mean"])
+    with raises(
+        ValueError,
+        "query: 'Target set 0' has 2, 'Target set 1' has 1 words, wanted lists of one length, because they form tuples "
+        "by position",
+    ):
+        RIPA().run_query(Query([["t1a", "t1b"], ["t2a"]], [["a1a"]]), tiny)
+
+
+def test_rnsb_counts_a_word_of_two_sets_once(tiny):
+    sets = [["a1a", "a1b"], ["a2a", "a2b"]]
+    result = RNSB().run_query(Query([["t1a", "t1b"], ["t2a", "t1b", "t1a"]], sets), tiny)
+    alone = RNSB().run_query(Query([["t1a", "t1b", "t2a"]], sets), tiny)
+    assert list(result["negative_sentiment_probabilities"]) == ["t1a", "t1b", "t2a"]
+    for key in result.keys() - {"query_name"}:
+        assert result[key] == pytest.approx(alone[key], rel=1e-12)
+    assert sum(result["negative_sentiment_distribution"].values()) == pytest.approx(1)
+
+
+def test_rnsb_with_words_set_aside(tiny):
+    words = [word for word in GOLDEN["models"]["tiny"] if word[0] == "t"]
+    query = Query([words[:4], words[4:]], [[f"a1{c}" for c in "abcd"], [f"a2{c}" for c in "abcd"]])
+    whole = RNSB(holdout=False).run_query(query, tiny)
+    assert whole == RNSB(n_iterations=7, random_state=3).run_query(query, tiny)
+    single = [RNSB(holdout=True, random_state=i).run_query(query, tiny) for i in range(4)]
+    mean = RNSB(holdout=True, n_iterations=4).run_query(query, tiny)
+    assert mean["rnsb"] == pytest.approx(np.mean([result["rnsb"] for result in single]), rel=1e-12)
+    assert len({result["rnsb"] for result in single} | {whole["rnsb"]}) > 2
+    p = [result["negative_sentiment_probabilities"]["t1a"] for result in single]
+    assert mean["negative_sentiment_probabilities"]["t1a"] == pytest.approx(np.mean(p), rel=1e-12)
+    assert sum(mean["negative_sentiment_distribution"].values()) == pytest.approx(1)
+    a, b = ([words[:i] + words[i + 1 :] for i in range(4)] for words in query.attribute_sets)
+    left = [RNSB().run_query(Query(query.target_sets, pair), tiny)["rnsb"] for pair in itertools.product(a, b)]
+    for result in single:  # one of four words is missing on either side
+        assert min(abs(result["rnsb"] - other) for other in left) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"C": 0}, ValueError, "C: got 0, wanted a number > 0"),
+        ({"holdout": 0.2}, TypeError, "holdout: got a float, wanted True or False"),
+        ({"random_state": -1}, ValueError, "random_state: got -1, wanted an integer >= 0"),
+        ({"n_iterations": 0}, ValueError, "n_iterations: got 0, wanted an integer >= 1"),
+    ],
+)
+def test_errors_of_rnsb_options(options, kind, message):
+    with raises(kind, message):
+        RNSB(**options)
+
+
+def test_groups_are_counted_before_look_up(tiny):
+    one = Query([["t1a"]], [["a1a"]], ["T"], ["A"])
+    for metric in (DirectBias, SAME):
+        message = (
+            "query: 'T wrt A' has 1 target and 1 attribute sets, wanted at least 2 attribute sets for the metric "
+            + metric.metric_short_name
+        )
+        with raises(ValueError, message):
+            metric().run_query(one, tiny)
+    message = (
+        "query: 'T wrt A and B' has 1 target and 2 attribute sets, wanted equally many, at least 2 for the metric "
+    )
+    with raises(ValueError, message + "GWEAT"):
+        GWEAT().run_query(Query([["t1a"]], [["a1a"], ["a2a"]], ["T"], ["A", "B"]), tiny)
+    lengths = "query: 'A' has 1, 'B' has 2 words, wanted lists of one length, because they form tuples by position"
+    with raises(ValueError, lengths):
+        DirectBias().run_query(Query([["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T"], ["A", "B"]), tiny)
+
+
+def test_direct_bias_of_a_batch_with_lost_tuples(tiny):
+    query = Query([["t1a", "t1b"]], [["a1a", "x", "a1c"], ["a2a", "a2b", "a2c"]])
+    whole = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]])
+    indices = [tiny.index_query(q, paired=True, lost_vocabulary_threshold=0.5) for q in (query, whole)]
+    metric = DirectBias()
+    sets, masks = metric.arguments(IndexedQuery.stack(indices), tiny.vectors)
+    scores = metric.measure(*sets, **masks)["direct_bias"].tolist()
+    expected = [metric.run_query(q, tiny, lost_vocabulary_threshold=0.5)["result"] for q in (query, whole)]
+    assert scores == pytest.approx(expected, rel=1e-12)
+
+
+def test_mac_counts_a_word_once_per_set(tiny):
+    result = MAC().run_query(Query([["t1a", "t1b"], ["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T", "U"], ["A", "B"]), tiny)
+    table = result["targets_eval"]
+    assert {name: list(words) for name, words in table.items()} == {"T": ["t1a", "t1b"], "U": ["t1a"]}
+    assert result["mac"] == pytest.approx(np.mean(numbers(table))) and table["T"]["t1a"] == table["U"]["t1a"]
+
+
+class Fixed:
+    """A classifier to which every word is as negative as its first component says."""
+
+    def __init__(self, scale=1.0):
+        self.scale, self.classes_ = scale, np.array([-1, 1])
+
+    def fit(self, x, y):
+        self.seen = sorted(y.tolist())
+
+    def predict_proba(self, x):
+        assert self.seen == [-1, -1, 1, 1]
+        p = 1 / (1 + np.exp(-self.scale * x[:, 0]))
+        return np.stack([p, 1 - p], 1)
+
+
+def test_rnsb_with_another_classifier(tiny):
+    query = Query([["t1a", "t1b"], ["t2a"]], [["a1a", "a1b"], ["a2a", "a2b"]])
+    params = {"scale": 0.5}
+    result = RNSB(estimator=Fixed, estimator_params=params).run_query(query, tiny)
+    p = {word: 1 / (1 + np.exp(-0.5 * tiny[word][0])) for word in ("t1a", "t1b", "t2a")}
+    assert result["negative_sentiment_probabilities"] == pytest.approx(p) and params == {"scale": 0.5}
+    q = np.array(list(p.values())) / sum(p.values())
+    assert result["result"] == pytest.approx(np.sum(q * np.log(3 * q)))
+    sets, masks = RNSB().arguments(tiny.index_query(query), tiny.vectors)
+    batch = RNSB(estimator=Fixed).measure(*(torch.stack([s, 2 * s]) for s in sets), **masks)
+    assert batch["rnsb"].shape == (2,) and batch["rnsb"][0] != batch["rnsb"][1]
+
+
+def test_rnsb_with_the_estimator_of_sklearn(tiny):
+    linear = pytest.importorskip("sklearn.linear_model")
+    query = Query([["t1a", "t1b"], ["t2a"]], [["a1a", "a1b"], ["a2a", "a2b"]])
+    params = {"tol": 1e-10, "max_iter": 5000}
+    result = RNSB(estimator=linear.LogisticRegression, estimator_params=params).run_query(query, tiny)
+    assert result["rnsb"] == pytest.approx(RNSB(penalize_intercept=False).run_query(query, tiny)["rnsb"], rel=1e-5)
+
+
+def test_rnsb_tells_how_its_classifier_does(tiny, capsys):
+    words = [f"{w}{c}" for w in ("a1", "a2") for c in "abcd"]
+    query = Query([["t1a"], ["t2a"]], [words[:4], words[4:]])
+    plain = RNSB().run_query(query, tiny)
+    assert RNSB(print_model_evaluation=True).run_query(query, tiny) == plain
+    head, positive, negative = capsys.readouterr().out.splitlines()
+    assert head.split() == ["precision", "recall", "F1", "words"]
+    assert positive.split()[0] == "positive" and positive.split()[-1] == negative.split()[-1] == "1"
+    RNSB(print_model_evaluation=True, holdout=True, n_iterations=5).run_query(query, tiny)
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "5"
+    RNSB(print_model_evaluation=True, holdout=False).run_query(query, tiny)
+    assert capsys.readouterr().out == "RNSB: no words are set aside to evaluate the classifier (holdout=False)\n"
+
+
+def test_the_report():
+    lines = report([True, True, False, False], [True, False, False, False]).splitlines()
+    assert lines[1].split() == ["positive", "1.000", "0.667", "0.800", "3"]
+    assert lines[2].split() == ["negative", "0.500", "1.000", "0.667", "1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"estimator": 3}, TypeError, "estimator: got 3, wanted a class with the methods fit and predict_proba"),
+        ({"estimator_params": []}, TypeError, "estimator_params: got a list, wanted a dict or None"),
+        (
+            {"estimator_params": {"tol": 1}},
+            TypeError,
+            "estimator_params: got options without an estimator; write estimator=",
+        ),
+        (
+            {"holdout": True, "bootstrap_iterations": 5},
+            ValueError,
+            "bootstrap_iterations: got 5 with holdout=True, wanted 0",
+        ),
+        ({"print_model_evaluation": 1}, TypeError, "print_model_evaluation: got a int, wanted True or False"),
+    ],
+)
+def test_errors_of_rnsb_classifiers(options, kind, message):
+    with raises(kind, message):
+        RNSB(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strictness": 0}, "strictness: got 0, wanted a number > 0"),
+        ({"n_components": 0}, "n_components: got 0, wanted an integer >= 1"),
+        ({"direction": "up"}, "direction: got 'up', wanted one of 'pca', 'mean_difference'"),
+    ],
+)
+def test_errors_of_direct_bias_options(options, message):
+    with raises(ValueError, message):
+        DirectBias(**options)
+
+
+def test_a_score_that_is_nan_is_explained(tiny, caplog):
+    query = Query([["t1a"], ["t2a"]], [["a1a"]], ["T", "U"], ["A"])
+    with caplog.at_level(logging.WARNING, "tensormetrics.association"):
+        assert np.isnan(ECT().run_query(query, tiny)["result"])
+    assert caplog.records[-1].getMessage() == (
+        "'T and U wrt A' has no score in the model 'Unnamed model': fewer than two attribute words, or all are equally "
+        "near to a target, or a vector is not finite"
+    )

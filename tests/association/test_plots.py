@@ -1,0 +1,97 @@
+"""Figures: what they show, that nothing is cut off, and that matplotlib's global state stays as it is."""
+
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+from raising import raises
+
+from tensormetrics.association import plot_queries_results, plot_ranking, plot_ranking_correlations
+
+pd = pytest.importorskip("pandas")
+figures = pytest.importorskip("matplotlib.figure")
+MODELS = ["a model with a rather long name", "b", "c"]
+QUERIES = [f"Targets {i} and other targets wrt Pleasant words and unpleasant words {i}" for i in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def no_global_state(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+
+
+def results(queries):
+    return pd.DataFrame(np.arange(3.0 * queries).reshape(3, -1) - 4, MODELS, QUERIES[:queries])
+
+
+def texts_inside(figure):
+    """Every name lies within the figure, and names side by side do not touch."""
+    figure.savefig(io.BytesIO())  # lays it out
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            names = [text for text in axis.get_ticklabels() if re.search("[a-z]", text.get_text())]
+            boxes = [text.get_window_extent() for text in names if text.get_visible()]
+            assert all(b.x0 >= -1 and b.y0 >= -1 and b.x1 <= figure.bbox.x1 + 1 for b in boxes)
+            if not any(text.get_rotation() % 90 for text in names):
+                assert not any(b.overlaps(c) for i, b in enumerate(boxes) for c in boxes[:i])
+        if legend := ax.get_legend():
+            assert legend.get_window_extent().x1 <= figure.bbox.x1 + 1
+    return True
+
+
+@pytest.mark.parametrize("queries", [1, 2, 5, 10])
+@pytest.mark.parametrize("by", ["query", "model"])
+def test_results(by, queries):
+    table = results(queries)
+    figure = plot_queries_results(table, by)
+    (ax,) = figure.axes
+    bars = table if by == "query" else table.T
+    assert [[bar.get_height() for bar in group] for group in ax.containers] == bars.to_numpy().tolist()
+    labels = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
+    assert labels == list(bars.columns) and ax.get_ylabel() == "Bias measure"
+    broken = ax.get_xticklabels() if by == "query" else ax.get_legend().get_texts()
+    assert "wrt\n" in broken[0].get_text()
+    assert texts_inside(figure)
+
+
+def test_ranking():
+    table = pd.DataFrame({"WEAT: x average score": [3.0, 1, 2], "RND: x average score": [3.0, 2, np.nan]}, MODELS)
+    figure = plot_ranking(table)
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a model with a rather\nlong name", "b", "c"]
+    assert [bar.get_x() + bar.get_width() for bar in ax.containers[1]] == [6, 3, 2]
+    assert texts_inside(figure)
+    facets = plot_ranking(table, use_metric_as_facet=True)
+    assert [len(ax.containers) for ax in facets.axes] == [1, 1]
+    assert [bar.get_width() for bar in facets.axes[1].containers[0]] == [3, 2, 0]
+    assert texts_inside(facets)
+    with raises(ValueError, "ax: got an Axes for one panel per metric, wanted None"):
+        plot_ranking(table, use_metric_as_facet=True, ax=ax)
+
+
+def test_correlations_from_minus_one_to_one():
+    names = ["WEAT: x average score", "RND: x average score"]
+    figure = plot_ranking_correlations(pd.DataFrame([[1, -0.5], [-0.5, 1]], names, names), title="how alike")
+    ax = figure.axes[0]
+    assert ax.images[0].get_clim() == (-1, 1) and ax.get_title() == "how alike"
+    assert [text.get_text() for text in ax.texts] == ["1.00", "-0.50", "-0.50", "1.00"]
+    assert texts_inside(figure)
+
+
+def test_given_axes():
+    figure = figures.Figure()
+    ax = figure.subplots()
+    assert plot_queries_results(results(2), ax=ax) is figure and len(ax.containers) == 3
+    other = figures.Figure().subplots()
+    assert plot_ranking(results(2), ax=other) is other.figure and other.containers
+
+
+def test_errors(monkeypatch):
+    with raises(ValueError, "by: got 'metric', wanted one of 'query', 'model'"):
+        plot_queries_results(results(1), by="metric")
+    with raises(TypeError, "ranking: got a list, wanted a DataFrame"):
+        plot_ranking([])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with raises(ImportError, 'plots need matplotlib; write pip install "tensormetrics[plot]"'):
+        plot_queries_results(results(1))

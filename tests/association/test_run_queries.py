@@ -1,0 +1,324 @@
+"""Many queries in many models: equal to single calls, whatever is shared, lost, split or too large for one piece."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from doors import ALL, GOLDEN, METRICS, ExampleMetric, Gap, table
+from raising import raises
+
+from tensormetrics import association
+from tensormetrics.association import CEAT, MAC, RIPA, RND, RNSB, SAME, WEAT, Query, WordEmbeddingModel, run_queries
+
+pd = pytest.importorskip("pandas")
+WORDS = [f"w{i}" for i in range(120)]
+
+
+def random_model(name, device="cpu", dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(len(WORDS), 6, generator=generator).to(device, dtype)
+    return WordEmbeddingModel.from_tensor(vectors, WORDS, name)
+
+
+@pytest.fixture
+def models(device):
+    return [random_model("first", device), random_model("second", device, torch.float64, 1)]
+
+
+def sets_of(sizes, seed):
+    draw = np.random.default_rng(seed)
+    return [list(draw.choice(WORDS, size, replace=False)) for size in sizes]
+
+
+@pytest.fixture
+def query():
+    """Ragged sets; T3 is lost, of A2 one word in five."""
+    targets, attributes = sets_of([4, 5, 3, 4], 0), sets_of([5, 3, 4], 1)
+    targets[3], attributes[2] = ["x", "y"], ["x", *attributes[2]]
+    return Query(targets, attributes, ["T0", "T1", "T2", "T3"], ["A0", "A1", "A2"])
+
+
+@pytest.mark.parametrize("case", [c for c in GOLDEN["cases"] if c["kind"] == "run_queries"], ids=lambda c: c["id"])
+def test_goldens(case, device):
+    queries = [Query(*(list(q[side].values()) for side in q), *(list(q[side]) for side in q)) for q in case["queries"]]
+    models = [table(name, device) for name in case["models"]]
+    for model, name in zip(models, case["models"], strict=True):
+        model.name = name
+    got = run_queries(METRICS[case["metric"]], queries, models, **case["options"])
+    expected = case["expected"]
+    assert (list(got.index), list(got.columns)) == (expected["index"], expected["columns"])
+    np.testing.assert_allclose(got.to_numpy(), expected["values"], rtol=1e-10)
+
+
+@pytest.mark.parametrize("metric", [*ALL, Gap, ExampleMetric], ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("budget", [2**22, 200])
+def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
+    monkeypatch.setattr("tensormetrics.association.scoring.BUDGET", budget)  # small pieces
+    if metric.paired:  # lists of one length but for one
+        sides = sets_of([4, 4, 4, 3], 0), sets_of([4, 4, 4], 1)
+        query = Query(*sides, query.target_sets_names, query.attribute_sets_names)
+    template = tuple(2 if n == "n" else n for n in metric.metric_template)
+    queries = query.get_subqueries(template)
+    params = {"normalize": True} if metric is not ExampleMetric else {}
+    got = run_queries(metric, queries, models, metric_params=params)
+    assert got.dtypes.unique() == [np.float64] and got.index.name == "model_name"
+    scored = 0
+    for model in models:
+        for single in queries:
+            cell = got.loc[model.name, single.query_name]
+            try:
+                expected = metric().run_query(single, model, **params)["result"]
+            except ValueError as error:
+                assert np.isnan(cell) and got.attrs["reasons"][model.name, single.query_name] == str(error)
+                continue
+            assert cell == pytest.approx(expected, rel=1e-12, abs=1e-12, nan_ok=True)
+            assert np.isnan(cell) == ((model.name, single.query_name) in got.attrs["reasons"])
+            scored += not np.isnan(cell)
+    assert scored >= 2
+
+
+@pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
+def test_options_of_the_metric(distance, query, models):
+    got = run_queries(RND(distance=distance), [query], models, generate_subqueries=True)
+    same = run_queries(RND, [query], models, generate_subqueries=True, metric_params={"distance_type": distance})
+    pd.testing.assert_frame_equal(got, same)
+    single = query.get_subqueries((2, 1))[1]
+    expected = RND(distance=distance).run_query(single, models[1])["result"]
+    assert got.loc["second", single.query_name] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", ["weat", "effect_size", "p_value", "ci_low"])
+def test_other_values_than_the_result(value, query, models):
+    metric = WEAT(calculate_p_value=True, bootstrap_iterations=20, correction=1)
+    got = run_queries(metric, [query], models, generate_subqueries=True, value=value)
+    for single in query.get_subqueries((2, 2))[:6]:
+        expected = metric.run_query(single, models[0])[value]
+        assert got.loc["first", single.query_name] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_nan_has_its_reason(query, models):
+    got = run_queries(WEAT, [query], models[:1], generate_subqueries=True)
+    lost = "T1 and T3 wrt A0 and A1"
+    assert np.isnan(got.loc["first", lost])
+    assert got.attrs["reasons"]["first", lost] == "'T3' lost 2 of 2 words (1 > 0.2)"
+    assert run_queries(ExampleMetric, [Query([["w0"], ["x"]], [["w1"]])], models[:1]).attrs["reasons"] == {
+        ("first", "Target set 0 and Target set 1 wrt Attribute set 0"): "'Target set 1' lost 1 of 1 words (1 > 0.2)"
+    }
+    same = Query([["w0"], ["w0"]], [["w1"], ["w2"]])
+    name = ("first", same.query_name)
+    assert run_queries(WEAT, [same], models[:1], value="effect_size").attrs["reasons"] == {name: WEAT.no_score}
+    assert run_queries(WEAT, [same], models[:1]).attrs["reasons"] == {}
+    why = "the metric gives no 'p_value' by these options"
+    assert run_queries(WEAT, [same], models[:1], value="p_value").attrs["reasons"] == {name: why}
+    groups = Query([["w0"]], [["w1"]], ["T"], ["A"])
+    message = "query: 'T wrt A' has 1 target and 1 attribute sets, wanted at least 2 attribute sets for the metric SAME"
+    assert run_queries(SAME, [groups], models[:1]).attrs["reasons"] == {("first", "T wrt A"): message}
+    lengths = Query([["w0", "w1"], ["w2"]], [["w3"]], ["T", "U"], ["A"])
+    message = "query: 'T' has 2, 'U' has 1 words, wanted lists of one length, because they form tuples by position"
+    assert run_queries(RIPA, [lengths], models[:1]).attrs["reasons"] == {("first", "T and U wrt A"): message}
+    far = Query([WORDS[:20], WORDS[20:40]], [["w99"]], ["T", "U"], ["A"])
+    reasons = run_queries(
+        RND, [far], models[:1], metric_params={"calculate_p_value": True, "p_value_method": "exact"}
+    ).attrs["reasons"]
+    assert list(reasons.values()) == [
+        "method: got 'exact' with 137846528820 partitions, wanted at most 20000; write method='approximate'"
+    ]
+
+
+def test_ten_thousand_subqueries(models):
+    names = [f"T{i}" for i in range(12)], [f"A{i}" for i in range(18)]
+    query = Query(sets_of([6] * 12, 2), sets_of([6] * 18, 3), *names)
+    got = run_queries(WEAT, [query], models[:1], generate_subqueries=True, as_dataframe=False)
+    assert got.values.shape == (1, 66 * 153) and got.values.dtype == torch.float64 and not got.reasons
+    assert got.values.device.type == models[0].vectors.device.type
+    subqueries = query.get_subqueries((2, 2))
+    assert got.query_names == [single.query_name for single in subqueries]
+    for i in range(0, len(subqueries), 500):
+        expected = WEAT().run_query(subqueries[i], models[0])["result"]
+        assert got.values[0, i].item() == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    pd.testing.assert_frame_equal(got.to_dataframe(), run_queries(WEAT, [query], models[:1], generate_subqueries=True))
+
+
+def test_templates_of_n_are_split(query, models):
+    kept = Query(query.target_sets[:3], query.attribute_sets, ["T0", "T1", "T2"], ["A0", "A1", "A2"])
+    got = run_queries(RNSB, [kept], models, generate_subqueries=True)
+    assert list(got.columns) == [f"T0, T1 and T2 wrt {pair}" for pair in ("A0 and A1", "A0 and A2", "A1 and A2")]
+    assert list(run_queries(MAC, [kept], models, generate_subqueries=True).columns) == [kept.query_name]
+
+
+def test_subqueries_of_one_name(query, models):
+    other = Query([*query.target_sets[:2], ["w1", "w2"]], query.attribute_sets[:1], ["T0", "T1", "T2"], ["A0"])
+    small = Query(query.target_sets[:1], query.attribute_sets[:1], ["T0"], ["A0"])
+    with pytest.warns(UserWarning) as caught:
+        got = run_queries(RND, [query, other, small, query], models, generate_subqueries=True)
+    assert [str(warning.message) for warning in caught] == [
+        "queries: ['T0 wrt A0'] have fewer sets than the template (2, 1) of the metric RND, and are left out",
+        "queries: different sub-queries are named ['T0 and T2 wrt A0', 'T1 and T2 wrt A0']; the first of each name is "
+        "kept",
+    ]
+    pd.testing.assert_frame_equal(got, run_queries(RND, [query], models, generate_subqueries=True))
+    with (
+        pytest.warns(UserWarning),
+        raises(ValueError, "queries: got none with the sets that the template (2, 1) of the metric RND takes"),
+    ):
+        run_queries(RND, [small], models, generate_subqueries=True)
+
+
+def first_column(frame):
+    return frame.iloc[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("function", "label", "expected"),
+    [
+        ("sum", "sum", lambda v: v.sum(1)),
+        ("avg", "average", lambda v: v.mean(1)),
+        ("abs_sum", "sum of abs values", lambda v: abs(v).sum(1)),
+        ("abs_avg", "average of abs values", lambda v: abs(v).mean(1)),
+        (first_column, "custom aggregation", lambda v: v[:, 0]),
+    ],
+)
+def test_aggregates(function, label, expected, query, models):
+    options = dict(aggregate_results=True, aggregation_function=function, queries_set_name="gender")
+    queries = query.get_subqueries((2, 1))
+    usable = [single for single in queries if "T3" not in single.query_name]
+    got = run_queries(RND, usable, models, **options)
+    assert got.columns[-1] == f"RND: gender {label} score"
+    values = got.to_numpy()
+    np.testing.assert_allclose(values[:, -1], expected(values[:, :-1]), rtol=1e-12)
+    alone = run_queries(RND, usable, models, return_only_aggregation=True, **options)
+    pd.testing.assert_frame_equal(alone, got.iloc[:, -1:])
+    with pytest.warns(UserWarning) as caught:
+        some = run_queries(RND, queries, models, **options)
+    assert [str(w.message) for w in caught] == ["18 of 36 scores are NaN and left out of the aggregate"]
+    np.testing.assert_allclose(some.iloc[:, -1], got.iloc[:, -1], rtol=1e-12)
+    with pytest.warns(UserWarning):
+        none = run_queries(RND, [single for single in queries if single not in usable], models, **options)
+    assert none.iloc[:, -1].isna().all()
+
+
+def test_contexts_are_scored_query_by_query(device):
+    pools = {word: torch.randn(3, 4, device=device) for word in WORDS[:8]}
+    model = WordEmbeddingModel.from_contexts(pools, "contexts")
+    query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
+    got = run_queries(CEAT(samples=20), [query], [model], value="p_value")
+    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model)["p_value"]
+
+
+def test_a_subclass_with_another_measure(query, models):
+    class Twice(RND):
+        def measure(self, *sets, **masks):
+            return {"rnd": 2 * super().measure(*sets, **masks)["rnd"]}
+
+    got = run_queries(Twice, [query], models, generate_subqueries=True)
+    np.testing.assert_allclose(got, 2 * run_queries(RND, [query], models, generate_subqueries=True), rtol=1e-12)
+
+
+def test_a_metric_with_its_own_result(models):
+    class Odd(association.BaseMetric):
+        metric_template, metric_name, metric_short_name = (1, 0), "Odd", "ODD"
+
+        def run_query(self, query, model, **options):
+            return {"name": query.query_name, "score": 1}
+
+    with raises(TypeError, "ODD.run_query: got ['name', 'score'], wanted 'query_name' and 'result'"):
+        run_queries(Odd, [Query([["w0"]], [])], models)
+
+
+TWO = Query([["w0"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
+OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            {"metric": "WEAT"},
+            TypeError,
+            "metric: got 'WEAT', wanted a metric of this package or a subclass of BaseMetric",
+        ),
+        ({"queries": TWO}, TypeError, "queries: got a Query, wanted a list"),
+        ({"queries": []}, ValueError, "queries: got an empty list, wanted at least one"),
+        ({"queries": [TWO, 3]}, TypeError, "queries[1]: query: got a int, wanted a Query"),
+        ({"models": []}, ValueError, "models: got an empty list, wanted at least one"),
+        ({"models": None}, TypeError, "models: got a NoneType, wanted a list"),
+        (
+            {"models": [{}]},
+            TypeError,
+            "models[0]: model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)",
+        ),
+        ({"word_embeddings_models": []}, TypeError, "models, word_embeddings_models: got both, wanted one"),
+        (
+            {"models": [random_model("same"), random_model("same")]},
+            ValueError,
+            "models: got ['same'] more than once, wanted distinct names",
+        ),
+        (
+            {"queries": [TWO, OTHER]},
+            ValueError,
+            "queries: got different queries named ['T and U wrt A'], wanted distinct names",
+        ),
+        (
+            {"metric": WEAT},
+            ValueError,
+            "queries: ['T and U wrt A'] do not have the sets that the template (2, 2) of the metric WEAT takes; write "
+            "generate_subqueries=True to split larger ones",
+        ),
+        ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got a int, wanted True or False"),
+        ({"queries_set_name": None}, TypeError, "queries_set_name: got a NoneType, wanted a str"),
+        (
+            {"aggregation_function": "mean"},
+            ValueError,
+            "aggregation_function: got 'mean', wanted one of 'sum', 'avg', 'abs_sum', 'abs_avg'",
+        ),
+        (
+            {"aggregate_results": True, "as_dataframe": False},
+            ValueError,
+            "aggregate_results: got True with as_dataframe=False, wanted a table to append a column to",
+        ),
+        (
+            {"metric_params": ["normalize"]},
+            TypeError,
+            "metric_params: got a list, wanted a dict of options of run_query",
+        ),
+        (
+            {"metric_params": {"warn_not_found_words": True}},
+            TypeError,
+            "metric_params: got ['warn_not_found_words'], which are arguments of run_queries",
+        ),
+        (
+            {"metric_params": {"distnce": "cos"}},
+            TypeError,
+            "RND.run_query: got the unknown keyword 'distnce'; did you mean 'distance'?",
+        ),
+        (
+            {"value": "distance_by_word"},
+            TypeError,
+            "value: got 'distance_by_word', wanted one of the numbers ['result', 'rnd'] of RND",
+        ),
+        (
+            {"metric": Gap, "value": "gaps"},
+            TypeError,
+            "GAP.measure: got ['gap', 'result', 'widest'], wanted also 'gaps'",
+        ),
+    ],
+)
+def test_errors(change, kind, message):
+    with raises(kind, message):
+        run_queries(**{"metric": RND, "queries": [TWO], "models": [random_model("m")]} | change)
+
+
+def test_without_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with raises(ImportError, 'tables need pandas; write pip install "tensormetrics[tables]"'):
+        run_queries(RND, [TWO], [random_model("m")])
+    scores = run_queries(RND, [TWO], word_embeddings_models=[random_model("m")], as_dataframe=False)
+    assert scores.values.shape == (1, 1) and scores.model_names == ["m"]
+
+
+def test_without_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with warnings.catch_warnings():
+        assert run_queries(RND, [TWO], [random_model("m")]).shape == (1, 1)

@@ -1,0 +1,153 @@
+"""Queries in words: golden values, keys, the two vocabularies, options and errors of the call."""
+
+import numpy as np
+import pytest
+import torch
+from doors import CASES, KEYS, METRICS, numbers, table
+from raising import raises
+
+from tensormetrics.association import (
+    MAC,
+    RND,
+    WEAT,
+    Query,
+    WordEmbeddingModel,
+)
+
+LOWER = {"lowercase": True}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_goldens_in_words(case, dtype, device):
+    sides = [case["targets"], case["attributes"]]
+    query = Query(*(list(side.values()) for side in sides), *(list(side) for side in sides))
+    result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **case["options"])
+    assert list(result)[:2] == ["query_name", "result"] and result["query_name"] == query.query_name
+    tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-6, "atol": 1e-6}
+    if case["metric"] == "RNSB":
+        tolerance["rtol"] = max(tolerance["rtol"], 1e-7)
+    shared = result.keys() & case["expected"].keys()
+    assert shared
+    for key in shared:
+        got, expected = result[key], case["expected"][key]
+        if isinstance(got, dict):
+            assert list(got) == list(expected)
+            got, expected = numbers(got), numbers(expected)
+        else:
+            assert isinstance(got, np.float64)
+        np.testing.assert_allclose(got, expected, **tolerance)
+
+
+@pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
+def test_keys_stay_the_same_when_words_are_lost(metric, tiny):
+    targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
+    sets = [["t1a", "t1b"], ["t2a", "t2b"], ["a1a", "a1b"], ["a2a", "a2b"]]
+    found = metric().run_query(Query(sets[:targets], sets[2 : 2 + attributes]), tiny)
+    lost = metric().run_query(Query([["x", "y"]] * targets, sets[2 : 2 + attributes]), tiny)
+    assert list(found) == list(lost) == ["query_name", "result", *KEYS[metric]]
+    for key, value in lost.items():
+        if key != "query_name":
+            assert value == {} if isinstance(found[key], dict) else np.isnan(value)
+
+
+@pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
+def test_both_vocabularies(metric, tiny):
+    targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
+    sets = [["T1A", "t1b"], ["t2a", "T2B"], ["a1a", "A1B"], ["a2a", "a2b"]]
+    query = Query(sets[:targets], sets[2 : 2 + attributes])
+    current = metric().run_query(query, tiny, preprocessors=[{}, LOWER])
+    former = metric().run_query(
+        query=query, word_embedding=tiny, preprocessor_args={}, secondary_preprocessor_args=LOWER
+    )
+    assert repr(current) == repr(former) and np.isfinite(current["result"])
+    if metric.by_position:
+        assert repr(metric().run_query(query, tiny, 0.2, {}, LOWER, False)) == repr(current)
+        assert repr(metric().run_query(query, tiny, 0.2, None, LOWER)) == repr(current)
+        assert repr(metric().run_query(query, tiny, 0.2, [{}, LOWER], "first", False, False)) == repr(current)
+    else:
+        short = metric.metric_short_name
+        message = f"{short}.run_query: got 3 arguments by position, wanted at most 2; name the others"
+        with raises(TypeError, message):
+            metric().run_query(query, tiny, 0.2)
+
+
+def test_options_of_the_call_override_those_of_the_constructor(tiny):
+    query = Query([["t1a", "t1b"], ["t2a", "t2b"]], [["a1a", "a1b"], ["a2a", "a2b"]])
+    metric = WEAT(correction=1)
+    result = metric.run_query(query, tiny, return_effect_size=True)
+    assert result["result"] == result["effect_size"] != result["weat"]
+    assert metric.run_query(query, tiny)["result"] == result["weat"]
+    assert WEAT().run_query(query, tiny, correction=1) == pytest.approx(metric.run_query(query, tiny), nan_ok=True)
+    short = Query([["t1a"], ["t2a"]], [["a1a", "a1b"]])
+    assert RND(distance="cos").run_query(short, tiny) == RND().run_query(short, tiny, distance_type="cos")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"query": ["a"]}, TypeError, "query: got a list, wanted a Query"),
+        (
+            {"model": {}},
+            TypeError,
+            "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)",
+        ),
+        ({"word_embedding": None}, TypeError, "model, word_embedding: got both, wanted one"),
+        (
+            {"lost_vocabulary_threshold": 2},
+            ValueError,
+            "lost_vocabulary_threshold: got 2, wanted a number between 0 and 1",
+        ),
+        ({"normalize": 1}, TypeError, "normalize: got a int, wanted True or False"),
+        ({"warn_not_found_words": None}, TypeError, "warn_not_found_words: got a NoneType, wanted True or False"),
+        ({"preprocessors": ["x"]}, TypeError, "preprocessors[0]: got a str, wanted a dict of options"),
+        (
+            {"preprocessors": [{}], "secondary_preprocessor_args": {}},
+            TypeError,
+            "preprocessors, secondary_preprocessor_args: got both, wanted one; write preprocessors=[first, second]",
+        ),
+        ({"strategy": "any"}, ValueError, "strategy: got 'any', wanted one of 'first', 'all'"),
+        ({"distance": "l2"}, ValueError, "distance: got 'l2', wanted one of 'norm', 'cos', 'cos_similarity'"),
+        (
+            {"normalise": True},
+            TypeError,
+            "RND.run_query: got the unknown keyword 'normalise'; did you mean 'normalize'?",
+        ),
+        (
+            {"query": Query([["t1a"]], [["a1a"]], ["T"], ["A"])},
+            ValueError,
+            "query: 'T wrt A' has 1 target sets, wanted 2 for the metric RND",
+        ),
+        (
+            {"query": Query([["t1a"], ["t2a"]], [], ["T", "U"])},
+            ValueError,
+            "query: 'T and U' has 0 attribute sets, wanted 1 for the metric RND",
+        ),
+    ],
+)
+def test_errors_come_before_any_look_up(change, kind, message, query, tiny, monkeypatch):
+    monkeypatch.setattr(WordEmbeddingModel, "index_query", None)
+    with raises(kind, message):
+        RND().run_query(**{"query": query, "model": tiny} | change)
+
+
+def test_errors_of_the_call(query, tiny):
+    with raises(TypeError, "RND.run_query: got no model (or word_embedding)"):
+        RND().run_query(query)
+    with raises(TypeError, "RND.run_query: got no query"):
+        RND().run_query(model=tiny)
+    with raises(TypeError, "RND.run_query: got query by position and by name, wanted one"):
+        RND().run_query(query, tiny, query=query)
+    with raises(ValueError, "query: 'T1 and T2' has 0 attribute sets, wanted one or more for the metric MAC"):
+        MAC().run_query(Query(query.target_sets, [], ["T1", "T2"]), tiny)
+    with raises(ValueError, "correction: got 2, wanted 0 or 1"):
+        WEAT(correction=2)
+    with raises(TypeError, "return_effect_size: got a int, wanted True or False"):
+        WEAT(return_effect_size=1)
+
+
+def test_words_of_several_rows_are_one_entry_by_word(device):
+    pools = {"x": [[1.0, 0.0]], "y": [[0.0, 1.0]], "a": [[2.0, 0.0], [0.0, 1.0]]}
+    model = WordEmbeddingModel.from_contexts({word: torch.tensor(rows, device=device) for word, rows in pools.items()})
+    result = RND().run_query(Query([["x"], ["y"]], [["a"]]), model)
+    assert result["result"] == result["distance_by_word"]["a"] == pytest.approx((1 - 5**0.5 + 2**0.5) / 2)

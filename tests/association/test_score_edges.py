@@ -1,0 +1,168 @@
+"""Worked examples at the edges of single scores, and the errors of all."""
+
+import pytest
+import torch
+from scores import agrees, random_sets
+
+from tensormetrics import association
+from tensormetrics.association import _sets
+from tensormetrics.association._logistic import logistic_regression
+
+
+def test_a_pair_of_equal_vectors_does_not_count(device):
+    e1, e2 = torch.eye(2, dtype=torch.float64, device=device)
+    x, y, a = torch.stack([e1, e2]), torch.stack([e2, e2]), torch.stack([e1, e1 + e2])
+    score, products = association.ripa(x, y, a, per_word=True)
+    assert torch.equal(score, association.ripa(x[:1], y[:1], a))
+    assert products[:, 1].isnan().all()
+    assert association.ripa(y, y, a).isnan()
+
+
+def test_no_variation_has_no_effect_size(device):
+    x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, device=device)
+    a, b = torch.eye(3, dtype=torch.float64, device=device)[:2].unsqueeze(1)
+    assert association.weat_effect_size(x.repeat(3, 1), x.repeat(7, 1) * 0.1, a, b).isnan()
+    assert association.weat_effect_size(x, x[:0], a, b, 1).isnan()
+    assert association.weat(x.repeat(3, 1), x.repeat(7, 1), a, b) != 0
+    assert association.sc_weat(x[:, [0, 0, 0]], a, a).isnan().all()
+
+
+def test_ect_needs_two_words_and_two_values(generator, device):
+    x, y, a = random_sets("xya", generator, device)
+    assert association.ect(x, y, a[:1]).isnan()
+    assert association.ect(x, y, a[:1].repeat(3, 1)).isnan()
+    assert association.ect(x, x * 3, a * torch.arange(1, 6, device=device).unsqueeze(-1)) == 1
+
+
+def test_per_word_values_are_nan_where_no_word_is(generator, device):
+    x, y, a = random_sets("xya", generator, device, 2)
+    mask = torch.tensor([[True] * 5, [True, False, True, True, False]], device=device)
+    _, differences = association.rnd(x, y, a, a_mask=mask, per_word=True)
+    assert torch.equal(differences.isnan(), ~mask)
+    _, products = association.ripa(x[:, :3], y, a, a_mask=mask, pair_mask=mask[:, :3], per_word=True)
+    assert torch.equal(products.isnan(), ~(mask.unsqueeze(-1) & mask[:, :3].unsqueeze(-2)))
+    _, distances = association.mac(a, torch.stack([x, x], 1), t_mask=mask, per_word=True)
+    assert torch.equal(distances.isnan(), ~mask.unsqueeze(-1).expand(2, 5, 2))
+    assert torch.equal(association.sc_weat(a, x, y, w_mask=mask).isnan(), ~mask)
+
+
+def test_gweat_of_two_groups_is_half_the_mean_difference(generator, device):
+    x, a = random_sets("XA", generator, device)
+    weat = association.weat(*x, *a) / x.shape[1]
+    assert agrees(association.gweat(x, a), weat.cpu().numpy() / 2)
+
+
+def test_same_of_equal_groups_is_zero(generator, device):
+    t, groups = random_sets("tG", generator, device)
+    groups = groups[:1].expand(3, -1, -1) * torch.tensor([1.0, 2.0, 3.0], device=device)[:, None, None]
+    for weighting in ("length", "unit"):
+        assert association.same(t, groups, weighting) == 0
+    line = torch.tensor([[[1.0]], [[-1.0]], [[2.0]]], device=device)  # more directions than dimensions
+    assert association.same(line[0], line) == 1
+
+
+def test_direct_bias_has_no_more_components_than_the_tuples(device):
+    e1, e2 = torch.eye(3, dtype=torch.float64, device=device)[:2]
+    groups = torch.stack([torch.stack([e1, e2, e1]), torch.stack([-e1, -e2, e1])])
+    t = torch.ones(1, 3, dtype=torch.float64, device=device)
+    assert agrees(association.direct_bias(t, groups, 2, 2), 2 / 3)
+    assert association.direct_bias(t, groups, 2, 3).isnan()
+    mask = torch.tensor([True, False, True], device=device)
+    assert agrees(association.direct_bias(t, groups, 2, 1, tuple_mask=mask), 1 / 3)
+    assert association.direct_bias(t, groups, 2, 2, tuple_mask=mask).isnan()
+
+
+@pytest.mark.parametrize("scale", [1e3, 1, 1e-3])
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+@pytest.mark.parametrize("dims", [3, 40])
+def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, device):
+    def sets(*sizes: int) -> list[torch.Tensor]:
+        return [scale * torch.randn(3, n, dims, generator=generator, dtype=torch.float64).to(device) for n in sizes]
+
+    for a, b in (sets(9, 12), sets(1, 1), (sets(5)[0] + 9 * scale, sets(7)[0] - 9 * scale)):  # the last: separable
+        w, c = logistic_regression(*_sets.read(a=(a, None), b=(b, None)), 1.0, penalize_intercept)
+        x = torch.cat([a, b], -2)
+        y = torch.cat([a.new_ones(a.shape[-2]), -a.new_ones(b.shape[-2])])
+        pull = y * torch.sigmoid(-y * ((x * w.unsqueeze(-2)).sum(-1) + c.unsqueeze(-1)))
+        assert (w - (pull.unsqueeze(-1) * x).sum(-2)).abs().max() <= 1e-9
+        assert (c * penalize_intercept - pull.sum(-1)).abs().max() <= 1e-9
+
+
+def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
+    t, a, b = random_sets("tab", generator, device)
+    monkeypatch.setattr("tensormetrics.association._logistic.MOST_STEPS", 2)
+    score, p = association.rnsb(t, a, b, per_word=True)
+    assert score.isnan() and p.isnan().all()
+
+
+def test_errors(device):
+    x = torch.zeros(2, 3, device=device)
+    raises = [
+        (TypeError, "x: got torch.int64, wanted a floating dtype; write x.float()", dict(x=x.long())),
+        (ValueError, "y: got shape (3,), wanted (..., W, D)", dict(y=x[0])),
+        (ValueError, "a: got 2 dimensions, wanted 3 as x has", dict(a=x[:, :2])),
+        (TypeError, "b_mask: got torch.float32, wanted torch.bool; write b_mask > 0", dict(b_mask=x[:, 0])),
+        (ValueError, "b_mask: got shape (3,), wanted (..., 2)", dict(b_mask=x[0] > 0)),
+        (
+            ValueError,
+            "leading dimensions do not broadcast: (2,) of x, (3,) of y, () of a, () of b",
+            dict(x=x.expand(2, 2, 3), y=x.expand(3, 2, 3)),
+        ),
+    ]
+    for error, message, change in raises:
+        with pytest.raises(error) as info:
+            association.weat(**{**dict(x=x, y=x, a=x, b=x), **change})
+        assert str(info.value) == message
+    for correction in (2, True, None):
+        with pytest.raises(ValueError) as info:
+            association.weat_effect_size(x, x, x, x, correction)
+        assert str(info.value) == f"correction: got {correction!r}, wanted 0 or 1"
+    with pytest.raises(ValueError) as info:
+        association.rnd(x, x, x, "manhattan")
+    assert str(info.value) == "distance: got 'manhattan', wanted one of 'norm', 'cos', 'cos_similarity'"
+    with pytest.raises(ValueError) as info:
+        association.ripa(x, x[:1], x)
+    assert str(info.value) == "x, y: got (2, 3) and (1, 3), wanted pairs by position: equal (P, D)"
+    groups = torch.stack([x, x])
+    for call, message in [
+        (lambda: association.gweat(groups, groups[:1]), "x, a: got shapes (2, 2, 3) and (1, 2, 3), "),
+        (lambda: association.gweat(groups[:1], groups[:1]), "x, a: got shapes (1, 2, 3) and (1, 2, 3), "),
+    ]:
+        with pytest.raises(ValueError) as info:
+            call()
+        assert str(info.value) == message + "wanted equally many groups, at least 2: (..., G, W, D)"
+    for call, message in [
+        (lambda: association.same(x, groups, "none"), "weighting: got 'none', wanted one of 'length', 'unit'"),
+        (lambda: association.same(x, groups[:1]), "groups: got shape (1, 2, 3), wanted (..., G, W, D) with G >= 2"),
+        (
+            lambda: association.direct_bias(x, groups[:1]),
+            "groups: got shape (1, 2, 3), wanted (..., G, P, D) with G >= 2",
+        ),
+        (
+            lambda: association.direct_bias(x, groups, direction="up"),
+            "direction: got 'up', wanted one of 'pca', 'mean_difference'",
+        ),
+        (
+            lambda: association.direct_bias(x, groups, n_components=2, direction="mean_difference"),
+            "direction: got 'mean_difference' for 2 groups and 2 components, wanted 2 and 1",
+        ),
+        (
+            lambda: association.direct_bias(x, groups, n_components=3),
+            "n_components: got 3, wanted at most 2 for 2 groups of 2 words with 3 dimensions",
+        ),
+        (lambda: association.direct_bias(x, groups, 0), "strictness: got 0, wanted a number > 0"),
+        (
+            lambda: association.direct_bias(x, groups, tuple_mask=torch.ones(3, dtype=torch.bool, device=device)),
+            "tuple_mask: got shape (3,), wanted (..., 2)",
+        ),
+        (lambda: association.rnsb(x, x, x, 0.0), "C: got 0.0, wanted a number > 0"),
+    ]:
+        with pytest.raises(ValueError) as info:
+            call()
+        assert str(info.value) == message
+    with pytest.raises(ValueError) as info:
+        association.mac(x, x)
+    assert str(info.value) == "a: got shape (2, 3), wanted (..., G, W, D)"
+    if device.type == "cuda":
+        with pytest.raises(ValueError, match="devices differ: x on cuda"):
+            association.weat(x, x.cpu(), x, x)

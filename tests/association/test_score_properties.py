@@ -1,0 +1,123 @@
+"""What all scores have in common."""
+
+import numpy as np
+import pytest
+import torch
+from scores import MASK, SCORES, agrees, every_score, mask_shape, random_sets
+
+from tensormetrics import association
+
+
+@every_score
+def test_loops_in_numpy(score, expected, sets, generator, device):
+    for _ in range(5):
+        tensors = random_sets(sets, generator, device)
+        assert agrees(
+            score(*tensors), expected(*(t.cpu().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
+        )  # the oracle's minimum is no better
+
+
+@every_score
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_arithmetic_is_float64_whatever_is_read(score, expected, sets, dtype, generator, device):
+    tensors = [t.to(dtype) for t in random_sets(sets, generator, device)]
+    assert agrees(
+        score(*tensors), expected(*(t.cpu().double().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
+    )  # the oracle's minimum is no better
+    assert torch.equal(score(tensors[0], *(t.double() for t in tensors[1:])), score(*tensors))
+
+
+@every_score
+def test_leading_dimensions_broadcast(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device, 2, 1)
+    tensors[-1] = random_sets(sets, generator, device, 3)[-1]
+    value = score(*tensors)
+    for i, j in np.ndindex(2, 3):
+        single = score(*(t[i, 0] for t in tensors[:-1]), tensors[-1][j])
+        assert agrees(value[i, j], single.cpu().numpy(), rtol=1e-12)
+
+
+@every_score
+def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device, 2)
+    for n, name in enumerate(sets):
+        mask = torch.ones(mask_shape(tensors[n], name), dtype=torch.bool, device=device)
+        mask[1] = False
+        value = score(*tensors, **{MASK.get(name, f"{name}_mask"): mask})
+        assert value[1].isnan().all()
+        assert agrees(value[0], score(*tensors)[0].cpu().numpy(), rtol=1e-12)
+
+
+@every_score
+def test_unmasked_nan_propagates(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device, 2)
+    tensors[-1][1].fill_(torch.nan)
+    value = score(*tensors)
+    assert value[1].isnan().all() and agrees(value[0], score(*(t[0] for t in tensors)).cpu().numpy())
+
+
+@every_score
+def test_order_of_words_and_rotations_do_not_matter(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device)
+    rotation = torch.linalg.qr(torch.randn(5, 5, generator=generator, dtype=torch.float64)).Q.to(device)
+    value = score(*tensors).cpu()
+    rotated = score(*(t @ rotation for t in tensors))
+    np.testing.assert_allclose(rotated.cpu(), value, rtol=1e-10)
+    flipped = score(*(t.flip(-2) for t in tensors))
+    np.testing.assert_allclose(flipped.flip(-1).cpu() if flipped.ndim else flipped.cpu(), value, rtol=1e-10)
+
+
+@every_score
+def test_lengths_of_single_vectors_do_not_matter_to_cosines(score, expected, sets, generator, device):
+    if sets in ("xya", "ppa", "tab"):
+        pytest.skip("reads vectors at their length")
+    tensors = random_sets(sets, generator, device)
+    scaled = [t * (10 * torch.rand(t.shape[:-1], generator=generator).to(device)).unsqueeze(-1) for t in tensors]
+    assert agrees(score(*scaled), score(*tensors).cpu().numpy())
+
+
+@pytest.mark.parametrize("name", ["weat", "rnd", "ripa", "example_metric"])
+def test_swapping_sides_changes_the_sign(name, generator, device):
+    score, _, sets = SCORES[name]
+    x, y, *rest = random_sets(sets, generator, device)
+    assert agrees(score(y, x, *rest), -score(x, y, *rest).cpu().numpy())
+    if name == "weat":
+        assert agrees(score(x, y, *reversed(rest)), -score(x, y, *rest).cpu().numpy())
+
+
+@every_score
+def test_counts_are_repeated_words(score, expected, sets, generator, device):
+    tensors = random_sets(sets, generator, device)
+    for n, name in enumerate(sets):
+        count = torch.tensor([2, *[1] * (tensors[n].shape[-2] - 1)], device=device)
+        partners = [m for m, other in enumerate(sets) if other == name]
+        repeated = [torch.cat([t[..., :1, :], t], -2) if m in partners else t for m, t in enumerate(tensors)]
+        count = count.expand(mask_shape(tensors[n], name))
+        value = score(*tensors, **{MASK.get(name, f"{name}_mask"): count})
+        again = score(*repeated)
+        np.testing.assert_allclose(value.cpu(), (again[1:] if name == "w" else again).cpu(), rtol=1e-12)
+
+
+@every_score
+def test_gradients(score, expected, sets, generator, device):
+    tensors = [t.requires_grad_() for t in random_sets(sets, generator, device, 2)]
+    if score is association.ect or sets == "tab":
+        assert not score(*tensors).requires_grad
+    else:
+        assert torch.autograd.gradcheck(score, tensors)
+
+
+@every_score
+def test_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, generator, device):
+    if score is association.ect or sets == "tab":
+        pytest.skip("has no gradient")
+    x, *rest = random_sets(sets, generator, device)
+    x[..., 0, :], x[..., -1, :] = 0, torch.nan
+    if sets[:2] == "pp":
+        rest[0][0] = 0  # a pair without a direction
+    mask = (torch.arange(x.shape[-2], device=device) < x.shape[-2] - 1).expand(x.shape[:-1])
+    value = score(x.requires_grad_(), *rest, **{MASK.get(sets[0], f"{sets[0]}_mask"): mask})
+    (gradient,) = torch.autograd.grad(value.nansum(), x)
+    assert gradient.isfinite().all() and (gradient[..., -1, :] == 0).all() and (gradient[..., 1:-1, :] != 0).any()
+    if sets != "xya":  # those average the vectors themselves
+        assert (gradient[..., 0, :] == 0).all()

@@ -1,0 +1,195 @@
+"""p-values and intervals of queries in words."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from doors import CASES, GOLDEN, KEYS, METRICS, Gap, table
+from raising import raises
+from test_permutation import extreme
+
+from tensormetrics import association
+from tensormetrics.association import (
+    ECT,
+    GWEAT,
+    MAC,
+    RIPA,
+    RND,
+    SCWEAT,
+    WEAT,
+    Query,
+    group_permutation_p_value,
+    permutation_p_value,
+    rnd,
+    sign_flip_p_value,
+    target_permutation_p_value,
+)
+from tensormetrics.association import ExampleMetric as BuiltIn
+
+P_VALUES = [case for case in GOLDEN["cases"] if case["kind"] == "p_value"]
+
+
+SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_p_values_in_words(side, device):
+    flips = [case["expected"]["sign_flip"] for case in CASES if "sign_flip" in case["expected"]]
+    paired = [case | {"expected": flip} for case in CASES for flip in flips if case["id"] == "tiny/ripa"]
+    assert P_VALUES and paired
+    for case in P_VALUES + paired:
+        query = Query(list(case["targets"].values()), list(case["attributes"].values()))
+        metric = METRICS[case["metric"]](calculate_p_value=True, p_value_test_type=side)
+        result = metric.run_query(query, table(case["model"], device), **case["options"])
+        assert list(result)[-1] == "p_value"
+        assert result["p_value"] == pytest.approx(case["expected"][SIDES[side]], rel=1e-12)
+
+
+def test_p_value_of_each_word(tiny):
+    query = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b"]])
+    result = SCWEAT().run_query(query, tiny, calculate_p_value=True)
+    alone = SCWEAT(calculate_p_value=True).run_query(Query([["t1b"]], query.attribute_sets), tiny)
+    assert list(result["p_value_by_word"]) == ["t1a", "t1b"]
+    assert result["p_value_by_word"]["t1b"] == alone["p_value_by_word"]["t1b"] in [i / 10 for i in range(1, 11)]
+
+
+def test_p_value_keys_on_lost_vocabulary_and_verbose(tiny, capsys):
+    lost = RIPA().run_query(Query([["x"], ["y"]], [["a1a"]]), tiny, calculate_p_value=True)
+    assert list(lost) == ["query_name", "result", "ripa", "word_values", "p_value"] and np.isnan(lost["p_value"])
+    query = Query([["t1a"], ["t2a"]], [["a1a"]], ["T", "U"], ["A"])
+    RIPA().run_query(query, tiny, calculate_p_value=True, p_value_verbose=True)
+    assert capsys.readouterr().out.startswith("RIPA, T and U wrt A, right-sided: {'p_value': ")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        (
+            {"p_value_test_type": "both"},
+            ValueError,
+            "p_value_test_type: got 'both', wanted one of 'right-sided', 'left-sided', 'two-sided'",
+        ),
+        (
+            {"p_value_method": "sampled"},
+            ValueError,
+            "p_value_method: got 'sampled', wanted one of 'auto', 'exact', 'approximate'",
+        ),
+        ({"p_value_iterations": 0}, ValueError, "p_value_iterations: got 0, wanted an integer >= 1"),
+        ({"p_value_seed": -1}, ValueError, "p_value_seed: got -1, wanted an integer >= 0"),
+        ({"calculate_p_value": 1}, TypeError, "calculate_p_value: got a int, wanted True or False"),
+    ],
+)
+def test_errors_of_p_value_options(options, kind, message):
+    with raises(kind, message):
+        RIPA(**options)
+
+
+@pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
+def test_bootstrap_intervals(metric, tiny):
+    targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
+    sets = [["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"], ["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]]
+    query = Query(sets[:targets], sets[2 : 2 + attributes])
+    result = metric(bootstrap_iterations=200, bootstrap_seed=1).run_query(query, tiny)
+    assert list(result) == ["query_name", "result", *KEYS[metric], "ci_low", "ci_high"]
+    assert result["ci_low"] < result["ci_high"]
+    assert repr(result) == repr(metric().run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1))
+    narrow = metric(confidence=0.5).run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1)
+    assert result["ci_low"] <= narrow["ci_low"] <= narrow["ci_high"] <= result["ci_high"]
+    lost = metric(bootstrap_iterations=200).run_query(Query([["x"]] * targets, [["y"]] * attributes), tiny)
+    assert list(lost) == list(result) and np.isnan(lost["ci_low"])
+
+
+def test_bootstrap_of_one_word_sets_is_the_score(tiny):
+    query = Query([["t1a"], ["t2a"]], [["a1a"]])
+    for metric in (RND, RIPA, BuiltIn):
+        result = metric(bootstrap_iterations=9).run_query(query, tiny)
+        assert result["ci_low"] == result["ci_high"] == pytest.approx(result["result"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bootstrap_iterations": -1}, "bootstrap_iterations: got -1, wanted an integer >= 0"),
+        ({"confidence": 1}, "confidence: got 1, wanted a number between 0 and 1"),
+        ({"bootstrap_seed": "x"}, "bootstrap_seed: got 'x', wanted an integer >= 0"),
+    ],
+)
+def test_errors_of_bootstrap_options(options, message):
+    with raises(ValueError, message):
+        WEAT(**options)
+
+
+def test_no_interval_without_a_score_function(query, tiny):
+    message = "GAP.run_query: got the unknown keyword 'confidence'; did you mean 'model'?"
+    with raises(TypeError, message):
+        Gap().run_query(query, tiny, confidence=0.9)
+
+
+def test_no_p_value_without_a_null(tiny):
+    message = "MAC.run_query: got the unknown keyword 'calculate_p_value'; did you mean 'lost_vocabulary_threshold'?"
+    with raises(TypeError, message):
+        MAC().run_query(Query([["t1a"]], [["a1a"]]), tiny, calculate_p_value=True)
+    with raises(NotImplementedError, "MAC has no p-value"):
+        MAC().p_values()
+
+
+@pytest.mark.parametrize("metric", [RND, ECT, BuiltIn], ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("side", SIDES)
+def test_p_values_of_partitions_in_words(metric, side, tiny):
+    targets, attributes = ["t1a", "t1b", "t2a", "t2b"], [["a1a", "a1b", "a1c", "a2a"]]
+    result = metric().run_query(
+        Query([targets[:2], targets[2:]], attributes), tiny, calculate_p_value=True, p_value_test_type=side
+    )
+    scores = np.array(
+        [
+            metric().run_query(Query([list(x), [w for w in targets if w not in x]], attributes), tiny)["result"]
+            for x in itertools.combinations(targets, 2)
+        ]
+    )
+    assert list(result)[-1] == "p_value"
+    assert result["p_value"] == extreme(scores, result["result"], side)
+
+
+def test_p_value_of_gweat_in_words(tiny):
+    query = Query([["t1a", "t1b"], ["t2a", "t2b"]], [["a1a", "a1b"], ["a2a", "a2b"]])
+    result = GWEAT().run_query(query, tiny, calculate_p_value=True, p_value_iterations=500)
+    again = GWEAT(calculate_p_value=True, p_value_iterations=500).run_query(query, tiny)
+    assert 0 < result["p_value"] <= 1 and repr(again) == repr(result)
+    assert GWEAT(calculate_p_value=True, p_value_seed=1).run_query(query, tiny)["p_value"] != result["p_value"]
+    with raises(ValueError, "p_value_method: got 'exact', wanted one of 'auto', 'approximate'"):
+        GWEAT(p_value_method="exact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", SIDES)
+def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator, device):
+    x, y, a, b = torch.randn(4, 2000, 8, 10, generator=generator, dtype=torch.float64).to(device)
+    test = {"alternative": side, "method": "approximate", "iterations": 400}
+    weat = [
+        (s.unsqueeze(-2), torch.zeros_like(s[:, :1]).unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3)) for s in (x, y)
+    ]
+    p_values = {
+        "weat": permutation_p_value(*(association.weat(*sets) for sets in weat), alternative=side),
+        "drawn": permutation_p_value(*(association.weat(*sets) for sets in weat), **test),
+        "rnd": torch.cat(
+            [
+                target_permutation_p_value(rnd, *part, **test)
+                for part in zip(*(s.split(100) for s in (x, y, a)), strict=True)
+            ]
+        ),
+        "signs": sign_flip_p_value(((x - y) * a).sum(-1), alternative=side),
+        "groups": torch.cat(
+            [
+                group_permutation_p_value(
+                    torch.stack([x, y], 1)[i : i + 100],
+                    torch.stack([a, b], 1)[i : i + 100],
+                    alternative=side,
+                    iterations=200,
+                )
+                for i in range(0, 2000, 100)
+            ]
+        ),
+    }
+    shares = {name: (p <= 0.05).double().mean().item() for name, p in p_values.items()}
+    assert all(abs(share - 0.05) <= 0.015 for share in shares.values()), shares
