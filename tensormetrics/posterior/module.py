@@ -1,32 +1,41 @@
 """A torchmetrics metric that says how sure a score is."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
 from .._metric import Metric
-from .dirichlet import dirichlet_prior
-from .scores import Score
-from .summary import Estimate, check_probability, estimate
-from .sums import ConfusionSums, sample_sums, sums_from_matrices
-from .syntax import resolve
+from .dirichlet import DTYPES, dirichlet_prior
+from .engine import sample_metrics
+from .plots import Shown, plot_distributions
+from .quantities import observed_values
+from .summary import Estimate, check_probability, equal_tailed, estimate
+from .sums import METHODS
+from .syntax import MetricCollection, get_metric
 
 
 class ConfusionPosterior(Metric):
     """Credible intervals of classification metrics, from the posterior of the confusion matrix.
 
-    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro"; `scores.SCORES` has their formulas,
-    ranges and directions. `compute()` gives an `Estimate` for each, float64, () or (C,): the median of `num_samples`
-    posterior samples and the ends of their highest density interval of mass `ci_probability`. Priors as in
-    `dirichlet_prior`. Draws are addressed by `seed` and `name`: equal counts give equal answers, on one rank or many.
-    Targets equal to `ignore_index` are left out.
+    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`; `scores.SCORES`
+    has their formulas, ranges and directions. `compute()` gives an `Estimate` for each, float64, of `batch_shape`, then
+    (C,) for one value per class: the median of `num_samples` samples in `dtype`, and the ends of their highest density
+    (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`. Priors as in `dirichlet_prior`,
+    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
+    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
         metric.compute()["acc"].low
+
+    Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
+
+        ConfusionPosterior(2, "f1", batch_shape=(L,)).update((probabilities > 0.5).mT, target.mT)
 
     Reference: doi:10.7717/peerj-cs.398.
     """
@@ -34,84 +43,139 @@ class ConfusionPosterior(Metric):
     def __init__(
         self,
         num_classes: int,
-        metrics: str | Sequence[str] = ("acc",),
+        metrics: str | Iterable[str] = ("acc",),
         *,
         ci_probability: float = 0.95,
+        interval: str = "hdi",
         num_samples: int = 10_000,
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "perks",
+        method: str = "posterior",
         seed: int = 0,
         name: str = "posterior",
         ignore_index: int | None = None,
+        batch_shape: tuple[int, ...] = (),
+        dtype: torch.dtype = torch.float32,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
-        self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-        for metric in self.metrics:
-            resolve(metric)
+        collection = MetricCollection(metrics)
+        for metric in collection:
+            metric(torch.zeros(0, C, C))  # an option that does not fit so many classes is refused here
+        self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
+        self.metrics = tuple(self.per_class)
         check_probability("ci_probability", ci_probability)
         self.ci_probability = ci_probability
+        _checks.one_of("interval", interval, ("hdi", "eti"))
+        self.interval = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+        _checks.one_of("method", method, METHODS)
+        self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
         self.name = name
         self.ignore_index = ignore_index
-        self.add_state("counts", torch.zeros(C, C, dtype=torch.int64), "sum")
+        self.batch_shape = tuple(_checks.integer_at_least("batch_shape", size, 0) for size in batch_shape)
+        _checks.one_of("dtype", dtype, DTYPES)
+        self.sample_dtype = dtype
+        self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        # preds: (...) labels or (..., C) scores, of which the largest counts  target: (...) labels
+        # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
+        # target: (*batch, N, ...) labels
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead."""
-        C = self.num_classes
+        C, batch = self.num_classes, self.batch_shape
         _checks.integral("target", target)
         _checks.same_device(preds=preds, target=target, state=self.counts)
         scored = preds.is_floating_point()
         if not scored:
             _checks.integral("preds", preds)
-        if preds.shape != ((*target.shape, C) if scored else target.shape):
+        if target.ndim <= len(batch) or target.shape[: len(batch)] != batch:
+            wanted = ", ".join(map(str, (*batch, "N", "...")))
+            raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({wanted})")
+        axis = len(batch) + 1
+        scores = (*target.shape[:axis], C, *target.shape[axis:])
+        if preds.shape != (scores if scored else target.shape):
             raise ValueError(
                 f"preds: got {preds.dtype} of shape {tuple(preds.shape)} with a target of shape {tuple(target.shape)}, "
-                f"wanted integer labels {tuple(target.shape)} or floating scores {(*target.shape, C)}"
+                f"wanted integer labels {tuple(target.shape)} or floating scores {scores}"
             )
         if scored:
-            best, preds = preds.max(-1)
+            best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
-        preds, target = preds.long(), target.long()  # a comparison in uint8 would wrap C and ignore_index
+        # A comparison in uint8 would wrap C and ignore_index.
+        items = math.prod(target.shape[len(batch) :])
+        preds, target = (labels.long().reshape(math.prod(batch), items) for labels in (preds, target))
         inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
         cell = torch.where(inside, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
-        cell = cell.flatten()
-        counted = cell.new_zeros(C * C + 2).scatter_add_(0, cell, torch.ones_like(cell))
-        if cell.device.type == "cpu" and counted[C * C]:
-            self._refuse(preds.flatten()[cell == C * C], target.flatten()[cell == C * C], scored)
-        self.counts = self.counts + counted[: C * C].view(C, C)
-        self.spilled = self.spilled + counted[C * C]
+        counted = cell.new_zeros(len(cell), C * C + 2).scatter_add_(1, cell, torch.ones_like(cell))
+        spilled = counted[:, C * C].sum()
+        if cell.device.type == "cpu" and spilled:
+            self._refuse(preds[cell == C * C], target[cell == C * C], scored)
+        self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
+        self.spilled = self.spilled + spilled
 
     def compute(self) -> dict[str, Estimate]:
+        summary = estimate if self.interval == "hdi" else equal_tailed
+        return {
+            metric: Estimate(*(self._shaped(metric, x) for x in summary(values, self.ci_probability)))
+            for metric, values in zip(self.metrics, self._samples(self.metrics), strict=True)
+        }
+
+    def plot(self, metric: str | None = None, **options: Any) -> Any:
+        """The posterior of each value of a metric, by default the first, from what this process has counted.
+
+        `options` are those of `drawing.Look`; the answer is a matplotlib Figure.
+        """
+        metric = self.metrics[0] if metric is None else metric
+        _checks.one_of("metric", metric, self.metrics)
+        found = get_metric(metric)
+        (samples,) = self._samples([metric])
+        shape = (*self.batch_shape, self.num_classes) if self.per_class[metric] else self.batch_shape
+        names = ["/".join(map(str, index)) or metric for index in np.ndindex(shape)]
+        points = observed_values(self._matrices())[found].flatten().tolist()
+        shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
+        label, bounds = found.full_name, found.bounds_of(self.num_classes)
+        return plot_distributions(shown, label, bounds, self.ci_probability, **options)
+
+    def batch_value(self) -> dict[str, Tensor]:
+        """What `forward` answers with: point values, without sampling."""
+        values = observed_values(self._matrices())
+        return {metric: self._shaped(metric, values[get_metric(metric)]) for metric in self.metrics}
+
+    def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
+        return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
+
+    def _samples(self, metrics: Iterable[str]) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
         if self.spilled:
             raise ValueError(
                 f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
                 "scores; reset() and leave them out, or mark them by ignore_index"
             )
-        scores = {metric: resolve(metric) for metric in self.metrics}
-        sums = sample_sums(
-            self.counts,
+        matrices = self._matrices()
+        return sample_metrics(
+            matrices,
+            metrics,
             self.num_samples,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,
+            method=self.method,
             seed=self.seed,
-            names=[self.name],
-            need="margins" if any(score.need == "margins" for score in scores.values()) else "diag",
+            names=[f"{self.name}/{i}" for i in range(len(matrices))] if self.batch_shape else [self.name],
+            dtype=self.sample_dtype,
         )
-        return {metric: estimate(_values(score, sums)[:, 0], self.ci_probability) for metric, score in scores.items()}
 
-    def batch_value(self) -> dict[str, Tensor]:
-        """What `forward` answers with: point values, without sampling."""
-        sums = sums_from_matrices(self.counts)
-        return {metric: _values(resolve(metric), sums) for metric in self.metrics}
+    def _shaped(self, metric: str, values: Tensor) -> Tensor:  # (batch, C) -> (*batch, C), or (batch, 1) -> (*batch)
+        return (
+            values.reshape(*self.batch_shape, self.num_classes)
+            if self.per_class[metric]
+            else values.reshape(self.batch_shape)
+        )
 
     def _refuse(self, preds: Tensor, target: Tensor, scored: bool) -> None:
         last = self.num_classes - 1
@@ -119,9 +183,3 @@ class ConfusionPosterior(Metric):
             if labels.min() < 0 or labels.max() > last:
                 got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
                 raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
-
-
-def _values(score: Score, sums: ConfusionSums) -> Tensor:
-    # (..., C) -> (..., C) if the score has one value per class, else (...)
-    values = score.formula(sums)
-    return values if score.per_class else values.squeeze(-1)

@@ -1,12 +1,17 @@
 """What samples say: the middle, and the interval that holds most of them."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
+from .moments import sum_of
+
+RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
 
 
 class Estimate(NamedTuple):
@@ -17,16 +22,48 @@ class Estimate(NamedTuple):
     high: Tensor
 
 
+class PosteriorSummary(NamedTuple):
+    """What samples say; see `summarize`. MCSE are Monte Carlo standard errors: how far other draws might lie."""
+
+    median: Tensor
+    mean: Tensor
+    sd: Tensor
+    mode: Tensor
+    hdi: tuple[Tensor, Tensor]  # highest density interval
+    eti: tuple[Tensor, Tensor]  # equal-tailed interval
+    metric_uncertainty: Tensor  # width of the highest density interval
+    skew: Tensor
+    kurtosis: Tensor
+    mcse_mean: Tensor
+    mcse_median: Tensor
+    mcse_eti: tuple[Tensor, Tensor]
+    nan_fraction: Tensor
+    ci_probability: float
+
+    @property
+    def headers(self) -> list[str]:
+        return list(self.as_dict())
+
+    def as_dict(self) -> dict[str, Tensor | tuple[Tensor, Tensor]]:
+        """The columns that tables show if not told otherwise."""
+        return {
+            "Median": self.median,
+            "Mode": self.mode,
+            f"{self.ci_probability:.1%} HDI": self.hdi,
+            "MU": self.metric_uncertainty,
+            "Skew": self.skew,
+            "Kurt": self.kurtosis,
+        }
+
+
 def as_scalars(estimates: Mapping[str, Estimate], prefix: str = "") -> dict[str, float]:
-    """What a logger takes: "acc/median", "acc/low", "acc/high", and "tpr/0/median", ... for one value per class."""
-    scalars = {}
-    for name, found in estimates.items():
-        for field, values in found._asdict().items():
-            if values.ndim == 0:
-                scalars[f"{prefix}{name}/{field}"] = float(values)
-            else:
-                scalars |= {f"{prefix}{name}/{c}/{field}": value for c, value in enumerate(values.tolist())}
-    return scalars
+    """What a logger takes: "acc/median", "acc/low", "acc/high"; indices stand between, as in "tpr/0/median"."""
+    return {
+        prefix + "/".join([name, *map(str, index), field]): float(value)
+        for name, found in estimates.items()
+        for field, values in found._asdict().items()
+        for index, value in np.ndenumerate(values.cpu().numpy())
+    }
 
 
 def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
@@ -42,23 +79,187 @@ def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Te
 def estimate(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
     # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
     """The median (mean of the middle two) and `hdi` of samples, from one sort."""
-    _checks.floating("samples", samples)
     check_probability("ci_probability", ci_probability)
-    x = samples.movedim(dim, -1)
-    if x.shape[-1] == 0:
-        x = x.new_full((*x.shape[:-1], 1), torch.nan)
-    x = x.sort(-1).values.double()  # nan comes last
-    n = x.isnan().logical_not().sum(-1, keepdim=True)
-    gaps = torch.minimum((n.double() * ci_probability).long(), n - 1)
-    first = torch.arange(x.shape[-1], device=x.device)
-    end = x.gather(-1, (first + gaps).clamp(0, x.shape[-1] - 1))
-    width = torch.where(end == x, 0, end - x)
-    low = width.masked_fill(first >= n - gaps, torch.inf).argmin(-1, keepdim=True)
-    middle = torch.cat([(n - 1).clamp(min=0) // 2, n // 2], -1)
-    ends = torch.cat([low, (low + gaps).clamp(min=0)], -1)
-    return Estimate(x.gather(-1, middle).mean(-1), *x.gather(-1, ends).unbind(-1))
+    return estimate_sorted(*sort_samples(samples, dim), ci_probability)
+
+
+def estimate_sorted(x: Tensor, n: Tensor, ci_probability: float) -> Estimate:  # as `sort_samples` gives them
+    return Estimate(_median(x, n), *_narrowest(x, n, ci_probability))
+
+
+def equal_tailed(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
+    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
+    """The median and the quantiles (1 -+ ci_probability) / 2 of samples, interpolated linearly; nan as in `hdi`."""
+    check_probability("ci_probability", ci_probability)
+    x, n = sort_samples(samples, dim)
+    q = x.new_tensor([(1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    return Estimate(_median(x, n), *_quantile(x, torch.zeros_like(n), n, q).unbind(-1))
+
+
+def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> PosteriorSummary:
+    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
+    """What samples say, in float64, from one sort.
+
+    nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
+    excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,
+    interpolated linearly. The mode is the middle of the fullest of equally wide bins, or an infinity that more than
+    half of the samples equal. Where no sample remains every field is nan. ValueError: ci_probability not in (0, 1].
+    """
+    check_probability("ci_probability", ci_probability)
+    x, n = sort_samples(samples, dim)
+    low, high = _narrowest(x, n, ci_probability)
+    quantiles = x.new_tensor([0.5, (1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    errors = _quantile_errors(x, n, quantiles)
+
+    finite = finite_part(x, n)
+    number = finite.number[..., 0].double()
+    along = x.movedim(-1, 0)
+    mean = sum_of(along, lambda part: (part,))[1] / number
+    mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
+
+    def powers(part: Tensor) -> tuple[Tensor, ...]:
+        deviation = part - mean
+        square = deviation * deviation
+        return square, square * deviation, square * square
+
+    _, squares, cubes, fourths = sum_of(along, powers)
+    m2, m3, m4 = squares / number, cubes / number, fourths / number
+    sd = (squares / (number - 1).clamp(min=0)).sqrt()
+    return PosteriorSummary(
+        median=_median(x, n),
+        mean=mean,
+        sd=sd,
+        mode=_mode(x, n, finite),
+        hdi=(low, high),
+        eti=_quantile(x, torch.zeros_like(n), n, quantiles[1:]).unbind(-1),
+        metric_uncertainty=torch.where(low == high, 0, high - low),
+        skew=m3 / m2**1.5,
+        kurtosis=m4 / m2**2 - 3,
+        mcse_mean=sd / number.sqrt(),
+        mcse_median=errors[..., 0],
+        mcse_eti=errors[..., 1:].unbind(-1),
+        nan_fraction=1 - n[..., 0].double() / samples.shape[dim]
+        if samples.shape[dim]
+        else x.new_full(x.shape[:-1], torch.nan),
+        ci_probability=ci_probability,
+    )
 
 
 def check_probability(name: str, value: float) -> None:
     if not 0 < value <= 1:
         raise ValueError(f"{name}: got {value!r}, wanted a number in (0, 1]")
+
+
+def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    # (..., S, ...)  ->  samples in order, nan last: (..., S) float64, S >= 1; how many are not nan: (..., 1)
+    _checks.floating("samples", samples)
+    x = samples.detach().movedim(dim, -1)
+    x = x if x.shape[-1] >= RADIX else x.contiguous()
+    if x.shape[-1] == 0:
+        x = x.new_full((*x.shape[:-1], 1), torch.nan)
+    x = _sort(x)
+    if x[..., -1].isnan().any():
+        return x, x.isnan().logical_not().sum(-1, keepdim=True)
+    return x, torch.full_like(x[..., :1], x.shape[-1], dtype=torch.int64)
+
+
+def _sort(x: Tensor) -> Tensor:  # (..., S) -> (..., S) float64
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return x.contiguous().sort(-1).values.double()
+    if x.shape[-1] < RADIX:
+        return torch.from_numpy(np.sort(x.numpy())).double()  # without positions, hence faster than torch's
+    integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+    out = torch.empty(x.shape, dtype=torch.float64)
+    for row, ordered in zip(x.reshape(-1, x.shape[-1]), out.view(-1, x.shape[-1]), strict=True):
+        keys = _ordered_bits(torch.where(row.isnan(), torch.nan, row).view(integer))
+        ordered.copy_(_ordered_bits(keys.sort().values).view(x.dtype))
+    return out
+
+
+def _ordered_bits(bits: Tensor) -> Tensor:
+    """Integers in the order of the floating numbers of these bits, and back; a nan without sign comes last."""
+    flip = bits >> (8 * bits.itemsize - 1)  # all ones below 0
+    return flip.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    # x: (..., S)  index: (..., K), of any value where a row has no samples  ->  (..., K)
+    return x.gather(-1, index.clamp(0, x.shape[-1] - 1))
+
+
+def _median(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (...)
+    return _take(x, torch.cat([(n - 1) // 2, n // 2], -1)).mean(-1)
+
+
+def _narrowest(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:  # (..., S), (..., 1) -> (...), (...)
+    gaps = torch.minimum((n.double() * p).long(), n - 1)
+    candidates = min(x.shape[-1], int(x.shape[-1] * (1 - p)) + 2)  # no interval of so many gaps begins later
+    first = torch.arange(candidates, device=x.device)
+    start, end = x[..., :candidates], _take(x, first + gaps)
+    width = torch.where(end == start, 0, end - start)
+    low = width.masked_fill(first >= n - gaps, torch.inf).argmin(-1, keepdim=True)
+    return _take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
+
+
+def _quantile(x: Tensor, first: Tensor, n: Tensor, q: Tensor) -> Tensor:
+    # x: (..., S)  first, n: (..., 1), the samples to look at  q: (Q,)  ->  (..., Q)
+    place = q * (n - 1).double()
+    below = place.floor()
+    left, right = _take(x, first + below.long()), _take(x, first + place.ceil().long())
+    between = left * (1 - (place - below)) + right * (place - below)
+    return torch.where((place == below) | (left == right), left, between)
+
+
+def _quantile_errors(x: Tensor, n: Tensor, q: Tensor) -> Tensor:  # (..., S), (..., 1), (Q,) -> (..., Q)
+    """Half the distance of the order statistics one standard error of the rank below and above."""
+    rank, spread = n * q, (n * q * (1 - q)).sqrt()
+    low, high = (rank - spread).ceil().clamp(min=1).long(), torch.minimum((rank + spread).ceil().long(), n)
+    low, high = _take(x, low - 1), _take(x, high - 1)
+    return torch.where(low == high, 0, high - low) / 2
+
+
+class Finite(NamedTuple):
+    """The finite ones among sorted samples, each field (..., 1)."""
+
+    first: Tensor  # the position of the least
+    number: Tensor
+    least: Tensor  # nan if there are none, as is the greatest
+    most: Tensor
+
+
+def finite_part(x: Tensor, n: Tensor) -> Finite:  # (..., S), (..., 1)
+    first, number = torch.zeros_like(n), n
+    if torch.cat([x[..., :1], _take(x, n - 1)]).isinf().any():
+        first = (x == -torch.inf).sum(-1, keepdim=True)
+        number = n - first - (x == torch.inf).sum(-1, keepdim=True)
+    ends = _take(x, torch.cat([first, first + number - 1], -1))
+    return Finite(first, number, *torch.where(number > 0, ends, torch.nan).split(1, -1))
+
+
+def searchable(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (..., S)
+    """Sorted samples, with infinities for the nan behind them, which `searchsorted` would get wrong."""
+    return x if (n == x.shape[-1]).all() else x.nan_to_num(torch.inf, torch.inf, -torch.inf)
+
+
+def histogram_bins(x: Tensor, finite: Finite) -> Tensor:  # (..., S) -> (..., 1)
+    """By the narrower of Sturges' width and Freedman and Diaconis', the latter giving at most 2 sqrt(n) bins."""
+    quartiles = _quantile(x, finite.first, finite.number, x.new_tensor([0.25, 0.75]))
+    number, spread = finite.number.double(), finite.most - finite.least
+    width = torch.maximum(2 * quartiles.diff(dim=-1) * number ** (-1 / 3), spread / (2 * number.sqrt()))
+    width = torch.minimum(width, spread / (number.log2() + 1))
+    return torch.where(spread > 0, (spread / width).ceil(), 1)
+
+
+def _mode(x: Tensor, n: Tensor, finite: Finite) -> Tensor:  # (..., S), (..., 1) -> (...)
+    """The middle of the fullest bin, the first of equally full ones."""
+    first, number, least, most = finite
+    bins = histogram_bins(x, finite)
+    S = x.shape[-1]
+    edge = torch.arange(math.ceil(max(2 * S**0.5, math.log2(S) + 1)) + 2, device=x.device)  # more than any row's bins
+    edges = least + edge * ((most - least) / bins)
+    before = torch.searchsorted(searchable(x, n), edges).clamp(first, first + number)
+    before = torch.where(edge < bins, before, first + number)  # the last bin is closed
+    fullest = before.diff(dim=-1).argmax(-1, keepdim=True)
+    middle = torch.where(most > least, least + (fullest + 0.5) * ((most - least) / bins), least)
+    positive = n - first - number  # how many are +inf
+    return torch.where(2 * first > n, -torch.inf, torch.where(2 * positive > n, torch.inf, middle))[..., 0]

@@ -1,47 +1,163 @@
-"""Metric strings: "name" or "name@averaging"."""
+"""Metric strings: "name", "name+option=value", "name@averaging"; and lists of metrics."""
 
-import functools
-from collections.abc import Mapping
-from difflib import get_close_matches
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .averaging import AVERAGINGS, Averaging
-from .scores import SCORES, Score
+from torch import Tensor
 
-BY_ALIAS = {alias: score for score in SCORES for alias in score.aliases}
-AVERAGING_BY_ALIAS = {alias: averaging for averaging in AVERAGINGS for alias in averaging.aliases}
+from . import averaging as averaging  # registers the averagings
+from . import scores as scores  # registers the metrics
+from .extend import AVERAGING_REGISTRY, INSTANCES, METRIC_REGISTRY, SPELLINGS, Averaging, Metric, closest, instance
+from .quantities import ROOTS, Quantity, RootMetric, Values, compute_order, total
+
+WORDS = {"true": True, "false": False, "none": None}
 
 
-def resolve(metric: str) -> Score:
-    """The score a metric string names; equal metrics give the same object, however they are spelled."""
+class AveragedMetric(Quantity):
+    """A metric with one value per class, averaged: "f1@macro"."""
+
+    is_multiclass = True
+
+    def __init__(self, base_metric: Metric, averaging: Averaging) -> None:
+        super().__init__()
+        self.base_metric, self.averaging = base_metric, averaging
+        self.name = f"{base_metric.name}@{averaging.name}"
+        self.full_name = f"{base_metric.full_name} with {averaging.full_name}"
+        self.aliases = [f"{metric}@{average}" for metric in base_metric.aliases for average in averaging.aliases]
+        self.bounds, self.higher_is_better = base_metric.bounds, base_metric.higher_is_better
+        self.sklearn_equivalent = base_metric.sklearn_equivalent
+        self.parents = {"metric_values": base_metric}
+        if averaging.pools_sums:
+            self.parents = {leaf.name: leaf for leaf in compute_order([base_metric]) if not leaf.parents}
+            if not self.parents.keys() <= {"tp", "fp", "fn", "tn"}:
+                raise ValueError(
+                    f"{base_metric.name!r} needs the cells of the confusion matrix, which {averaging.name!r} does not "
+                    "have; write '@macro' or '@weighted'"
+                )
+        self.parents = {**self.parents, **averaging.parents}
+
+    def bounds_of(self, num_classes: int) -> tuple[float, float]:
+        return self.base_metric.bounds_of(num_classes)
+
+    def evaluate(self, values: Values) -> Tensor:  # (rows, 1)
+        arguments = {name: values[parent] for name, parent in self.averaging.parents.items()}
+        if not self.averaging.pools_sums:
+            return self.averaging(values[self.base_metric], **arguments)
+        leaves = [leaf for leaf in self.parents.values() if not leaf.parents]
+        pooled = Values({leaf: total(values[leaf]) / values.like.shape[1] for leaf in leaves}, values.like[:, :1])
+        return self.averaging(pooled[self.base_metric], **arguments)
+
+
+def get_metric(metric: str) -> Quantity:
+    """The metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
+
+    A name is an alias of a metric or a root quantity, after "@" one of an averaging; option values are Python
+    literals, true, false and none in any case, or else strings. Blanks do not count. Equal metrics are one object:
+    `get_metric("acc") is get_metric("accuracy")`. Raises ValueError for anything else, with the closest aliases.
+    """
+    if metric not in SPELLINGS:
+        SPELLINGS[metric] = _resolve(metric)
+    return SPELLINGS[metric]
+
+
+def _resolve(metric: str) -> Quantity:
     if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
-        raise ValueError(f"metric: got {metric!r}, wanted 'name' or 'name@averaging', such as 'acc' or 'f1@macro'")
+        raise ValueError(
+            f"metric: got {metric!r}, wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', "
+            "'fbeta+beta=2.0' or 'f1@macro'"
+        )
     name, at, average = metric.partition("@")
-    score = _find(metric, "metric", name, BY_ALIAS)
+    found = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS})
     if not at:
-        return score
-    averaging = _find(metric, "averaging", average, AVERAGING_BY_ALIAS)
-    if not score.per_class:
+        return found
+    averaging = _find(metric, "averaging", average, AVERAGING_REGISTRY)
+    if isinstance(found, RootMetric):
+        raise ValueError(
+            f"metric {metric!r}: {name.strip()!r} is a root quantity, not a metric; leave out '@{average}'"
+        )
+    if found.is_multiclass:
         raise ValueError(f"metric {metric!r}: {name.strip()!r} is one number already; leave out '@{average}'")
-    return _averaged(score, averaging)
+    try:
+        averaged = AveragedMetric(found, averaging)
+    except ValueError as error:
+        raise ValueError(f"metric {metric!r}: {error}") from error
+    return INSTANCES.setdefault(averaged.name, averaged)
 
 
 def _find(metric: str, kind: str, token: str, table: Mapping[str, Any]) -> Any:
-    name, plus, _ = token.partition("+")
-    name = name.strip()
+    name, *options = (part.strip() for part in token.split("+"))
     if name not in table:
-        closest = ", ".join(get_close_matches(name, table, cutoff=0))
-        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; the closest are {closest}")
-    if plus:
-        raise ValueError(f"metric {metric!r}: options are not available for {name!r}; write {name!r} alone")
-    return table[name]
+        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; the closest are {closest(name, table)}")
+    given = {}
+    known = getattr(table[name], "defaults", {})
+    for option in options:
+        key, equals, value = (part.strip() for part in option.partition("="))
+        if not equals:
+            raise ValueError(
+                f"metric {metric!r}: option {option!r} has no value; write '+option=value', and numbers without '+', "
+                "such as 10.0 or 1e1"
+            )
+        if key not in known:
+            raise ValueError(f"metric {metric!r}: {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}")
+        if key in given:
+            raise ValueError(f"metric {metric!r}: option {key!r} is given twice")
+        given[key] = _value(value)
+    if name in ROOTS:
+        return ROOTS[name]
+    try:
+        return instance(table[name], **given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"metric {metric!r}: {error}") from error
 
 
-@functools.cache
-def _averaged(score: Score, averaging: Averaging) -> Score:
-    return score._replace(
-        aliases=tuple(f"{name}@{average}" for name in score.aliases for average in averaging.aliases),
-        full_name=f"{score.full_name} with {averaging.full_name}",
-        formula=lambda sums: averaging.formula(score.formula(sums), sums),
-        per_class=False,
-    )
+def _value(text: str) -> Any:
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+class MetricCollection:
+    """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them."""
+
+    def __init__(self, metrics: "str | Quantity | Iterable | MetricCollection" = ()) -> None:
+        self._metrics: dict[str, Quantity] = {}
+        self.add(metrics)
+
+    def add(self, metrics: "str | Quantity | Iterable | MetricCollection") -> None:
+        if isinstance(metrics, str):
+            self._metrics[metrics] = get_metric(metrics)
+        elif isinstance(metrics, Quantity):
+            self._metrics[metrics.name] = metrics
+        elif isinstance(metrics, MetricCollection):
+            self._metrics.update(metrics._metrics)
+        else:
+            for metric in sorted(metrics, key=str) if isinstance(metrics, set | frozenset) else metrics:
+                self.add(metric)
+
+    def __getitem__(self, name: str) -> Quantity:
+        """By any spelling of a metric that was added."""
+        metric = self._metrics.get(name) or get_metric(name)
+        if metric not in self._metrics.values():
+            raise KeyError(f"metric {name!r} is not in the collection, which has {', '.join(self._metrics) or 'none'}")
+        return metric
+
+    def __iter__(self) -> Iterator[Quantity]:
+        return iter(self._metrics.values())
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+    def items(self) -> Iterable[tuple[str, Quantity]]:
+        """Spellings and metrics."""
+        return self._metrics.items()
+
+    def get_insert_order(self) -> tuple[Quantity, ...]:
+        return tuple(self)
+
+    def get_compute_order(self) -> tuple[Quantity, ...]:
+        """The metrics and all they are computed from, dependencies first, each once."""
+        return tuple(compute_order(self))

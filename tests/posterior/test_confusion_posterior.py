@@ -1,12 +1,14 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from posterior_oracle import GOLDEN, numbers
 from torchmetrics import MetricCollection
 
-from tensormetrics.posterior import ConfusionPosterior, as_scalars, sample_sums
+from tensormetrics.posterior import ConfusionPosterior, as_scalars, sample_metrics, sample_sums
+from tensormetrics.posterior.summary import equal_tailed
 
 
 def labels_of(counts, device):
@@ -51,8 +53,9 @@ def test_labels_scores_and_shapes_count_alike(device):
     for row, label in zip(logits.reshape(-1, 4).tolist(), target.flatten().tolist(), strict=True):
         counts[label, row.index(max(row))] += 1
     for preds, truth in (
-        (logits, target),
-        (logits.bfloat16().float(), target.int()),
+        (logits.mT, target),
+        (logits.flatten(0, 1), target.flatten()),
+        (logits.bfloat16().float().mT, target.int()),
         (logits.argmax(-1), target),
         (logits.argmax(-1).flatten().to(torch.uint8), target.flatten().short()),
     ):
@@ -115,6 +118,79 @@ def test_what_was_never_seen_stays_possible(device):
     assert all((x == 1).all() for estimate in certain.compute().values() for x in estimate)
 
 
+def test_a_batch_of_matrices(device):
+    preds, target = torch.randint(0, 3, (2, 2, 4, 50, 6), device=device)
+    options = {"metrics": ["acc", "tpr", "f1@macro", "mae"], "num_samples": 200}
+    batch = ConfusionPosterior(3, batch_shape=(2, 4), **options).to(device)
+    points = batch(preds[:, :, :20], target[:, :, :20])
+    batch.update(torch.nn.functional.one_hot(preds[:, :, 20:], 3).movedim(-1, 3).float(), target[:, :, 20:])
+    found = batch.compute()
+    for i in range(8):
+        alone = ConfusionPosterior(3, name=f"posterior/{i}", **options).to(device)
+        point = alone(preds[i // 4, i % 4, :20], target[i // 4, i % 4, :20])
+        alone.update(preds[i // 4, i % 4, 20:], target[i // 4, i % 4, 20:])
+        assert same(alone.compute(), {m: [x[i // 4, i % 4] for x in estimate] for m, estimate in found.items()})
+        for metric in point:
+            torch.testing.assert_close(points[metric][i // 4, i % 4], point[metric])
+
+
+def test_labels_of_a_multilabel_task(device):
+    scores, target = torch.rand(80, 3, device=device), torch.randint(0, 2, (80, 3), device=device)
+    metric = ConfusionPosterior(2, "f1", batch_shape=(3,), num_samples=100).to(device)
+    found = metric((scores > 0.5).mT, target.mT)["f1"]
+    tp, wrong = ((scores > 0.5) & (target == 1)).sum(0), ((scores > 0.5) != (target == 1)).sum(0)
+    torch.testing.assert_close(found[:, 1], (2 * tp / (2 * tp + wrong)).double())
+    assert metric.compute()["f1"].median.shape == (3, 2)
+
+
+def test_intervals_and_dtypes(device):
+    preds, target = torch.randint(0, 3, (2, 60), device=device)
+    for dtype in torch.float32, torch.float64:
+        options = {"num_samples": 500, "dtype": dtype, "ci_probability": 0.9}
+        both = [ConfusionPosterior(3, "ppv", interval=name, **options).to(device) for name in ("hdi", "eti")]
+        for metric in both:
+            metric.update(preds, target)
+        hdi, eti = (metric.compute()["ppv"] for metric in both)
+        (samples,) = sample_metrics(
+            both[0].counts,
+            "ppv",
+            500,
+            prevalence_prior="perks",
+            confusion_prior="perks",
+            names=["posterior"],
+            dtype=dtype,
+        )
+        expected = np.quantile(samples[:, 0].cpu().double().numpy(), [0.5, 0.05, 0.95], axis=0)
+        np.testing.assert_allclose(torch.stack(eti).cpu(), expected, 1e-12)
+        assert torch.equal(eti.median, hdi.median) and not torch.equal(eti.low, hdi.low)
+
+
+def test_methods(device):
+    preds, target = labels_of([[50, 1], [2, 40]], device)
+    found = {}
+    for method in "posterior", "prior", "random", "input":
+        metric = ConfusionPosterior(2, ["acc", "tpr"], method=method, num_samples=4000).to(device)
+        point = metric(preds, target)
+        found[method] = metric.compute()["acc"]
+    assert found["input"].low == found["input"].median == found["input"].high == point["acc"]
+    assert abs(found["posterior"].median - point["acc"]) < 0.02 and abs(found["prior"].median - 0.5) < 0.05
+    assert abs(found["random"].median - 0.5) < 0.02
+    assert found["prior"].high - found["prior"].low > 0.8
+    improper = ConfusionPosterior(2, method="prior", confusion_prior=0).to(device)
+    improper.update(preds, target)
+    with pytest.raises(ValueError) as error:
+        improper.compute()
+    message = "method: got 'prior' with an improper prior; give every row a concentration above 0"
+    assert str(error.value) == message
+
+
+def test_equal_tailed_intervals_leave_out_nan(device):
+    x = torch.tensor([[3.0, torch.nan, 1, 2], [torch.nan] * 4], device=device)
+    found = torch.stack(equal_tailed(x, 0.5, dim=1))
+    assert found[:, 0].tolist() == [2, 1.5, 2.5] and found[:, 1].isnan().all()
+    assert equal_tailed(x[:, :0], dim=1).low.shape == (2,)
+
+
 def test_copies_and_merging(device):
     preds, target = torch.randint(0, 3, (2, 100), device=device)
     whole, first, second = (ConfusionPosterior(3, "f1", num_samples=300).to(device) for _ in range(3))
@@ -148,8 +224,9 @@ def test_values_that_are_no_class(preds, target, message, device):
     metric.update(*labels_of(torch.eye(3, dtype=torch.int64), device))
     for update in metric.update, metric:
         if device.type == "cpu":
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError) as error:
                 update(preds, target)
+            assert str(error.value) == message
             assert metric.counts.sum() == 3 and metric.spilled == 0 and metric.update_count == 1
         else:
             update(preds.to(device), target.to(device))
@@ -161,31 +238,102 @@ def test_values_that_are_no_class(preds, target, message, device):
 @pytest.mark.parametrize(
     ("preds", "target", "message"),
     [
-        (torch.zeros(4), torch.zeros(4).long(), r"preds: got torch.float32 of shape \(4,\) with a target"),
-        (torch.zeros(4, 2), torch.zeros(4).long(), r"wanted integer labels \(4,\) or floating scores \(4, 3\)"),
-        (torch.zeros(5).long(), torch.zeros(4).long(), r"preds: got torch.int64 of shape \(5,\) with a target"),
-        (torch.zeros(4).cfloat(), torch.zeros(4).long(), "preds: got torch.complex64, wanted an integer dtype"),
-        (torch.zeros(4).long(), torch.zeros(4), "target: got torch.float32, wanted an integer dtype"),
-        (torch.zeros(4, device="meta").long(), torch.zeros(4).long(), "devices differ: preds on meta, target on cpu"),
+        (
+            torch.zeros(4),
+            torch.zeros(4).long(),
+            "preds: got torch.float32 of shape (4,) with a target of shape (4,), "
+            "wanted integer labels (4,) or floating scores (4, 3)",
+        ),
+        (
+            torch.zeros(4, 5, 3),
+            torch.zeros(4, 5).long(),
+            "preds: got torch.float32 of shape (4, 5, 3) with a target of shape (4, 5), "
+            "wanted integer labels (4, 5) or floating scores (4, 3, 5)",
+        ),
+        (
+            torch.zeros(5).long(),
+            torch.zeros(4).long(),
+            "preds: got torch.int64 of shape (5,) with a target of shape (4,), "
+            "wanted integer labels (4,) or floating scores (4, 3)",
+        ),
+        (
+            torch.zeros(4).cfloat(),
+            torch.zeros(4).long(),
+            "preds: got torch.complex64, wanted an integer dtype; write preds.long()",
+        ),
+        (
+            torch.zeros(4).long(),
+            torch.zeros(4),
+            "target: got torch.float32, wanted an integer dtype; write target.long()",
+        ),
+        (
+            torch.zeros(4, device="meta").long(),
+            torch.zeros(4).long(),
+            "devices differ: preds on meta, target on cpu, state on cpu; move them with .to(device)",
+        ),
+        (torch.zeros(()).long(), torch.zeros(()).long(), "target: got shape (), wanted (N, ...)"),
     ],
 )
 def test_inputs_of_the_wrong_kind(preds, target, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError) as error:
         ConfusionPosterior(3).update(preds, target)
+    assert str(error.value) == message
+
+
+def test_a_batch_of_another_shape():
+    with pytest.raises(ValueError) as error:
+        ConfusionPosterior(3, batch_shape=(2,)).update(torch.zeros(3, 4).long(), torch.zeros(3, 4).long())
+    assert str(error.value) == "target: got shape (3, 4), wanted (2, N, ...)"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"interval": "wald"}, "interval: got 'wald', wanted one of 'hdi', 'eti'"),
+        ({"method": "mcmc"}, "method: got 'mcmc', wanted one of 'posterior', 'prior', 'random', 'input'"),
+        ({"dtype": torch.half}, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
+        ({"batch_shape": (2, -1)}, "batch_shape: got -1, wanted an integer >= 0"),
+        ({"metrics": "tpr@binary+positive_class=3"}, "positive_class: got 3, wanted -3 to 2 for 3 classes"),
         ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
-        ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'"),
-        ({"ci_probability": 95}, r"ci_probability: got 95, wanted a number in \(0, 1\]"),
+        ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'; the closest are fp, fn, f1"),
+        ({"ci_probability": 95}, "ci_probability: got 95, wanted a number in (0, 1]"),
         ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
-        ({"confusion_prior": [1, 2]}, r"confusion_prior: got an array of shape \(2,\), wanted \(3, 3\)"),
+        ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
     ],
 )
 def test_options_out_of_range(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError) as error:
         ConfusionPosterior(**{"num_classes": 3, **options})
+    assert str(error.value) == message
+
+
+def test_a_root_quantity_is_not_reported():
+    with pytest.raises(TypeError) as error:
+        ConfusionPosterior(3, ["acc", "p_pred"])
+    assert str(error.value) == "'p_pred' is a root quantity, not a metric: it can be sampled but not reported"
+
+
+def test_plot(device):
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=300, batch_shape=(2,)).to(device)
+    preds, target = torch.randint(0, 3, (2, 2, 60), device=device)
+    metric.update(preds, target)
+    figure = metric.plot("tpr", hide="extrema")
+    names = [ax.get_ylabel() for ax in figure.axes]
+    assert type(figure) is Figure and names == ["0/0", "0/1", "0/2", "1/0", "1/1", "1/2"]
+    assert figure.axes[-1].get_xlabel() == "True Positive Rate"
+    medians, points = metric.compute()["tpr"].median, metric.batch_value()["tpr"]
+    for k, ax in enumerate(figure.axes):
+        lines = [tuple(line.get_xdata()) for line in ax.lines]
+        assert (float(medians.flatten()[k]),) * 2 in lines and (float(points.flatten()[k]),) in lines
+    single = Figure().subplots()
+    alone = ConfusionPosterior(3, num_samples=300).to(device)
+    alone.update(preds[0], target[0])
+    assert alone.plot(ax=single) is single.figure and single.get_ylabel() == "acc"
+    with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
+        metric.plot("mcc")
+    metric.spilled += 1
+    with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores; "):
+        metric.plot()

@@ -1,100 +1,164 @@
+import json
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
+import sklearn.metrics
 import torch
-from posterior_oracle import GOLDEN, numbers
+from metric_oracle import scores
+from posterior_oracle import numbers
 
-from tensormetrics.posterior import sample_sums, sums_from_matrices
-from tensormetrics.posterior.averaging import AVERAGINGS
+from tensormetrics.posterior import METRIC_REGISTRY, get_metric, sample_metrics
 from tensormetrics.posterior.scores import SCORES
-from tensormetrics.posterior.syntax import resolve
 
+GOLDEN = json.loads((Path(__file__).parent / "golden_metrics.json").read_text())
 NAMES = [score.aliases[0] for score in SCORES]
-AVERAGED = [f"{score.aliases[0]}@{a.aliases[0]}" for score in SCORES if score.per_class for a in AVERAGINGS]
+MATRICES = torch.randint(1, 30, (4, 3, 5, 5), generator=torch.Generator().manual_seed(3))
+ORACLE = [[scores(matrix.numpy()) for matrix in row] for row in MATRICES]
 
 
 def evaluate(metric, matrix):
-    return resolve(metric).formula(sums_from_matrices(torch.as_tensor(matrix)))
+    return get_metric(metric)(torch.as_tensor(matrix))
 
 
 @pytest.mark.parametrize("name", GOLDEN["matrices"])
 def test_known_values(name, device):
     matrix = torch.tensor(GOLDEN["matrices"][name], device=device, dtype=torch.float64)
     for metric, expected in GOLDEN["values"][name].items():
-        for dtype, tolerance in (torch.float64, {"rtol": 1e-9, "atol": 1e-12}), (torch.float32, {"rtol": 1e-5}):
-            sums = sums_from_matrices(matrix)
-            found = resolve(metric).formula(type(sums)(*(x.to(dtype) for x in sums)))
-            close = {"atol": 1e-6, **tolerance, "equal_nan": True, "msg": lambda text, metric=metric: metric + text}
-            torch.testing.assert_close(found.cpu().double(), numbers(expected), **close)
+        found, expected = evaluate(metric, matrix), numbers(expected)
+        assert found.dtype == torch.float64 and found.shape == expected.shape
+        np.testing.assert_allclose(found.cpu(), expected, 1e-9, 1e-12, err_msg=metric)
 
 
-def test_every_score_has_a_known_value():
-    known = {resolve(metric) for metric in GOLDEN["values"]["tri"]}
-    assert known >= set(SCORES)
+@pytest.mark.parametrize("metric", ORACLE[0][0])
+def test_batches_equal_a_loop_in_textbook_forms(metric, device):
+    found = evaluate(metric, MATRICES.to(device)).cpu()
+    expected = [[oracle[metric] for oracle in row] for row in ORACLE]
+    np.testing.assert_allclose(found, expected, 1e-9, 1e-12)
+    assert get_metric(metric).name == metric
 
 
-@pytest.mark.parametrize("metric", NAMES + AVERAGED)
-def test_batches_bounds_and_need(metric, device):
-    score = resolve(metric)
-    sums = sample_sums(torch.randint(0, 20, (2, 4, 4), device=device), 30, dtype=torch.float64, need=score.need)
-    values = score.formula(sums)
-    assert values.shape == (30, 2, 4 if score.per_class else 1)
-    for s, e in (0, 0), (17, 1), (29, 0):
-        one = score.formula(type(sums)(*(None if x is None else x[s, e] for x in sums)))
-        torch.testing.assert_close(values[s, e], one, rtol=1e-12, atol=1e-12, equal_nan=True)
-    low, high = score.bounds
-    assert ((values >= low - 1e-12) & (values <= high + 1e-12) | values.isnan()).all()
+def test_every_score_has_known_values_and_an_oracle():
+    assert set(NAMES) <= ORACLE[0][0].keys()
+    assert {get_metric(metric).name for metric in GOLDEN["values"]["tri"]} >= set(NAMES)
+
+
+def test_every_alias_names_its_score():
+    aliases = [alias for score in SCORES for alias in score.aliases]
+    assert len(SCORES) == 37 and len(aliases) == len(set(aliases)) == 91
+    for score in SCORES:
+        assert {get_metric(alias) for alias in score.aliases} == {get_metric(score.aliases[0])}
+        metric, cls = get_metric(score.aliases[0]), METRIC_REGISTRY[score.aliases[-1]]
+        assert isinstance(metric, cls) and metric.aliases == list(score.aliases)
+        assert (metric.full_name, metric.is_multiclass) == (score.full_name, not score.per_class)
+        assert metric.higher_is_better is score.higher_is_better
+
+
+@pytest.mark.parametrize("metric", NAMES)
+def test_bounds(metric, device):
+    counts = torch.randint(0, 20, (2, 4, 4), device=device)
+    (samples,) = sample_metrics(counts, metric, 50, dtype=torch.float64)
+    low, high = get_metric(metric).bounds_of(4)
+    assert ((samples >= low - 1e-12) & (samples <= high + 1e-12) | samples.isnan()).all()
+
+
+def test_bounds_depend_on_options_and_on_the_number_of_classes():
+    assert get_metric("ba").bounds == (0, 1) and get_metric("ba+adjusted=True").bounds == (-1, 1)
+    assert get_metric("mae").bounds == (0, math.inf) and get_metric("mae").bounds_of(5) == (0, 4)
+    assert get_metric("mse").bounds == (0, math.inf) and get_metric("mse").bounds_of(5) == (0, 16)
+    assert get_metric("rmse").bounds_of(5) == (0, 4) and get_metric("offby1").bounds_of(5) == (0, 1)
+
+
+def test_dependencies():
+    assert get_metric("tpr").dependencies == ("tp", "fn") and get_metric("rmse").dependencies == ("mse",)
+    assert get_metric("mcc").dependencies == ("tp", "fp", "fn", "tn")
+
+
+@pytest.mark.parametrize("metric", [name for name in NAMES if get_metric(name).sklearn_equivalent])
+def test_agreement_with_sklearn(metric):
+    preds, target = np.random.default_rng(1).integers(0, 4, (2, 200))
+    matrix = sklearn.metrics.confusion_matrix(target, preds)
+    function = getattr(sklearn.metrics, get_metric(metric).sklearn_equivalent)
+    if get_metric(metric).sklearn_equivalent == "class_likelihood_ratios":
+        matrix = sklearn.metrics.confusion_matrix(target > 1, preds > 1)
+        ratios = function(target > 1, preds > 1)
+        assert float(evaluate(metric, matrix)[1]) == pytest.approx(ratios[metric.startswith("negative")])
+        return
+    options = {"average": None} if not get_metric(metric).is_multiclass else {}
+    options |= {"beta": 2.0} if metric == "fbeta" else {}
+    found = evaluate(metric + ("+beta=2.0" if metric == "fbeta" else ""), matrix)
+    np.testing.assert_allclose(found, np.atleast_1d(function(target, preds, **options)), 1e-12)
+
+
+def test_sklearn_options():
+    preds, target = np.random.default_rng(2).integers(0, 4, (2, 200))
+    matrix = sklearn.metrics.confusion_matrix(target, preds)
+    adjusted = sklearn.metrics.balanced_accuracy_score(target, preds, adjusted=True)
+    assert float(evaluate("ba+adjusted=True", matrix)) == pytest.approx(adjusted)
+    for power, weights in (1, "linear"), (2, "quadratic"):
+        kappa = sklearn.metrics.cohen_kappa_score(target, preds, weights=weights)
+        assert float(evaluate(f"pwkappa+power={power}", matrix)) == pytest.approx(kappa)
 
 
 def test_a_perfect_classifier_is_exactly_perfect(device):
-    sums = sample_sums(torch.diag(torch.tensor([7, 1, 30], device=device)), 2_000)
-    for metric in "acc", "mcc", "kappa", "tpr", "ppv", "f1", "p4", "f1@macro", "f1@weighted", "jaccard", "informedness":
-        assert (resolve(metric).formula(sums) == 1).all(), metric
-    for metric in "fnr", "fpr", "fdr", "for", "prev_thresh":
-        assert (resolve(metric).formula(sums) == 0).all(), metric
+    perfect = "acc", "mcc", "kappa", "tpr", "ppv", "f1", "p4", "f1@macro", "f1@weighted", "f1@micro", "jaccard"
+    perfect += (
+        "informedness",
+        "ba",
+        "ba+adjusted=True",
+        "offby1",
+        "pwkappa",
+        "fbeta+beta=3",
+        "f1_gain",
+        "jaccard@harmonic",
+    )
+    wrong = "fnr", "fpr", "fdr", "for", "prev_thresh", "mae", "mse", "rmse", "nlr"
+    counts = torch.diag(torch.tensor([7, 1, 30], device=device))
+    samples = sample_metrics(counts, perfect + wrong, 500)
+    for metric, values in zip(perfect + wrong, samples, strict=True):
+        assert (values == (metric in perfect)).all(), metric
 
 
 def test_undefined_values():
-    never_predicted = [[4.0, 0], [2, 0]]
-    assert evaluate("ppv", never_predicted)[1].isnan() and evaluate("ppv@macro", never_predicted).isnan()
-    assert evaluate("f1", never_predicted)[1] == 0 and evaluate("p4", never_predicted)[1] == 0
     never_true = [[3.0, 1, 0], [0, 0, 0], [1, 2, 5]]
-    assert evaluate("tpr", never_true)[1].isnan() and evaluate("tpr@macro", never_true).isnan()
-    torch.testing.assert_close(evaluate("tpr@weighted", never_true), torch.tensor([8 / 12], dtype=torch.float64))
+    assert evaluate("tpr", never_true)[1].isnan() and evaluate("f1", never_true)[1] == 0
+    assert float(evaluate("ba", never_true)) == pytest.approx((3 / 4 + 5 / 8) / 2)
+    assert float(evaluate("ba+adjusted=True", never_true)) == pytest.approx(3 / 4 + 5 / 8 - 1)
+    assert evaluate("ba+adjusted=True", [[3.0, 1], [0, 0]]).isnan()
     assert evaluate("f1_gain", never_true)[1].isnan() and evaluate("precision_gain", never_true)[1] == 0
+    assert evaluate("fbeta_gain+beta=0", never_true)[1].isnan() and evaluate("recall_gain", never_true)[1].isnan()
+    assert evaluate("fbeta_gain+beta=0", [[0.0, 3], [0, 2]])[0] == 0
     assert evaluate("recall_gain", [[0.0, 3], [1, 2]])[0] == 0
     assert evaluate("precision_gain", [[0.0, 3], [0, 2]])[0].isnan()
     assert evaluate("dor", [[3.0, 0], [1, 2]]).tolist() == [math.inf, math.inf]
     assert evaluate("log_dor", [[3.0, 1], [0, 0]]).isnan().all()
-    for metric in NAMES + AVERAGED:
+    assert evaluate("p4", [[4.0, 0], [2, 0]])[1] == 0
+    assert evaluate("prev_thresh", [[2.0, 2], [3, 3]]).tolist() == [0.5, 0.5]
+    assert evaluate("mcc", [[4.0, 0], [2, 0]]).isnan() and evaluate("kappa", [[4.0, 0], [2, 0]]) == 0
+    for metric in NAMES:
         assert evaluate(metric, torch.zeros(3, 3)).isnan().all(), metric
 
 
-def test_aliases():
-    aliases = [alias for row in (*SCORES, *AVERAGINGS) for alias in row.aliases]
-    assert len(aliases) == len(set(aliases))
-    for score in SCORES:
-        assert all(resolve(alias) is score for alias in score.aliases)
-    averaged = resolve("precision@mean")
-    assert averaged is resolve(" ppv @ macro ") and "ppv@macro" in averaged.aliases and not averaged.per_class
-    assert averaged.full_name == "Positive Predictive Value with Macro Averaging"
+def test_clamped_ratios_use_the_smallest_rate_of_the_same_matrix():
+    matrices = torch.tensor([[[9.0, 0, 0], [0, 9, 1], [0, 3, 7]], [[5, 0, 5], [0, 10, 0], [5, 0, 5]]])
+    assert evaluate("plr", matrices)[0, 0] == math.inf
+    found = evaluate("plr+clamp=True", matrices)
+    torch.testing.assert_close(found[0], torch.tensor([1 / (1 / 19), 0.9 / (3 / 19), 0.7 / (1 / 19)]).double())
+    torch.testing.assert_close(found[1], torch.tensor([2, 4, 2.0]).double())
+    assert torch.equal(found[1:], evaluate("plr+clamp=True", matrices[1:]))
+    torch.testing.assert_close(evaluate("lplr+clamp=True", matrices), found.log())
+    diagonal = torch.eye(2)
+    assert evaluate("plr+clamp=True", diagonal).tolist() == [math.inf, math.inf]
+    certain = torch.tensor([[0.0, 3], [4, 0]])
+    assert evaluate("nlr+clamp=True", certain).tolist() == [math.inf, math.inf]
+    assert evaluate("lnlr+clamp=true", certain).tolist() == [math.inf, math.inf]
 
 
-@pytest.mark.parametrize(
-    ("metric", "message"),
-    [
-        ("", "metric: got '', wanted 'name' or 'name@averaging', such as 'acc' or 'f1@macro'"),
-        (None, "metric: got None, wanted 'name' or 'name@averaging'"),
-        ("f1@macro@macro", "metric: got 'f1@macro@macro', wanted 'name' or 'name@averaging'"),
-        ("recal", "metric 'recal': there is no metric 'recal'; the closest are recall, "),
-        ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, "),
-        ("f1@", "metric 'f1@': there is no averaging ''"),
-        ("ACC", "metric 'ACC': there is no metric 'ACC'"),
-        ("acc@macro", "metric 'acc@macro': 'acc' is one number already; leave out '@macro'"),
-        ("f1+beta=2", r"metric 'f1\+beta=2': options are not available for 'f1'; write 'f1' alone"),
-        ("f1@macro+x=1", r"metric 'f1@macro\+x=1': options are not available for 'macro'; write 'macro' alone"),
-    ],
-)
-def test_errors(metric, message):
-    with pytest.raises(ValueError, match=message):
-        resolve(metric)
+def test_float32_agrees_with_float64(device):
+    counts = torch.randint(1, 50, (2, 6, 6), device=device)
+    metrics = [*NAMES, "plr+clamp=True", "pwkappa+power=2", "f1@macro", "f1@micro", "p4@harmonic"]
+    single, double = (sample_metrics(counts, metrics, 30, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    for metric, x, y in zip(metrics, single, double, strict=True):
+        assert x.dtype == torch.float32
+        torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=1e-6, msg=lambda text, metric=metric: metric + text)

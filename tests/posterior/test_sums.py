@@ -3,22 +3,26 @@ import pytest
 import torch
 from posterior_oracle import GOLDEN, confusion_matrix, numbers, sums_of
 
-from tensormetrics.posterior import dirichlet, sample_sums, sums_from_matrices
+from tensormetrics.posterior import sample_confusion_matrices, sample_sums, sums_from_matrices
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [0, 5, 9]], [[4, 0, 0], [0, 0, 0], [0, 1, 1]]])
 
 
 def equal(a, b):
-    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    return all(x is y is None or torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("name", GOLDEN["sums"])
 def test_observed_sums(name, device):
     matrix = torch.tensor(GOLDEN["matrices"][name], dtype=torch.float64, device=device)
-    for found, expected in zip(sums_from_matrices(matrix), GOLDEN["sums"][name].items(), strict=True):
+    for found, expected in zip(sums_from_matrices(matrix)[:4], GOLDEN["sums"][name].items(), strict=True):
         torch.testing.assert_close(found.cpu(), numbers(expected[1]), rtol=1e-9, atol=1e-12)
-    for found, once in zip(sums_from_matrices(matrix.expand(2, 5, -1, -1)), sums_from_matrices(matrix), strict=True):
+    weights = torch.rand(3, *matrix.shape, device=device)
+    batch, single = sums_from_matrices(matrix.expand(2, 5, -1, -1), weights), sums_from_matrices(matrix, weights)
+    for found, once in zip(batch[:4], single[:4], strict=True):
         assert torch.equal(found, once.expand(2, 5, -1))
+    forms = torch.stack([(w * matrix).sum() / matrix.sum() for w in weights.double()])
+    torch.testing.assert_close(batch.weighted, forms.expand(2, 5, -1), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("method", ["posterior", "prior", "random"])
@@ -37,7 +41,7 @@ def test_drawn_sums_equal_a_loop(C, method, device):
         start=3,
         dtype=torch.float64,
     )
-    found = torch.stack(found, 2).cpu()  # (S, E, 4, C)
+    found = torch.stack(found[:4], 2).cpu()  # (S, E, 4, C)
     for e, name in enumerate("xy"):
         observed = np.zeros((C, C)) if method == "prior" else counts[e].numpy()
         cells = observed + prior.double().numpy()
@@ -53,7 +57,7 @@ def test_drawn_sums_equal_a_loop(C, method, device):
 def test_posterior_moments(name, prior, device):
     S, counts = 20_000, torch.tensor(GOLDEN["matrices"][name], device=device)
     sums = sample_sums(counts, S, prevalence_prior=prior, confusion_prior=prior, dtype=torch.float64)
-    tp, fp, fn, tn = (x[:, 0].cpu() for x in sums)
+    tp, fp, fn, tn = (x[:, 0].cpu() for x in sums[:4])
     moments = {key: numbers(value) for key, value in GOLDEN["posterior_moments"][name][prior].items()}
     cells, variances = moments["mean_cells"], moments["var_cells"]
     drawn = {
@@ -71,19 +75,38 @@ def test_posterior_moments(name, prior, device):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_draws_do_not_depend_on_what_else_is_drawn(dtype, device, monkeypatch):
-    options = {"prevalence_prior": "perks", "confusion_prior": "perks", "dtype": dtype}
+@pytest.mark.parametrize("prior", [1, "perks"])
+def test_draws_do_not_depend_on_what_else_is_drawn(prior, dtype, device):
+    options = {"prevalence_prior": prior, "confusion_prior": prior, "dtype": dtype}
+    start, weights = 2**32 - 200, torch.rand(2, 7, 7, device=device)
     counts = torch.randint(0, 9, (2, 7, 7), device=device)
-    whole = sample_sums(counts, 100, **options)
-    for size in 1, 7, 64:
-        shards = [sample_sums(counts, min(size, 100 - s), start=s, **options) for s in range(0, 100, size)]
+    whole = sample_sums(counts, 600, start=start, weights=weights, **options)
+    for size in 1, 7, 256:
+        shards = [
+            sample_sums(counts, min(size, 600 - s), start=start + s, weights=weights, **options)
+            for s in range(0, 600, size)
+        ]
         assert equal([torch.cat(parts) for parts in zip(*shards, strict=True)], whole)
-    assert equal(sample_sums(counts[1], 100, names=["1"], **options), [x[:, 1:] for x in whole])
-    diagonal = sample_sums(counts, 100, need="diag", **options)
-    assert diagonal.fp is None and diagonal.tn is None
+    alone = sample_sums(counts[1], 600, names=["1"], start=start, weights=weights, **options)
+    assert equal(alone, [x[:, 1:] for x in whole])
+    margins = sample_sums(counts, 600, start=start, **options)
+    assert margins.weighted is None and equal(margins[:4], whole[:4])
+    diagonal = sample_sums(counts, 600, need="diag", start=start, **options)
+    assert diagonal.fp is None and diagonal.tn is None and diagonal.weighted is None
     assert torch.equal(diagonal.tp, whole.tp) and torch.equal(diagonal.fn, whole.fn)
-    monkeypatch.setitem(dirichlet.SCRATCH_CELLS, device.type, 1000)
-    assert equal(sample_sums(counts, 100, **options), whole)
+
+
+@pytest.mark.parametrize("method", ["posterior", "prior", "random", "input"])
+def test_sums_are_those_of_the_matrices(method, device):
+    options = {"prevalence_prior": "perks", "confusion_prior": 0.5, "method": method, "start": 5, "seed": 2}
+    counts, weights = torch.randint(0, 9, (2, 5, 5), device=device), torch.rand(3, 5, 5, device=device)
+    matrices = sample_confusion_matrices(counts, 70, dtype=torch.float64, **options)
+    assert matrices.shape == (1 if method == "input" else 70, 2, 5, 5)
+    drawn = sample_sums(counts, 70, weights=weights, dtype=torch.float64, **options)
+    for found, expected in zip(drawn, sums_from_matrices(matrices, weights), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
+    single = sample_confusion_matrices(counts, 70, **options)
+    assert method == "input" or torch.equal(single, matrices.float())
 
 
 def test_small_sums_are_relatively_accurate(device):
@@ -92,12 +115,12 @@ def test_small_sums_are_relatively_accurate(device):
         sample_sums(counts, 500, prevalence_prior=0.1, confusion_prior=0.1, dtype=dtype)
         for dtype in (torch.float64, torch.float32)
     )
-    for x, y in zip(single, double, strict=True):
+    for x, y in zip(single[:4], double[:4], strict=True):
         torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=0)
-    torch.testing.assert_close(sum(double), torch.ones_like(double.tp), rtol=1e-12, atol=0)
+    torch.testing.assert_close(sum(double[:4]), torch.ones_like(double.tp), rtol=1e-12, atol=0)
     s = 17
     matrix = confusion_matrix((counts.sum(1) + 0.1).tolist(), (counts + 0.1).tolist(), s, "0")
-    np.testing.assert_allclose(torch.stack(double, 2)[s, 0].cpu().numpy(), sums_of(matrix), rtol=1e-7)
+    np.testing.assert_allclose(torch.stack(double[:4], 2)[s, 0].cpu().numpy(), sums_of(matrix), rtol=1e-7)
 
 
 def test_impossible_cells_stay_exact_zeros(device):
@@ -106,17 +129,17 @@ def test_impossible_cells_stay_exact_zeros(device):
     assert (sums.tp[:, 1, 1] == 0).all() and (sums.fn[:, 1, 1] == 0).all()  # a class that never was true
     perfect = sample_sums(torch.eye(4, device=device) * 7, 50)
     assert (perfect.fp == 0).all() and (perfect.fn == 0).all()
-    torch.testing.assert_close(sum(perfect), torch.ones_like(perfect.tp))
+    torch.testing.assert_close(sum(perfect[:4]), torch.ones_like(perfect.tp))
     unknown_row = sample_sums(COUNTS.to(device)[1], 50, prevalence_prior=1, dtype=torch.float64)
-    assert (unknown_row.tp[..., 1] == 0).all() and (sum(unknown_row)[..., 0] < 1).all()
+    assert (unknown_row.tp[..., 1] == 0).all() and (sum(unknown_row[:4])[..., 0] < 1).all()
     nothing = sample_sums(torch.zeros(3, 3, device=device), 50)
-    assert all((x == 0).all() for x in nothing)
+    assert all((x == 0).all() for x in nothing[:4])
 
 
 def test_observed_and_random(device):
     observed = sample_sums(COUNTS.to(device), 10, method="input")
     assert observed.tp.shape == (1, 2, 3) and observed.tp.dtype == torch.float64
-    assert equal([x[0] for x in observed], sums_from_matrices(COUNTS.to(device)))
+    assert equal([x[0] for x in observed[:4]], sums_from_matrices(COUNTS.to(device))[:4])
     guess = sample_sums(COUNTS[0].to(device), 20_000, prevalence_prior=1, confusion_prior=1, method="random")
     accuracy = guess.tp.double().sum(-1)
     assert abs(accuracy.mean() - 1 / 3) < 5 * accuracy.std() / len(accuracy) ** 0.5
@@ -138,7 +161,11 @@ def test_empty_shapes(device):
         ({"counts": torch.tensor([[1.0, -2], [0, 1]])}, "counts: got entries from -2.0 to 1.0, wanted finite"),
         ({"method": "bootstrap"}, "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'"),
         ({"method": "prior"}, "method: got 'prior' with an improper prior"),
-        ({"need": "cells"}, "need: got 'cells', wanted one of 'diag', 'margins'"),
+        ({"need": "cells"}, "need: got 'cells', wanted one of 'diag', 'margins', 'weighted'"),
+        ({"need": "weighted"}, r"weights: got None with need='weighted', wanted a tensor \(W, C, C\)"),
+        ({"weights": torch.ones(3, 3)}, r"weights: got shape \(3, 3\), wanted \(W, 3, 3\)"),
+        ({"weights": torch.ones(1, 3, 3, device="meta")}, "devices differ: counts on cpu, weights on meta"),
+        ({"start": -1}, "start: got -1, wanted an integer >= 0"),
         ({"dtype": torch.bfloat16}, "dtype: got torch.bfloat16, wanted one of torch.float32, torch.float64"),
         ({"names": ["a"]}, r"names: got \['a'\], wanted a list of 2"),
         ({"names": "ab"}, "names: got 'ab', wanted a list of 2"),
@@ -149,3 +176,12 @@ def test_empty_shapes(device):
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         sample_sums(**{"counts": COUNTS, "num_samples": 1, **options})
+
+
+def test_matrices_do_not_depend_on_how_many_there_are(device):
+    counts = torch.tensor([[5, 1, 0], [2, 9, 3], [1, 1, 4]], device=device)
+    options = {"confusion_prior": 0.3, "prevalence_prior": 0.3}
+    whole = sample_confusion_matrices(counts, 100, dtype=torch.float64, **options)
+    for start, n in (0, 1), (1, 3), (4, 9), (13, 87):
+        part = sample_confusion_matrices(counts, n, start=start, dtype=torch.float64, **options)
+        assert torch.equal(part, whole[start : start + n])

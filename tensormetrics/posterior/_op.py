@@ -1,0 +1,35 @@
+"""The operators `tensormetrics::log_gamma`, `::dirichlet_sums` and `::item_sums`, which fill `out`.
+
+Arguments are as in `_reference`, contiguous and on one device: `out` float32 or float64, concentrations and weights
+float64, finite and >= 0, keys int64. Samples are the last axis, neighbours in memory as in a vector register.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._native import LIBRARY, say_once
+from . import _reference
+
+
+def _define(reference: Callable[..., None], schema: str) -> Any:
+    name = reference.__name__
+
+    def fallback(out: torch.Tensor, *arguments: Any) -> None:
+        say_once(out.device.type, "sampler")
+        reference(out, *arguments)
+
+    LIBRARY.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+    LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"tensormetrics::{name}", lambda *arguments: None)
+    return getattr(torch.ops.tensormetrics, name)
+
+
+SUMS = "(Tensor(a!) out, Tensor prevalence, Tensor cells, Tensor? weights, Tensor keys, int start) -> ()"
+log_gamma = _define(_reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()")
+dirichlet_sums = _define(_reference.dirichlet_sums, SUMS)
+item_sums = _define(_reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()")
+
+LIBRARY.define("dirichlet_sums_lane" + SUMS)  # the algorithm of a CUDA team with a single lane, for tests; CPU only
+dirichlet_sums_lane = torch.ops.tensormetrics.dirichlet_sums_lane

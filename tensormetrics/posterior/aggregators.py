@@ -1,0 +1,104 @@
+"""The methods that pool the experiments of a group, by name; see `pool` for what they compute."""
+
+import torch
+from torch import Tensor
+
+from . import pool
+from ._arrays import plain
+from .extend import ExperimentAggregator
+from .rng import RNG
+
+Bounds = tuple[float, float]
+
+
+class Singleton(ExperimentAggregator):
+    full_name, aliases, takes_classes = "Singleton", ["singleton", "identity"], True
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        return pool.pool_singleton(plain(experiment_samples))
+
+
+class FixedEffects(ExperimentAggregator):
+    full_name, takes_classes = "Fixed-effects Gaussian conflation", True
+    aliases = ["fe", "fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"]
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        return pool.pool_fixed_effects(plain(experiment_samples), _uniform(self.rng, experiment_samples), bounds)
+
+
+class RandomEffects(ExperimentAggregator):
+    full_name, aliases, takes_classes = (
+        "Random-effects model",
+        ["re", "random_effect", "re_gaussian", "re_normal"],
+        True,
+    )
+
+    def __init__(
+        self, rng: RNG, paule_mandel_heterogeneity: bool = True, hksj_sampling_distribution: bool = False
+    ) -> None:
+        super().__init__(rng=rng)
+        self.options = {
+            "paule_mandel_heterogeneity": paule_mandel_heterogeneity,
+            "hksj_sampling_distribution": hksj_sampling_distribution,
+        }
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        u = _uniform(self.rng, experiment_samples)
+        return pool.pool_random_effects(plain(experiment_samples), u, bounds, **self.options)
+
+
+class BetaConflation(ExperimentAggregator):
+    full_name, aliases, takes_classes = "Beta conflation", ["beta", "beta_conflation"], True
+
+    def __init__(self, rng: RNG, estimation_method: str = "mle") -> None:
+        super().__init__(rng=rng)
+        self.estimation_method = estimation_method
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        u = _uniform(self.rng, experiment_samples)
+        return pool.pool_beta(plain(experiment_samples), u, bounds, estimation_method=self.estimation_method)
+
+
+class GammaConflation(ExperimentAggregator):
+    full_name, aliases, takes_classes = "Gamma conflation", ["gamma", "gamma_conflation"], True
+
+    def __init__(self, rng: RNG, shifted: bool = False) -> None:
+        super().__init__(rng=rng)
+        self.shifted = shifted
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        u = _uniform(self.rng, experiment_samples)
+        return pool.pool_gamma(plain(experiment_samples), u, bounds, shifted=self.shifted)
+
+
+class HistogramConflation(ExperimentAggregator):
+    full_name, aliases, takes_classes = "Histogram conflation", ["hist", "histogram"], True
+
+    def __init__(self, rng: RNG, pseudo_count_weight: float = 0.1) -> None:
+        super().__init__(rng=rng)
+        self.pseudo_count_weight = pseudo_count_weight
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        u = _uniform(self.rng, experiment_samples)
+        return pool.pool_histogram(plain(experiment_samples), u, bounds, pseudo_count_weight=self.pseudo_count_weight)
+
+
+class Correlated(ExperimentAggregator):
+    full_name, aliases, takes_classes = "Correlated folds", ["correlated", "cv", "nadeau_bengio"], True
+
+    def __init__(self, rng: RNG, rho: float | None = None) -> None:
+        super().__init__(rng=rng)
+        self.rho = rho
+
+    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
+        u = _uniform(self.rng, experiment_samples)
+        return pool.pool_correlated(plain(experiment_samples), u, bounds, rho=self.rho)
+
+
+def _uniform(rng: RNG, samples: Tensor) -> Tensor:
+    # samples: (S, M)  ->  (S,); (S, M, classes)  ->  (S, classes), each class from a stream of its own
+    S, _, *classes = samples.shape
+    if not classes:
+        return rng.random(S).to(samples.device)
+    streams = [stream.random(S) for stream in rng.spawn(*classes)]
+    return torch.stack(streams, -1).to(samples.device) if streams else samples.new_empty(S, 0, dtype=torch.float64)

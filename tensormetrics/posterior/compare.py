@@ -1,0 +1,209 @@
+"""Is one experiment better than another: the posterior of the difference of a metric."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .summary import PosteriorSummary, check_probability, estimate_sorted, searchable, sort_samples, summarize
+
+Z = 1.959963984540054  # the normal quantile of 0.975
+CERTAINTY = (0.999, "certain"), (0.99, "probable"), (0.97, "likely"), (0.95, "possible"), (-math.inf, "dubious")
+SIGNIFICANCE = (  # share inside the region of practical equivalence, up to -> words
+    (0.01, "certain"),
+    (0.025, "probable"),
+    (0.975, "undecided"),
+    (0.99, "probably negligible"),
+    (math.inf, "negligible"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairwiseComparisonResult:
+    """The difference d = left - right. Tensors () for one comparison; (P,), and lists of words, for P of them.
+
+    ROPE is the region of practical equivalence [-min_sig_diff, min_sig_diff]; bi_sig is the share of samples outside
+    it, uni_sig that on the side of `direction`. Widths are half the width of Wilson's 95 % interval of the share, due
+    to the number of samples. `p_rope_random` is the share if both guessed, and `bf_rope` the ratio of the odds.
+    """
+
+    lhs_name: str | list[str]
+    rhs_name: str | list[str]
+    metric: str
+    higher_is_better: bool | None
+    ci_probability: float
+    observed_diff: Tensor | None
+    diff_dist: Tensor  # (S,) or (S, P)
+    median: Tensor
+    interval: tuple[Tensor, Tensor]  # highest density
+    p_direction: Tensor
+    p_tie: Tensor
+    min_sig_diff: Tensor
+    default_rope: bool
+    p_sig_neg: Tensor
+    p_rope: Tensor
+    p_sig_pos: Tensor
+    p_bi_sig: Tensor
+    p_uni_sig: Tensor
+    p_direction_score_interval_width: Tensor
+    p_bi_sig_score_interval_width: Tensor
+    p_uni_sig_score_interval_width: Tensor
+    p_rope_random: Tensor | None
+    bf_rope: Tensor | None
+    paired: bool | list[bool]  # were the samples drawn for the same items?
+
+    @cached_property
+    def diff_dist_summary(self) -> PosteriorSummary:
+        return summarize(self.diff_dist, self.ci_probability)
+
+    @property
+    def direction(self) -> str | list[str]:
+        return _words(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
+
+    @property
+    def p_direction_interpretation(self) -> str | list[str]:
+        return _words(self.p_direction, lambda p: next((words for limit, words in CERTAINTY if p > limit), "unknown"))
+
+    @property
+    def p_bi_sig_interpretation(self) -> str | list[str]:
+        return _words(self.p_rope, significance)
+
+    @property
+    def favours(self) -> str | list[str | None] | None:
+        """The name of the better one; None where the median is 0 or the metric has no better direction."""
+        sign = {True: 1, False: -1, None: 0}[self.higher_is_better] * self.median
+        if self.median.ndim == 0:
+            return self.lhs_name if sign > 0 else self.rhs_name if sign < 0 else None
+        names = zip(sign.tolist(), self.lhs_name, self.rhs_name, strict=True)
+        return [left if s > 0 else right if s < 0 else None for s, left, right in names]
+
+    def template_sentence(self, precision: int = 4) -> str:
+        """One comparison in words."""
+
+        def number(x: Tensor | float) -> str:
+            return f"{float(x):.{precision}f}"
+
+        def percent(p: Tensor) -> str:
+            return f"{float(p):.{max(precision - 2, 0)}%}"
+
+        relation = {"positive": "greater than", "negative": "less than", "none": "equal to"}[self.direction]
+        low, high = self.interval
+        observed = "" if self.observed_diff is None else f" (observed {number(self.observed_diff)})"
+        lines = [
+            f"{self.metric} of {self.lhs_name} is {relation} that of {self.rhs_name} with probability "
+            f"{percent(self.p_direction)}: {self.p_direction_interpretation}.",
+            f"The median difference is {number(self.median)}{observed}, {self.ci_probability:.1%} HDI "
+            f"[{number(low)}, {number(high)}].",
+            f"A share of {percent(self.p_rope)} lies within the region of practical equivalence "
+            f"[{number(-self.min_sig_diff)}, {number(self.min_sig_diff)}]{' (default)' if self.default_rope else ''}: "
+            f"the difference is {_difference(self.p_bi_sig_interpretation)}.",
+        ]
+        if self.direction != "none":
+            lines.append(f"{percent(self.p_uni_sig)} lie beyond it on the {self.direction} side.")
+        if self.bf_rope is not None and not self.bf_rope.isnan():
+            times = "infinitely" if self.bf_rope.isinf() else f"{number(self.bf_rope)} times as"
+            lines.append(f"Equivalence is {times} likely compared with two random guessers.")
+        if self.paired:
+            lines.append("Both were evaluated on the same items.")
+        return "\n".join(lines)
+
+
+def pairwise_compare(
+    diff: Tensor,  # (S,) or (S, P)
+    ci_probability: float = 0.95,
+    min_sig_diff: float | None = None,
+    random_diff: Tensor | None = None,  # (S',) or (S', P)
+    observed_difference: Tensor | float | None = None,
+    lhs_name: str | list[str] = "left",
+    rhs_name: str | list[str] = "right",
+    metric: str = "metric",
+    *,
+    higher_is_better: bool | None = True,
+    paired: bool | list[bool] = False,
+) -> PairwiseComparisonResult:
+    """What samples of a difference say; see `PairwiseComparisonResult`.
+
+    `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
+    standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
+    Samples that are nan are left out. ValueError: `min_sig_diff` < 0.
+    """
+    _checks.floating("diff", diff)
+    check_probability("ci_probability", ci_probability)
+    if min_sig_diff is not None and not min_sig_diff >= 0:
+        raise ValueError(f"min_sig_diff: got {min_sig_diff!r}, wanted None or a number >= 0")
+    ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
+    median, low, high = estimate_sorted(ordered, number, ci_probability)
+    diff = diff.double()
+    if min_sig_diff is None:
+        finite = torch.where(diff.isfinite(), diff, torch.nan)
+        rope = 0.1 * (finite - finite.nanmean(0)).square().nanmean(0).sqrt()
+    else:
+        rope = torch.full_like(median, min_sig_diff)
+    edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
+    known = searchable(ordered, number)
+    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
+    n = number[..., 0].double()
+    below, tie, above = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
+    of = torch.where(rope.isnan(), torch.nan, n)
+    sig_neg, in_rope, sig_pos = less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of
+    p_direction, bi_sig = torch.maximum(above, below), sig_neg + sig_pos
+    side = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
+    random_rope = ratio = None
+    if random_diff is not None:
+        defined = random_diff.isnan().logical_not().sum(0).double()
+        random_rope = (random_diff.double().abs() <= rope).sum(0) / defined
+        odds = [p / (1 - p) for p in (in_rope, random_rope)]
+        ratio = torch.where(rope > 0, odds[0] / odds[1], torch.nan)
+    return PairwiseComparisonResult(
+        lhs_name=lhs_name,
+        rhs_name=rhs_name,
+        metric=metric,
+        higher_is_better=higher_is_better,
+        ci_probability=ci_probability,
+        observed_diff=None if observed_difference is None else torch.as_tensor(observed_difference).to(diff),
+        diff_dist=diff,
+        median=median,
+        interval=(low, high),
+        p_direction=p_direction,
+        p_tie=tie,
+        min_sig_diff=rope,
+        default_rope=min_sig_diff is None,
+        p_sig_neg=sig_neg,
+        p_rope=in_rope,
+        p_sig_pos=sig_pos,
+        p_bi_sig=bi_sig,
+        p_uni_sig=side,
+        p_direction_score_interval_width=score_interval_width(p_direction, n),
+        p_bi_sig_score_interval_width=score_interval_width(bi_sig, n),
+        p_uni_sig_score_interval_width=score_interval_width(side, n),
+        p_rope_random=random_rope,
+        bf_rope=ratio,
+        paired=paired,
+    )
+
+
+def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...)
+    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774."""
+    return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
+
+
+def significance(p_rope: float) -> str:
+    """Words for the share of samples within the region of practical equivalence."""
+    if p_rope < 0.025:
+        return "certain" if p_rope < 0.01 else "probable"
+    return next((words for limit, words in SIGNIFICANCE[2:] if p_rope <= limit), "unknown")
+
+
+def _difference(words: str) -> str:
+    return {"certain": "certainly important", "probable": "probably important", "undecided": "of undecided weight"}.get(
+        words, words
+    )
+
+
+def _words(x: Tensor, word: Callable[[float], str]) -> str | list[str]:
+    found = [word(value) for value in x.flatten().tolist()]
+    return found if x.ndim else found[0]

@@ -1,0 +1,158 @@
+"""What the plots share: options, parts of a picture, outlines of distributions. Nothing here has global state."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from .. import _checks
+from .density import kde
+from .summary import estimate, finite_part, histogram_bins, sort_samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The options of every plot.
+
+    `style` maps parts to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand (as many as the plot
+    has). `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a number, or
+    edges). With `normalize` every distribution is equally high.
+    """
+
+    method: str = "kde"
+    bw_adjust: float = 1.0
+    cut: float = 1.0
+    grid_samples: int = 200
+    bins: str | int | Sequence[float] = "auto"
+    normalize: bool = False
+    figsize: tuple[float, float] | None = None
+    fontsize: float = 9.0
+    xlim: tuple[float, float] | None = None
+    background: Any = None
+    hide: Collection[str] = ()
+    style: Mapping[str, Mapping[str, Any]] | None = None
+    ax: Any = None
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of this plot: part -> default keywords
+
+    def __post_init__(self) -> None:
+        _checks.one_of("method", self.method, ("kde", "hist", "histogram"))
+        _checks.integer_at_least("grid_samples", self.grid_samples, 2)
+        if isinstance(self.bins, str):
+            _checks.one_of("bins", self.bins, ("auto",))
+        elif isinstance(self.bins, int):
+            _checks.integer_at_least("bins", self.bins, 1)
+        for name, chosen in ("style", self.style or ()), ("hide", self.hide):
+            for part in [chosen] if isinstance(chosen, str) else chosen:
+                if part not in self.parts:
+                    raise ValueError(f"{name}: there is no part {part!r}, this plot has {', '.join(self.parts)}")
+
+    def draw(self, part: str, method: Any, *args: Any, **keywords: Any) -> Any:
+        """Call a method of matplotlib with the keywords of a part, unless it is hidden."""
+        if part in self.hide:
+            return None
+        return method(*args, **{**keywords, **self.parts[part], **(self.style or {}).get(part, {})})
+
+    def axes(self, rows: int, figsize: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
+        """The figure, and one axes for each row."""
+        if self.ax is None:
+            figure = _figure_class()(figsize=self.figsize or figsize, layout="constrained")
+            found = list(figure.subplots(rows, 1, squeeze=False, **grid)[:, 0])
+        else:
+            found = list(np.ravel(self.ax))
+            if len(found) != rows:
+                raise ValueError(f"ax: got {len(found)} axes, this plot has {rows}")
+            figure = found[0].figure
+        for ax in found:
+            ax.tick_params(labelsize=self.fontsize)
+            if self.background is not None:
+                ax.set_facecolor(self.background)
+        if self.background is not None and self.ax is None:
+            figure.set_facecolor(self.background)
+        return figure, found
+
+
+class Outline(NamedTuple):
+    """The curve of a distribution; empty where no sample is finite."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def at(self, x: float) -> float:
+        return float(np.interp(x, self.x, self.y)) if len(self.x) else 0.0
+
+    def between(self, low: float, high: float) -> "Outline":
+        inside = (self.x > low) & (self.x < high)
+        x = np.concatenate([[low], self.x[inside], [high]])
+        return Outline(x, np.concatenate([[self.at(low)], self.y[inside], [self.at(high)]]))
+
+
+def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline:
+    # samples: (S,)
+    samples = samples[samples.isfinite()].double().cpu()
+    if len(samples) == 0:
+        return Outline(np.zeros(0), np.zeros(0))
+    least, most = float(samples.min()), float(samples.max())
+    if least == most:  # nothing has a density here: a spike says so
+        return Outline(np.array([least, least, least]), np.array([0.0, 1.0, 0.0]))
+    if look.method == "kde":
+        options = {"bw_adjust": look.bw_adjust, "cut": look.cut, "grid_samples": look.grid_samples}
+        found = kde(samples, clip=bounds, boundary="reflect", **options)
+        x, y = found.grid.numpy(), found.density.numpy()
+        x, y = np.concatenate([x[:1], x, x[-1:]]), np.concatenate([[0.0], y, [0.0]])
+    else:
+        bins = look.bins
+        if bins == "auto":
+            ordered, n = sort_samples(samples, 0)
+            bins = int(histogram_bins(ordered, finite_part(ordered, n)))
+        heights, edges = np.histogram(samples.numpy(), bins=bins, density=True)
+        x, y = np.repeat(edges, 2), np.concatenate([[0.0], np.repeat(heights, 2), [0.0]])
+    return Outline(x, y / y.max() if look.normalize else y)
+
+
+def x_range(
+    outlines: Sequence[Outline], medians: Sequence[float], widths: Sequence[float], bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """What to show: the outlines, but no more than 5 of the narrowest intervals' widths around the medians."""
+    shown = [found for found in outlines if len(found.x)]
+    if not shown:
+        return tuple(bound if np.isfinite(bound) else end for bound, end in zip(bounds, (0.0, 1.0), strict=True))
+    low, high = min(found.x[0] for found in shown), max(found.x[-1] for found in shown)
+    if reach := 5 * min((width for width in widths if np.isfinite(width) and width > 0), default=0.0):
+        finite = [median for median in medians if np.isfinite(median)]
+        low, high = max(low, min(finite) - reach), min(high, max(finite) + reach)
+    span = bounds[1] - bounds[0]
+    if np.isfinite(span):
+        if high - low > span / 2:
+            return bounds
+        low = bounds[0] if low - bounds[0] < 0.05 * span else low
+        high = bounds[1] if bounds[1] - high < 0.05 * span else high
+    margin = 0.02 * (high - low) or 0.01 * max(abs(low), 1.0)
+    return low - margin * (low != bounds[0]), high + margin * (high != bounds[1])
+
+
+def interval_of(samples: Tensor, ci_probability: float) -> tuple[float, float, float]:
+    """Median and highest density interval as numbers."""
+    median, low, high = estimate(samples, ci_probability)
+    return float(median), float(low), float(high)
+
+
+def only_lowest_ticks(axes: Sequence[Any], xlim: tuple[float, float]) -> None:
+    room = 0.01 * (xlim[1] - xlim[0])  # for markers at the ends
+    for ax in axes:
+        ax.set_xlim(xlim[0] - room, xlim[1] + room)
+        ax.set_yticks([])
+        for side in ("top", "left", "right", "bottom"):
+            ax.spines[side].set_visible(False)
+        ax.tick_params(axis="x", which="both", bottom=ax is axes[-1], labelbottom=ax is axes[-1])
+
+
+def _figure_class() -> type:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            'plots need matplotlib: pip install "tensormetrics[plot]"; the reports show the same numbers as text'
+        ) from None
+    return Figure

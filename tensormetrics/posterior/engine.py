@@ -1,0 +1,81 @@
+"""Samples of metrics, drawn in parts so that the matrices are never all there."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .dirichlet import DTYPES
+from .paired import Items, sample_paired_matrices
+from .quantities import ROOTS, LinearForm, Quantity, RootMetric, Values, observed_values
+from .sums import METHODS, ConfusionSums, sample_confusion_matrices, sample_sums, sums_from_matrices
+from .syntax import MetricCollection
+
+
+def sample_metrics(
+    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    metrics: str | Quantity | Iterable[str | Quantity],
+    num_samples: int,
+    *,
+    method: str = "posterior",
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+    memory_limit: int = 2**26,
+    items: Items | None = None,
+    **draws: Any,
+) -> list[Tensor]:  # (S, E, C) or (S, E, 1) for each metric
+    """S = `num_samples` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+
+    `draws` are the priors, `seed` and `names` of `sample_sums`, which also explains `method`, `start` and `dtype`.
+    Only what the metrics need is drawn: O(C) variates per sample where the diagonal suffices, and matrices (C, C) only
+    for metrics that depend on a root of that shape. Scratch memory stays near `memory_limit` bytes, or what one sample
+    takes; neither it nor the other metrics change a value. Equal metrics share one tensor.
+    `items`, which `counts` count, make the posterior one with that of other experiments: see `sample_paired_matrices`.
+    """
+    _checks.one_of("method", method, METHODS)
+    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    start = _checks.integer_at_least("start", start, 0)
+    _checks.one_of("dtype", dtype, DTYPES)
+    collection = MetricCollection(metrics)
+    counts = counts[None] if counts.ndim == 2 else counts
+    _checks.shape("counts", counts, "E", "C", "C")
+    if method == "input":
+        values = observed_values(counts)
+        return [values[metric][None] for metric in collection]
+
+    E, C, _ = counts.shape
+    order = collection.get_compute_order()
+    roots = {quantity.name for quantity in order if isinstance(quantity, RootMetric)}
+    forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
+    weights = torch.stack([form.weights(C) for form in forms]).to(counts.device) if forms else None
+    need = "weighted" if forms else "margins" if roots & {"fp", "tn"} else "diag"
+    cells = ROOTS["norm_confusion_matrix"]
+    paired = items is not None and method == "posterior"
+
+    def draw(**where: Any) -> tuple[ConfusionSums, Tensor | None]:  # (s, E, C) and (s, E, C, C)
+        if paired:
+            matrices = sample_paired_matrices(items, C, dtype=torch.float64, **where, **draws)
+            return sums_from_matrices(matrices, weights), matrices
+        how = {**where, **draws, "method": method, "dtype": dtype}
+        matrices = sample_confusion_matrices(counts, **how) if cells in order else None
+        return sample_sums(counts, need=need, weights=weights, **how), matrices
+
+    # Of each sample the values of every quantity are kept, and a few more while one is computed.
+    size = E * C * dtype.itemsize * (20 * C if paired else 4 * C if cells in order else len(order) + 4)
+    step = max(1, memory_limit // max(1, size))
+    out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
+    for first in range(0, max(1, num_samples), step):
+        part = slice(first, min(first + step, num_samples))
+        sums, matrices = draw(num_samples=part.stop - first, start=start + first)
+        drawn = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
+        drawn |= {cells: matrices} | {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
+        known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
+        values = Values(known, known[ROOTS["tp"]])
+        for metric in dict.fromkeys(collection):
+            found = values[metric].unflatten(0, (part.stop - first, E))
+            if metric not in out:
+                out[metric] = found.new_empty(*found.shape[1:], num_samples)
+            out[metric][..., part] = found.movedim(0, -1)
+    return [out[metric].movedim(-1, 0) for metric in collection]

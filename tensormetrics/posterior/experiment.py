@@ -1,0 +1,256 @@
+"""One confusion matrix with its posterior, and a group of them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import aggregators as aggregators  # registers them
+from .dirichlet import dirichlet_prior
+from .engine import sample_metrics
+from .errors import ConfigError
+from .extend import ExperimentAggregator, get_experiment_aggregator
+from .heterogeneity import HeterogeneityResult, estimate_i2
+from .io import refuse_empty_rows, validate_confusion_matrix
+from .paired import Items
+from .quantities import ROOTS, Quantity
+from .rng import RNG
+from .syntax import MetricCollection
+
+Metrics = str | Quantity | Iterable[str | Quantity]
+
+
+@dataclass(frozen=True, eq=False)
+class _Result:
+    metric: Quantity
+    values: Tensor  # (S, C), or (S, 1) for a metric with one value for all classes
+
+    @property
+    def is_multiclass(self) -> bool:
+        return self.metric.is_multiclass
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+    def numpy(self) -> np.ndarray:
+        return self.values.cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentResult(_Result):
+    """Samples of a metric for one experiment; with the method "input" its one observed value."""
+
+    experiment: "Experiment"
+
+    @property
+    def num_classes(self) -> int:
+        return self.experiment.num_classes
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds_of(self.num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentAggregationResult(_Result):
+    """Samples of a metric pooled over the experiments of a group."""
+
+    experiment_group: "ExperimentGroup"
+    aggregator: ExperimentAggregator
+    experiment_values: Tensor  # (S, M, C) or (S, M, 1)
+
+    @property
+    def num_classes(self) -> int:
+        return self.experiment_group.num_classes
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds_of(self.num_classes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.experiment_values.nbytes
+
+    @cached_property
+    def heterogeneity_results(self) -> HeterogeneityResult:
+        return estimate_i2(self.experiment_values)
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentGroupResult:
+    """By metric: what the experiments of a group are pooled to, and each of them."""
+
+    aggregation_result: dict[Quantity, ExperimentAggregationResult]
+    individual_experiment_results: dict[Quantity, list[ExperimentResult]]
+
+
+class Experiment:
+    """A confusion matrix (rows are the truth) and the priors of its posterior; priors as in `dirichlet_prior`.
+
+    Draws are addressed by the seed of `rng` and `name`; those of the posterior also by the label of `items`, if given,
+    which the matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError:
+    see `validate_confusion_matrix` and `dirichlet_prior`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rng: RNG,
+        confusion_matrix: Any,
+        prevalence_prior: Any = 0,
+        confusion_prior: Any = 0,
+        *,
+        items: Items | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.name, self.rng = name, rng
+        self.items = None if items is None else Items(items.label, items.cells.to(device))
+        self.confusion_matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True).to(device)
+        C = self.num_classes
+        try:
+            self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
+            self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"experiment {name!r}: {error}") from None
+        refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.confusion_matrix)
+
+    @property
+    def num_predictions(self) -> float:
+        return float(self.confusion_matrix.sum())
+
+    def sample_metrics(
+        self, metrics: Metrics, method: str, num_samples: int, **options: Any
+    ) -> dict[Quantity, ExperimentResult]:
+        """Samples of each metric, in order; `options` are those of `sample_metrics`."""
+        collection = MetricCollection(metrics)
+        values = sample_metrics(
+            self.confusion_matrix,
+            collection,
+            num_samples,
+            method=method,
+            prevalence_prior=self.prevalence_prior,
+            confusion_prior=self.confusion_prior,
+            seed=self.rng.seed,
+            names=[self.name],
+            items=self.items,
+            **options,
+        )
+        return {
+            metric: ExperimentResult(metric, found[:, 0], self)
+            for metric, found in zip(collection, values, strict=True)
+        }
+
+    def sample(self, method: str, num_samples: int) -> dict[Quantity, ExperimentResult]:
+        """Samples of all root quantities."""
+        return self.sample_metrics(list(ROOTS.values()), method, num_samples)
+
+    def sample_input(self) -> dict[Quantity, ExperimentResult]:
+        return self.sample("input", 1)
+
+    def sample_prior(self, num_samples: int) -> dict[Quantity, ExperimentResult]:
+        return self.sample("prior", num_samples)
+
+    def sample_posterior(self, num_samples: int) -> dict[Quantity, ExperimentResult]:
+        return self.sample("posterior", num_samples)
+
+    def sample_random_model(self, num_samples: int) -> dict[Quantity, ExperimentResult]:
+        return self.sample("random", num_samples)
+
+
+class ExperimentGroup:
+    """Experiments of one kind, with equally many classes, that can be pooled."""
+
+    def __init__(self, name: str, rng: RNG) -> None:
+        self.name, self.rng = name, rng
+        self.experiments: dict[str, Experiment] = {}
+
+    def add_experiment(
+        self, name: str, confusion_matrix: Any, prevalence_prior: Any = 0, confusion_prior: Any = 0, **options: Any
+    ) -> Experiment:
+        full_name = f"{self.name}/{name}"
+        found = Experiment(full_name, self.rng, confusion_matrix, prevalence_prior, confusion_prior, **options)
+        others = {other.num_classes for key, other in self.experiments.items() if key != name}
+        if others and found.num_classes not in others:
+            raise ConfigError(
+                f"experiment {full_name!r} has {found.num_classes} classes, the others of its group {others.pop()}"
+            )
+        self.experiments[name] = found
+        return found
+
+    def __getitem__(self, name: str) -> Experiment:
+        return self.experiments[name]
+
+    def __len__(self) -> int:
+        return len(self.experiments)
+
+    @property
+    def num_experiments(self) -> int:
+        return len(self)
+
+    @property
+    def num_classes(self) -> int:
+        return next(iter(self.experiments.values())).num_classes
+
+    def sample_metrics(
+        self,
+        metrics: Metrics,
+        sampling_method: str,
+        num_samples: int,
+        metric_to_aggregator: Mapping[Quantity, ExperimentAggregator] | None = None,
+        **options: Any,
+    ) -> ExperimentGroupResult:
+        """Samples of every experiment, and pooled ones of the metrics that have an aggregator."""
+        collection = MetricCollection(metrics)
+        single = [
+            e.sample_metrics(collection, sampling_method, num_samples, **options) for e in self.experiments.values()
+        ]
+        individual = {metric: [results[metric] for results in single] for metric in collection}
+        pooled = {
+            metric: self.aggregate(metric, aggregator, individual[metric], sampling_method)
+            for metric, aggregator in (metric_to_aggregator or {}).items()
+        }
+        return ExperimentGroupResult(pooled, individual)
+
+    def aggregate(
+        self,
+        metric: Quantity,
+        aggregator: ExperimentAggregator | None,
+        results: list[ExperimentResult],
+        sampling_method: str = "posterior",
+    ) -> ExperimentAggregationResult:
+        """The pooled samples of a metric. Draws are addressed by metric and class, not by the order of calls."""
+        if sampling_method == "input":
+            raise ValueError(f"group {self.name!r}: the input has no aggregate; ask for an experiment's own values")
+        if aggregator is None and len(results) > 1:
+            raise ValueError(
+                f"group {self.name!r} has {len(results)} experiments and metric {metric.name!r} no aggregation; "
+                f"write add_metric({metric.name!r}, aggregation='fe')"
+            )
+        aggregator = aggregator or get_experiment_aggregator("singleton")
+        samples = torch.stack([result.values for result in results], 1)
+        bounds = metric.bounds_of(self.num_classes)
+        name = f"{self.name}/aggregated/{sampling_method}/{metric.name}"
+        root = RNG(self.rng.seed, name, device=samples.device)
+        if aggregator.takes_classes:
+            aggregator.rng = root
+            pooled = aggregator(samples, bounds)
+        else:
+            columns = []
+            for c, rng in enumerate(root.spawn(samples.shape[-1])):
+                aggregator.rng = rng
+                columns.append(aggregator(samples[..., c], bounds))
+            pooled = torch.stack(columns, -1)
+        return ExperimentAggregationResult(metric, pooled, self, aggregator, samples)

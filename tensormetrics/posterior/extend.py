@@ -1,0 +1,245 @@
+"""The base classes of metrics, averagings and aggregators. Defining a subclass registers it under its aliases."""
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._arrays import as_array, conform
+from .quantities import ROOTS, Quantity, Values
+from .rng import RNG
+
+METRIC_REGISTRY: dict[str, type["Metric"]] = {}
+AVERAGING_REGISTRY: dict[str, type["Averaging"]] = {}
+AGGREGATION_REGISTRY: dict[str, type["ExperimentAggregator"]] = {}
+INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging of that name
+SPELLINGS: dict[str, Quantity] = {}  # a string that was resolved -> its metric
+
+
+class Extension(torch.nn.Module):
+    """What metrics and averagings share: a canonical name, made of the first alias and the options given."""
+
+    full_name: str
+    aliases: list[str]
+    dependencies: tuple[str, ...]
+    sklearn_equivalent: str | None
+    defaults: Mapping[str, Any]  # the options and what they are when not given
+    leading = 0  # how many arguments the method takes before the dependencies
+    parents: Mapping[str, Quantity]
+
+    def __new__(cls, *args: Any, **options: Any) -> "Extension":
+        self = super().__new__(cls)
+        given = {**dict(zip(cls.defaults, args, strict=False)), **options}
+        given = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(given.items())}
+        words = [f"{key}={value!r}" for key, value in given.items() if repr(value) != repr(cls.defaults.get(key))]
+        self.name = "+".join([cls.aliases[0], *words])
+        return self
+
+    @classmethod
+    def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
+        """Check a class that defines `method`, and enter it."""
+        if lacking := [
+            name for name in ("full_name", "dependencies", "sklearn_equivalent", *properties) if not hasattr(cls, name)
+        ]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+        check_aliases(cls, METRIC_REGISTRY, AVERAGING_REGISTRY, ROOTS)
+        parameters = _positional(cls, method)[cls.leading :]
+        if sorted(parameters) != sorted(cls.dependencies):
+            raise TypeError(
+                f"{cls.__name__}.{method} takes {sorted(parameters)} but dependencies are {sorted(cls.dependencies)}; "
+                "name the same in both"
+            )
+        cls.parents = {name: _default(cls, name) for name in cls.dependencies}
+        if "defaults" not in vars(cls):
+            cls.defaults = _options(cls)
+        registry.update(dict.fromkeys(cls.aliases, cls))
+
+
+class Metric(Extension, Quantity):
+    """Base of metrics. Class attributes: `full_name`; `is_multiclass`, one value for all classes instead of one each;
+    `bounds`; `dependencies`, root quantities or metrics; `sklearn_equivalent`; `aliases`; and `higher_is_better`.
+
+    `compute_metric` takes the dependencies by name, (rows, C) or (rows, 1) each, on which numpy functions work like
+    torch's, and returns (rows, C), or with `is_multiclass` (rows, 1) or (rows,). Row i may depend on rows i alone.
+    Options are keyword arguments of an `__init__` that calls `super().__init__()` first.
+    """
+
+    is_multiclass: bool
+    bounds: tuple[float, float]
+    higher_is_better: bool | None = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "compute_metric"):
+            cls._register(METRIC_REGISTRY, "compute_metric", "is_multiclass", "bounds", "aliases")
+
+    def bounds_of(self, num_classes: int) -> tuple[float, float]:
+        """The bounds for that many classes."""
+        return self.bounds
+
+    def evaluate(self, values: Values) -> Tensor:  # (rows, C) or (rows, 1)
+        arguments = {name: as_array(values[parent].contiguous()) for name, parent in self.parents.items()}
+        like = values.like[:, :1] if self.is_multiclass else values.like
+        return conform(f"{type(self).__name__}.compute_metric", self.compute_metric(**arguments), like)
+
+
+class Averaging(Extension):
+    """Base of averagings, which make one value of one per class. Class attributes: `full_name`, `dependencies`,
+    `sklearn_equivalent`, `aliases`.
+
+    `compute_average` takes the values (rows, C), then the dependencies by name, and returns (rows,) or (rows, 1).
+    Options and numpy functions as in `Metric`. With `pools_sums` it is given the metric of the pooled sums (rows, 1).
+    """
+
+    leading = 1
+    pools_sums = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "compute_average"):
+            cls._register(AVERAGING_REGISTRY, "compute_average", "aliases")
+
+    def forward(self, metric_values: Tensor, **dependencies: Tensor) -> Tensor:  # (rows, C) -> (rows, 1)
+        arguments = {name: as_array(value.contiguous()) for name, value in dependencies.items()}
+        found = self.compute_average(as_array(metric_values.contiguous()), **arguments)
+        return conform(f"{type(self).__name__}.compute_average", found, metric_values[:, :1])
+
+
+class ExperimentAggregator(torch.nn.Module):
+    """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
+
+    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, with the bounds of the
+    metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S, classes).
+    Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
+    """
+
+    full_name: str
+    aliases: list[str]
+    takes_classes = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not hasattr(cls, "aggregate"):
+            return
+        if lacking := [name for name in ("full_name", "aliases") if not hasattr(cls, name)]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+        check_aliases(cls, AGGREGATION_REGISTRY)
+        if (parameters := _positional(cls, "aggregate")) != ["experiment_samples", "bounds"]:
+            raise TypeError(f"{cls.__name__}.aggregate takes {parameters}, wanted ['experiment_samples', 'bounds']")
+        AGGREGATION_REGISTRY.update(dict.fromkeys(cls.aliases, cls))
+
+    def __init__(self, rng: RNG) -> None:
+        super().__init__()
+        self.rng = rng
+
+    def forward(self, experiment_samples: Tensor, bounds: tuple[float, float]) -> Tensor:
+        # experiment_samples: (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+        if experiment_samples.ndim == 3 and not self.takes_classes:
+            columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
+            return torch.stack(columns, -1) if columns else experiment_samples[:, 0]
+        like = experiment_samples[:, :1] if experiment_samples.ndim == 2 else experiment_samples[:, 0]
+        found = self.aggregate(as_array(experiment_samples), bounds)
+        found = conform(f"{type(self).__name__}.aggregate", found, like)
+        return found[:, 0] if experiment_samples.ndim == 2 else found
+
+
+def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **options: Any) -> ExperimentAggregator:
+    """The aggregator that an alias names, with its options. ValueError: unknown alias or option."""
+    if aggregation not in AGGREGATION_REGISTRY:
+        raise ValueError(
+            f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
+        )
+    cls = AGGREGATION_REGISTRY[aggregation]
+    known = list(_options(cls))[1:]
+    if unknown := sorted(options.keys() - known):
+        raise ValueError(
+            f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+        )
+    return cls(RNG(0) if rng is None else rng, **options)
+
+
+@contextmanager
+def temporary_registrations() -> Iterator[None]:
+    """Classes defined inside are forgotten on leaving."""
+    stores = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES, SPELLINGS
+    before = [dict(store) for store in stores]
+    try:
+        yield
+    finally:
+        for store, content in zip(stores, before, strict=True):
+            store.clear()
+            store.update(content)
+
+
+def instance(cls: type[Extension], **options: Any) -> Any:
+    """The one object of these options, however often and in whatever words it is asked for."""
+    fresh = cls(**options)
+    return INSTANCES.setdefault(fresh.name, fresh)
+
+
+def closest(name: str, table: Mapping[str, Any]) -> str:
+    return ", ".join(get_close_matches(str(name), table, cutoff=0))
+
+
+def check_option(name: str, value: Any, default: Any) -> Any:
+    """The options of the built-in metrics are of three kinds: yes or no, numbers >= 0, and whole numbers."""
+    if isinstance(default, bool):
+        wanted, fits = "True or False", isinstance(value, bool)
+    elif isinstance(default, float):
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        wanted = "a finite number >= 0"
+    else:
+        wanted, fits = "an integer", isinstance(value, int) and not isinstance(value, bool)
+    if not fits:
+        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+    return value
+
+
+def check_aliases(cls: type, *tables: Mapping[str, Any]) -> None:
+    aliases = cls.aliases
+    if not (
+        isinstance(aliases, list | tuple)
+        and aliases
+        and all(isinstance(alias, str) and alias and not set(alias) & set("@+=/ \t\n") for alias in aliases)
+        and len(set(aliases)) == len(aliases)
+    ):
+        raise ValueError(
+            f"{cls.__name__}.aliases: got {aliases!r}, wanted a list of distinct names without blanks, @, +, = and /"
+        )
+    for alias in aliases:
+        for table in tables:
+            if owner := table.get(alias):
+                owner = "a root quantity" if table is ROOTS else owner.__name__
+                raise ValueError(f"{cls.__name__}.aliases: {alias!r} belongs to {owner} already; choose another name")
+
+
+def _default(cls: type[Extension], name: str) -> Quantity:
+    if name in ROOTS:
+        return ROOTS[name]
+    if name not in METRIC_REGISTRY:
+        raise ValueError(
+            f"{cls.__name__}.dependencies: there is no metric {name!r}; the closest are "
+            f"{closest(name, {**METRIC_REGISTRY, **ROOTS})}"
+        )
+    return instance(METRIC_REGISTRY[name])
+
+
+def _options(cls: type) -> dict[str, Any]:
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    return {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+def _positional(cls: type, method: str) -> list[str]:
+    function = inspect.getattr_static(cls, method)
+    parameters = inspect.signature(getattr(function, "__func__", function)).parameters.values()
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return names if isinstance(function, staticmethod) else names[1:]
+
+
+def _like(value: Any, default: Any) -> Any:
+    return float(value) if isinstance(default, float) and type(value) is int else value

@@ -1,0 +1,90 @@
+"""Two models compared over the folds of a cross-validation, which share training data."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .log_concave import quantile, tabulate
+from .pool import correlated_variance
+from .summary import check_probability
+from .truncated import log_t_density
+
+
+class FoldComparison(NamedTuple):
+    """Two models over the same folds: the posterior of their mean difference, and the corrected resampled t test."""
+
+    mean_difference: Tensor
+    sd: Tensor
+    df: int
+    rho: float
+    scale: Tensor
+    t_statistic: Tensor
+    p_value: Tensor  # two-sided
+    p_left: Tensor  # the difference is below -min_sig_diff
+    p_rope: Tensor
+    p_right: Tensor
+    interval: tuple[Tensor, Tensor]  # equal-tailed
+
+
+def compare_folds(
+    a: Tensor,  # (n, ...)
+    b: Tensor,  # (n, ...)
+    rho: float | None = None,
+    min_sig_diff: float = 0.0,
+    ci_probability: float = 0.95,
+) -> FoldComparison:  # (...)
+    """The posterior of the mean difference a - b, and the corrected resampled t test.
+
+    `rho` = test / (training + test) items of a fold, None: 1 / n. Without any spread the statistic is infinite, or nan
+    for equal values. ValueError: n < 2. References: Benavoli et al. 2017, jmlr.org/papers/v18/16-305.html; Nadeau &
+    Bengio 2003, doi:10.1023/A:1024068626366.
+    """
+    check_probability("ci_probability", ci_probability)
+    if a.shape != b.shape or len(a) < 2:
+        raise ValueError(f"a, b: got shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted equal ones of n >= 2 folds")
+    if not min_sig_diff >= 0:
+        raise ValueError(f"min_sig_diff: got {min_sig_diff!r}, wanted a number >= 0")
+    _checks.same_device(a=a, b=b)
+    d = a.double() - b.double()
+    n = len(d)
+    mean, scale = d.mean(0), correlated_variance(d, rho).sqrt()
+    rho = 1 / n if rho is None else rho
+    statistic = mean / scale
+    left, right = ((-min_sig_diff - mean) / scale), ((min_sig_diff - mean) / scale)
+    certain = scale == 0
+    p_left = torch.where(certain, (mean < -min_sig_diff).double(), t_tail(-left, n - 1))
+    p_right = torch.where(certain, (mean > min_sig_diff).double(), t_tail(right, n - 1))
+    reach = scale * t_quantile((1 + ci_probability) / 2, n - 1)
+    return FoldComparison(
+        mean_difference=mean,
+        sd=scale / (1 / n + rho / (1 - rho)) ** 0.5,
+        df=n - 1,
+        rho=rho,
+        scale=scale,
+        t_statistic=statistic,
+        p_value=2 * t_tail(statistic.abs(), n - 1),
+        p_left=p_left,
+        p_rope=(1 - p_left - p_right).clamp(min=0),
+        p_right=p_right,
+        interval=(mean - reach, mean + reach),
+    )
+
+
+def t_tail(t: Tensor, df: float) -> Tensor:  # (...) -> (...)
+    """P(T > t) of Student's distribution."""
+    y = (t.double() / df**0.5).asinh()
+    wide = torch.full_like(y, torch.inf)
+    log_density = log_t_density(df)
+    mass = [tabulate(log_density, torch.zeros_like(y), low, wide) for low in (y.nan_to_num(0), -wide)]
+    part, whole = (table.mass[..., -1] for table in mass)
+    peak = torch.where(y > 0, log_density(y[..., None])[..., 0], 0)  # the table of the tail is relative to its peak
+    return torch.where(y.isnan(), torch.nan, torch.where(y == torch.inf, 0, part * peak.exp() / whole))
+
+
+def t_quantile(q: float, df: float) -> Tensor:  # ()
+    """The value that Student's T exceeds with probability 1 - q."""
+    zero = torch.zeros((), dtype=torch.float64)
+    table = tabulate(log_t_density(df), zero, zero - torch.inf, zero + torch.inf)
+    return df**0.5 * quantile(table, torch.full((1,), q, dtype=torch.float64))[0].sinh()

@@ -1,0 +1,150 @@
+"""Confusion matrices from files, labels and pairs, and back. Rows are the truth, columns the prediction."""
+
+import csv
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .errors import ConfMatIOError, ConfMatIOWarning
+
+
+def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
+    """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
+
+    ConfMatIOError says what is wrong. A class that is never predicted: ConfMatIOWarning.
+    """
+    try:
+        matrix = torch.as_tensor(confusion_matrix)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfMatIOError(f"confusion_matrix: wanted rows of numbers, all of one length; {error}") from None
+    if matrix.is_complex():
+        raise ConfMatIOError("confusion_matrix: got complex numbers, wanted counts")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise ConfMatIOError(f"confusion_matrix: got shape {tuple(matrix.shape)}, wanted (C, C) with C >= 2")
+    matrix = matrix.double()
+    if bad := torch.nonzero(~(matrix.isfinite() & (matrix >= 0))).tolist():
+        i, j = bad[0]
+        raise ConfMatIOError(f"confusion_matrix: got {float(matrix[i, j])} at [{i}, {j}], wanted finite counts >= 0")
+    if not allow_empty_rows:
+        refuse_empty_rows(matrix)
+    if empty := torch.nonzero(matrix.sum(0) == 0).flatten().tolist():
+        warnings.warn(
+            f"confusion_matrix: class {empty[0]} is never predicted, so its precision is undefined",
+            ConfMatIOWarning,
+            stacklevel=2,
+        )
+    return matrix
+
+
+def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
+    if empty := torch.nonzero(matrix.sum(1) == 0).flatten().tolist():
+        raise ConfMatIOError(
+            f"confusion_matrix: row {empty[0]} is empty, so nothing is known of that class; "
+            "leave the class out, or give a positive confusion_prior"
+        )
+
+
+def load_csv(location: str | Path, *, encoding: str = "utf-8", delimiter: str = ",") -> Tensor:  # (C, C)
+    """A confusion matrix from a file of numbers without a header. ConfMatIOError names the line that is no row."""
+    rows = []
+    with open(location, encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        for cells in reader:
+            if not cells:
+                continue
+            try:
+                rows.append([float(cell) for cell in cells])
+            except ValueError:
+                text = delimiter.join(cells)
+                raise ConfMatIOError(
+                    f"{location}, line {reader.line_num}: got {text!r}, wanted numbers separated by {delimiter!r}"
+                ) from None
+    return validate_confusion_matrix(rows)
+
+
+def compute_confusion_matrix(
+    y_true: Any,  # (N,)
+    y_pred: Any,  # (N,)
+    *,
+    labels: Sequence | None = None,
+    num_classes: int | None = None,
+) -> Tensor:  # (C, C) int64
+    """Counts of the pairs of labels, which may be numbers or strings.
+
+    The classes are `labels` in this order, or 0..num_classes-1, or all labels that occur, sorted.
+    """
+    cells, C = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    return torch.bincount(cells, minlength=C * C).view(C, C)
+
+
+def label_cells(
+    y_true: Any,  # (N,)
+    y_pred: Any,  # (N,)
+    *,
+    labels: Sequence | None = None,
+    num_classes: int | None = None,
+) -> tuple[Tensor, int]:  # (N,) int64
+    """The cell of the confusion matrix that each item belongs to, truth * C + prediction; and C."""
+    true, pred = _labels("y_true", y_true), _labels("y_pred", y_pred)
+    if len(true) != len(pred):
+        raise ValueError(f"lengths differ: y_true has {len(true)}, y_pred has {len(pred)}")
+    if labels is not None and num_classes is not None:
+        raise ValueError("labels, num_classes: got both, wanted one")
+    if num_classes is not None:
+        labels = np.arange(_checks.integer_at_least("num_classes", num_classes, 2))
+    if labels is None:
+        labels = np.union1d(true, pred)
+    labels = _labels("labels", labels)
+    C, order = len(labels), np.argsort(labels, kind="stable")
+    if len(np.unique(labels)) != C:
+        raise ValueError(f"labels: got {labels.tolist()}, wanted distinct ones")
+    places = []
+    for name, given in ("y_true", true), ("y_pred", pred):
+        place = np.searchsorted(labels, given, sorter=order).clip(max=max(C - 1, 0)) if C else np.zeros(0, int)
+        place = order[place] if C else place
+        if len(unknown := given[labels[place] != given] if C else given):
+            raise ValueError(f"{name}: got {unknown[0].item()!r}, which is none of the labels {labels.tolist()}")
+        places.append(place)
+    return torch.from_numpy(places[0] * C + places[1]), C
+
+
+def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:  # (C, C) -> (N, 2)
+    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`."""
+    matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
+    counts = matrix.long()
+    if (counts != matrix).any():
+        raise ValueError("confusion_matrix: got fractional counts, which are no pairs; round them first")
+    C = len(counts)
+    cell = torch.repeat_interleave(torch.arange(C * C, device=counts.device), counts.flatten())
+    pairs = torch.stack([cell // C, cell % C], -1)
+    return pairs.flip(-1) if pred_first else pairs
+
+
+def pred_cond_to_confusion_matrix(
+    pairs: Any,  # (N, 2)
+    *,
+    pred_first: bool = True,
+    num_classes: int | None = None,
+) -> Tensor:  # (C, C) int64
+    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given."""
+    pairs = torch.as_tensor(pairs)
+    _checks.shape("pairs", pairs, "N", 2)
+    _checks.integral("pairs", pairs)
+    if num_classes is None:
+        num_classes = max(2, int(pairs.max()) + 1) if len(pairs) else 2
+    first, second = pairs.cpu().unbind(-1)
+    true, pred = (second, first) if pred_first else (first, second)
+    return compute_confusion_matrix(true, pred, num_classes=num_classes)
+
+
+def _labels(name: str, values: Any) -> np.ndarray:  # (N,)
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: got shape {array.shape}, wanted a one-dimensional list of labels")
+    return array

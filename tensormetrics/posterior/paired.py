@@ -1,0 +1,67 @@
+"""Confusion matrices of several experiments on the same items, drawn together.
+
+Every item has one random weight in all experiments, by the Bayesian bootstrap (Rubin 1981,
+doi:10.1214/aos/1176345338): sums of weights are gamma variates, so that an experiment by itself has the posterior it
+has without the others. What the experiments got right together no longer counts as chance between them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import _op
+from .dirichlet import DTYPES, dirichlet_prior, stream_keys
+from .sums import normalised
+
+
+class Items(NamedTuple):
+    """Items that experiments have in common, under a label, and the cell truth * C + prediction each fell into."""
+
+    label: str
+    cells: Tensor  # (N,) for one experiment, or (E, N)
+
+
+def sample_paired_matrices(
+    items: Items,
+    num_classes: int,
+    num_samples: int,
+    *,
+    prevalence_prior: str | float | Any = 0,
+    confusion_prior: str | float | Any = 0,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:  # (S, E, C, C)
+    """S = `num_samples` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
+
+    The prevalence and the weights of the items are drawn under the label of the items, the mass of the confusion prior
+    under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
+    """
+    C = _checks.integer_at_least("num_classes", num_classes, 2)
+    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    start = _checks.integer_at_least("start", start, 0)
+    _checks.one_of("dtype", dtype, DTYPES)
+    cells = torch.atleast_2d(items.cells).contiguous()
+    _checks.shape("items.cells", cells, "E", "N")
+    E, device = len(cells), cells.device
+    names = [str(e) for e in range(E)] if names is None else names
+    (shared,) = stream_keys(seed, [f"items:{items.label}"], "posterior", "items", device)
+    masses = torch.empty(E, C * C, num_samples, dtype=torch.float64, device=device)
+    _op.item_sums(masses, cells, shared, start)
+
+    def log_gamma(alpha: Tensor, names: Sequence[str], stream: str) -> Tensor:  # (E, R, K) -> (E, R, K, S)
+        out = alpha.new_empty(*alpha.shape, num_samples)
+        _op.log_gamma(out, alpha.contiguous(), stream_keys(seed, names, "posterior", stream, device), start)
+        return out
+
+    rows = torch.zeros(E, C, dtype=torch.float64, device=device)
+    rows.scatter_add_(1, cells // C, torch.ones_like(cells, dtype=torch.float64))
+    prevalence = rows + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(device)
+    prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(device).expand(E, C, C)
+    logs = torch.logaddexp(masses.log().view(E, C, C, num_samples), log_gamma(prior, names, "prior-mass"))
+    share = normalised(log_gamma(prevalence[:, None], [f"items:{items.label}"] * E, "prevalence"))  # (S, E, 1, C)
+    return (share.mT * normalised(logs)).to(dtype)

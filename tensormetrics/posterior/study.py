@@ -1,0 +1,353 @@
+"""A study: experiments in groups, metrics, and everything that can be asked of them."""
+
+import copy
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from . import study_config as config
+from .dirichlet import DTYPES
+from .errors import ConfigError, ConfigWarning
+from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
+from .extend import ExperimentAggregator, get_experiment_aggregator
+from .figures import Figures
+from .io import label_cells
+from .paired import Items
+from .quantities import Quantity
+from .reports import Reports
+from .rng import RNG
+from .sums import METHODS
+from .syntax import get_metric
+
+Result = ExperimentResult | ExperimentAggregationResult
+
+
+class Study(Reports, Figures):
+    """Experiments "group/experiment" and metrics; reports and plots of their posteriors and comparisons.
+
+    `experiments`: {group: {experiment: {"confusion_matrix": ..., "prevalence_prior": ..., "confusion_prior": ...}}};
+    `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
+    an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
+    alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
+
+        study = Study(seed=0, metrics={"acc": {}})
+        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]], confusion_prior="perks")
+        print(study.report_metric_summaries("acc"))
+
+    ConfigError says what is wrong; ConfigWarning what was chosen or converted.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        num_samples: int | None = config.NUM_SAMPLES,
+        ci_probability: float | None = config.CI_PROBABILITY,
+        experiments: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+        metrics: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        memory_limit: int = 2**30,
+    ) -> None:
+        _checks.one_of("dtype", dtype, DTYPES)
+        self.device, self.dtype = device, dtype
+        self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
+        self._groups: dict[str, ExperimentGroup] = {}
+        self._metrics: dict[str, dict[str, Any]] = {}
+        self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
+        self._described: dict[str, dict[str, dict[str, Any]]] = {}
+        self._samples: OrderedDict[tuple, Result] = OrderedDict()
+        self.seed, self.num_samples, self.ci_probability = seed, num_samples, ci_probability
+        self.experiments = {} if experiments is None else experiments
+        self.metrics = {} if metrics is None else metrics
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int | None) -> None:
+        self._seed = config.checked_seed(seed)
+        for group in self._groups.values():
+            group.rng.seed = self._seed
+
+    @property
+    def num_samples(self) -> int:
+        return self._num_samples
+
+    @num_samples.setter
+    def num_samples(self, num_samples: int | None) -> None:
+        self._num_samples = config.checked_num_samples(num_samples)
+
+    @property
+    def ci_probability(self) -> float:
+        return self._ci_probability
+
+    @ci_probability.setter
+    def ci_probability(self, ci_probability: float | None) -> None:
+        self._ci_probability = config.checked_ci_probability(ci_probability)
+
+    @property
+    def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """As given to the constructor, in plain numbers and lists."""
+        return copy.deepcopy(self._described)
+
+    @experiments.setter
+    def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        self._groups, self._described = {}, {}
+        self._samples.clear()
+        for group, members in _mapping("experiments", experiments).items():
+            for name, found in _mapping(f"experiments: group {group!r}", members).items():
+                full_name = f"{group}/{name}"
+                found = _mapping(f"experiment {full_name!r}", found)
+                if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
+                    known = ", ".join(config.EXPERIMENT_KEYS)
+                    raise ConfigError(f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {known}")
+                self.add_experiment(full_name, **found)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        return {name: dict(found) for name, found in self._metrics.items()}
+
+    @metrics.setter
+    def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
+        self._metrics, self._aggregators = {}, {}
+        metrics = dict(_mapping("metrics", metrics))
+        default = metrics.pop("__default__", {})
+        for name, found in metrics.items():
+            found = _mapping(f"metric {name!r}", found or default)
+            if found and "aggregation" not in found:
+                raise ConfigError(f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too")
+            self.add_metric(name, **found)
+
+    def add_experiment(
+        self,
+        experiment_name: str,
+        confusion_matrix: Any = None,
+        prevalence_prior: Any = None,
+        confusion_prior: Any = None,
+        y_true: Any = None,
+        y_pred: Any = None,
+        *,
+        num_classes: int | None = None,
+        labels: Any = None,
+        items: str | None = None,
+    ) -> None:
+        """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
+
+        Priors are those of `dirichlet_prior`; none is 0, with which what was never observed is impossible. `items`
+        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict.
+        """
+        group, name = config.split_name(experiment_name)
+        full_name = f"{group}/{name}"
+        if config.AGGREGATED in (group, name):
+            raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
+        given = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
+        given = [key for key, value in given.items() if value is not None]
+        if items is not None and given != ["y_true", "y_pred"]:
+            raise ValueError(
+                f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
+            )
+        found, described = None, {"confusion_matrix": confusion_matrix}
+        if given == ["y_true", "y_pred"]:
+            cells, C = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+            confusion_matrix = described["confusion_matrix"] = cells.bincount(minlength=C * C).view(C, C)
+            if items is not None:
+                self._check_items(items, cells, C, full_name)
+                found = Items(items, cells)
+                described = {"y_true": y_true, "y_pred": y_pred, "items": items}
+                classes = {"num_classes": num_classes, "labels": labels}
+                described |= {key: value for key, value in classes.items() if value is not None}
+        elif given != ["confusion_matrix"]:
+            raise ValueError(
+                f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
+                "y_true and y_pred"
+            )
+        priors = {"prevalence_prior": prevalence_prior, "confusion_prior": confusion_prior}
+        if lacking := [key for key, prior in priors.items() if prior is None]:
+            words = " and ".join(lacking)
+            _warn(f"experiment {full_name!r}: no {words}, 0 is used, with which what was not observed is impossible")
+            priors |= dict.fromkeys(lacking, 0)
+        members = self._described.setdefault(group, {})
+        if name in members:
+            _warn(f"experiment {full_name!r} is there already; it is overwritten")
+        holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
+        try:
+            holder.add_experiment(name, confusion_matrix, **priors, items=found, device=self.device)
+        except ValueError as error:
+            if not members:
+                del self._described[group]
+            raise type(error)(_naming(full_name, error)) from None
+        self._groups[group] = holder
+        members[name] = config.plain(described | priors)
+
+    def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
+        """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
+        name = metric if isinstance(metric, str) else metric.name
+        found = get_metric(name) if isinstance(metric, str) else metric
+        aggregator, described = None, {}
+        if aggregation is not None:
+            aggregator = get_experiment_aggregator(aggregation, **aggregation_options)
+            described = {"aggregation": aggregation, **aggregation_options}
+        elif aggregation_options:
+            raise ValueError(f"metric {name!r}: got {sorted(aggregation_options)} without an aggregation, wanted both")
+        self._metrics[name], self._aggregators[found] = described, aggregator
+
+    def get_metric_samples(
+        self, metric: str | Quantity, experiment_name: str, sampling_method: str = "posterior"
+    ) -> Result:
+        """Samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
+        _checks.one_of("sampling_method", sampling_method, METHODS)
+        found = self.find_metric(metric)
+        group, name = config.split_name(experiment_name)
+        if group not in self._groups:
+            raise config.unknown("group", group, self._groups)
+        holder = self._groups[group]
+        if name != config.AGGREGATED:
+            return self._sampled(self[f"{group}/{name}"], found, sampling_method)
+        members = tuple(holder.experiments.values())
+        aggregator = self._aggregators[found]
+
+        def pool() -> ExperimentAggregationResult:
+            parts = [self._sampled(experiment, found, sampling_method) for experiment in members]
+            return holder.aggregate(found, aggregator, parts, sampling_method)
+
+        return self._cached((members, aggregator, self.seed, self.num_samples, sampling_method, found.name), pool)
+
+    def find_metric(self, metric: str | Quantity) -> Quantity:
+        """A metric of the study, by any of its spellings."""
+        found = get_metric(metric) if isinstance(metric, str) else metric
+        if found not in self._aggregators:
+            raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
+        return found
+
+    def all_experiments(self) -> list[str]:
+        """Names "group/experiment", sorted."""
+        return sorted(f"{group}/{name}" for group, members in self._described.items() for name in members)
+
+    def __getitem__(self, key: str) -> Experiment | ExperimentGroup:
+        if not isinstance(key, str):
+            raise TypeError(f"study[...]: got {key!r}, wanted a string 'group' or 'group/experiment'")
+        group, _, name = key.partition("/")
+        if group not in self._groups:
+            raise config.unknown("group", group, self._groups)
+        holder = self._groups[group]
+        if not name:
+            return holder
+        if name not in holder.experiments:
+            raise config.unknown("experiment", key, self.all_experiments())
+        return holder[name]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @property
+    def num_experiment_groups(self) -> int:
+        return len(self)
+
+    @property
+    def num_experiments(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes that all experiments share. ConfigError where there is none."""
+        found = sorted({group.num_classes for group in self._groups.values()})
+        if len(found) != 1:
+            raise ConfigError(f"num_classes: experiments have {found or 'no'} classes, wanted one number for all")
+        return found[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything that `to_dict` says."""
+        return config.fingerprint(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "num_samples": self.num_samples,
+            "ci_probability": self.ci_probability,
+            "dtype": config.dtype_name(self.dtype),
+            "experiments": config.plain(self.experiments),
+            "metrics": config.plain(self.metrics),
+        }
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
+        """The study that `to_dict` described; `overrides` are arguments of the constructor."""
+        arguments = {**described, **overrides}
+        if isinstance(dtype := arguments.get("dtype"), str):
+            arguments["dtype"] = getattr(torch, dtype, dtype)
+        return cls(**arguments)
+
+    def save(self, path: str | Path) -> None:
+        """Write a .json, .toml or .yaml file from which the same draws come again."""
+        config.write(self.to_dict(), path)
+
+    @classmethod
+    def load(cls, path: str | Path, **overrides: Any) -> "Study":
+        return cls.from_dict(config.read(path), **overrides)
+
+    def _check_items(self, label: str, cells: Tensor, num_classes: int, full_name: str) -> None:
+        if not isinstance(label, str):
+            raise TypeError(f"experiment {full_name!r}: got items={label!r}, wanted a string")
+        for group in self._groups.values():
+            for other in group.experiments.values():
+                if other.name == full_name or other.items is None or other.items.label != label:
+                    continue
+                C, truth = other.num_classes, other.items.cells.cpu() // other.num_classes
+                if C != num_classes or not torch.equal(truth, cells // num_classes):
+                    raise ValueError(
+                        f"experiment {full_name!r}: its y_true or its classes are not those of {other.name!r}, which "
+                        f"has the items {label!r} too; give both the same y_true and the same labels"
+                    )
+
+    def _sampled(self, experiment: Experiment, metric: Quantity, method: str) -> ExperimentResult:
+        def draw() -> ExperimentResult:
+            # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
+            wanted, room = [metric], self.memory_limit // 2
+            for other in self._aggregators:
+                room -= self.num_samples * self.dtype.itemsize * experiment.num_classes
+                if room > 0 and other is not metric and (experiment, *rest, other.name) not in self._samples:
+                    wanted.append(other)
+            scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
+            found = experiment.sample_metrics(wanted, method, self.num_samples, **scratch)
+            for other in wanted[1:]:
+                self._store((experiment, *rest, other.name), found[other])
+            return found[metric]
+
+        rest = self.seed, self.num_samples, method
+        return self._cached((experiment, *rest, metric.name), draw)
+
+    def _cached(self, key: tuple, make: Callable[[], Result]) -> Result:
+        if key not in self._samples:
+            self._store(key, make())
+        self._samples.move_to_end(key)
+        return self._samples[key]
+
+    def _store(self, key: tuple, result: Result) -> None:
+        self._samples[key] = result
+        used = sum(held.nbytes for held in self._samples.values())
+        while used > self.memory_limit * 3 // 4 and len(self._samples) > 1:
+            used -= self._samples.popitem(last=False)[1].nbytes
+
+
+def _mapping(what: str, value: Any) -> Mapping:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary")
+    return value
+
+
+def _naming(name: str, error: Exception) -> str:
+    text = str(error)
+    return text if name in text else f"experiment {name!r}: {text}"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ConfigWarning, stacklevel=3)

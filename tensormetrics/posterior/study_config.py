@@ -1,0 +1,145 @@
+"""What a study may be told, checked; and the study as a dictionary or a file."""
+
+import hashlib
+import json
+import numbers
+import secrets
+import warnings
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import ConfigError, ConfigWarning, UnknownNameError
+
+NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
+EXPERIMENT_KEYS = "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items".split()
+AGGREGATED = "aggregated"
+
+
+def checked_seed(seed: Any) -> int:
+    if seed is None:
+        seed = secrets.randbits(63)
+        _warn(f"seed: got None, {seed} is used; pass it to get the same draws again")
+    seed = _number("seed", seed, int)
+    if seed < 0:
+        raise ConfigError(f"seed: got {seed}, wanted an integer >= 0")
+    return seed
+
+
+def checked_num_samples(num_samples: Any) -> int:
+    if num_samples is None:
+        _warn(f"num_samples: got None, {NUM_SAMPLES} is used")
+        return NUM_SAMPLES
+    num_samples = _number("num_samples", num_samples, int)
+    if num_samples <= 0:
+        raise ConfigError(f"num_samples: got {num_samples}, wanted an integer > 0")
+    if num_samples < 10_000:
+        _warn(f"num_samples: got {num_samples}; at least 10000 are advised for the ends of intervals")
+    return num_samples
+
+
+def checked_ci_probability(ci_probability: Any) -> float:
+    if ci_probability is None:
+        _warn(f"ci_probability: got None, {CI_PROBABILITY} is used")
+        return CI_PROBABILITY
+    ci_probability = _number("ci_probability", ci_probability, float)
+    if not 0 < ci_probability <= 1:
+        raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
+    return ci_probability
+
+
+def split_name(name: Any) -> tuple[str, str]:
+    """ "group/experiment", or "name" for "name/name"."""
+    if not isinstance(name, str):
+        raise TypeError(f"experiment: got {name!r}, wanted a string 'group/experiment'")
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):
+        raise ConfigError(f"experiment: got {name!r}, wanted 'group/experiment' or one name for both")
+    return parts[0], parts[-1]
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fingerprint(config: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def write(config: dict[str, Any], path: str | Path) -> None:
+    path = Path(path)
+    kind = _suffix(path)
+    if kind == "json":
+        path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+    elif kind == "toml":
+        path.write_text(_package("tomli_w", path).dumps(config), encoding="utf-8")
+    else:
+        path.write_text(_package("yaml", path).safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    path = Path(path)
+    kind = _suffix(path)
+    if kind == "json":
+        return json.loads(path.read_text(encoding="utf-8"))
+    if kind == "toml":
+        return _package("tomllib", path).loads(path.read_text(encoding="utf-8"))
+    return _package("yaml", path).safe_load(path.read_text(encoding="utf-8"))
+
+
+def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
+    names = list(names)
+    closest = ", ".join(map(repr, get_close_matches(name, names, cutoff=0)))
+    advice = f"the closest are {closest}" if closest else f"it has no {kind} yet"
+    return UnknownNameError(f"there is no {kind} {name!r} in the study; {advice}")
+
+
+def _number(name: str, value: Any, kind: type) -> Any:
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic | Tensor):
+            raise TypeError
+        converted = kind(value)
+        if float(converted) != float(value):
+            raise TypeError
+    except (TypeError, ValueError):
+        wanted = "an integer" if kind is int else "a number"
+        raise TypeError(f"{name}: got {value!r}, wanted {wanted}") from None
+    if not (kind is float and isinstance(value, int)):
+        _warn(f"{name}: got {value!r}, {converted!r} is used")
+    return converted
+
+
+def _suffix(path: Path) -> str:
+    kinds = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+    if path.suffix not in kinds:
+        raise ValueError(f"path: got {str(path)!r}, wanted a name that ends in {', '.join(kinds)}")
+    return kinds[path.suffix]
+
+
+def _package(name: str, path: Path) -> Any:
+    try:
+        return __import__(name)
+    except ImportError:
+        raise ImportError(
+            f'{path.suffix} files need {name}: pip install "tensormetrics[files]", or use a .json file'
+        ) from None
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ConfigWarning, stacklevel=4)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,107 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from study_oracle import KNOWN, X, Y, close
+
+from tensormetrics.posterior import pairwise_compare, score_interval_width
+from tensormetrics.posterior.compare import significance
+
+PLAIN, WITH_RANDOM = KNOWN["pairwise"].values()
+NUMBERS = [name for name in WITH_RANDOM if name != "direction"]
+
+
+@pytest.mark.parametrize(
+    ("options", "known"), [({}, PLAIN), ({"min_sig_diff": 0.05, "random_diff": Y - 0.4}, WITH_RANDOM)]
+)
+def test_known_answers(options, known, device):
+    found = pairwise_compare(
+        (X - Y).to(device), **{k: getattr(v, "to", lambda d, v=v: v)(device) for k, v in options.items()}
+    )
+    assert found.direction == known["direction"] and not found.paired
+    for name in known.keys() - {"direction"}:
+        close(getattr(found, name), known[name])
+
+
+def test_known_widths(device):
+    for key, expected in KNOWN["wilson"].items():
+        p, n = (float(part.partition("=")[2]) for part in key.split(","))
+        close(score_interval_width(torch.tensor(p, dtype=torch.float64, device=device), int(n)), expected)
+    certain = score_interval_width(torch.tensor(1.0, dtype=torch.float64), 10_000)
+    assert 0 < certain < 1e-3  # no width is negative
+
+
+@pytest.mark.parametrize("rope", [None, 0.0, 0.3])
+def test_pairs_equal_a_loop(rope, generator, device):
+    diff = torch.randn(401, 6, generator=generator) + torch.linspace(-1, 1, 6)
+    diff[:, 2] = 0
+    diff[::3, 3] = torch.nan
+    diff[5, 4] = torch.inf
+    random = torch.randn(401, 6, generator=generator)
+    names = [f"a{p}" for p in range(6)], [f"b{p}" for p in range(6)]
+    found = pairwise_compare(diff.to(device), 0.9, rope, random.to(device), torch.zeros(6), *names, "acc")
+    for p in range(6):
+        single = pairwise_compare(diff[:, p], 0.9, rope, random[:, p], 0.0, f"a{p}", f"b{p}", "acc")
+        for name in NUMBERS:
+            close(getattr(found, name)[p], getattr(single, name))
+        for name in "direction", "p_direction_interpretation", "p_bi_sig_interpretation", "favours":
+            assert getattr(found, name)[p] == getattr(single, name)
+        d = diff[:, p].double().numpy()
+        d = d[~np.isnan(d)]
+        m = rope if rope is not None else 0.1 * d[np.isfinite(d)].std()
+        close(single.p_rope, (abs(d) <= m).mean())
+        close(single.p_direction, max((d > 0).mean(), (d < 0).mean()))
+        close(single.p_tie, (d == 0).mean())
+        close(single.p_sig_neg, (d < -m).mean())
+
+
+def test_words(device):
+    x = X.to(device)
+    better = pairwise_compare(x + 1, 0.95, 0.05, x - 0.5, 1.0, "left", "right", "acc", paired=True)
+    assert better.template_sentence() == (
+        "acc of left is greater than that of right with probability 100.00%: certain.\n"
+        "The median difference is 1.2551 (observed 1.0000), 95.0% HDI [1.0000, 1.9107].\n"
+        "A share of 0.00% lies within the region of practical equivalence [-0.0500, 0.0500]: the difference is "
+        "certainly important.\n"
+        "100.00% lie beyond it on the positive side.\n"
+        "Equivalence is 0.0000 times as likely compared with two random guessers.\n"
+        "Both were evaluated on the same items."
+    )
+    same = pairwise_compare(0 * x, 0.95, None, x)
+    assert same.direction == "none" and same.favours is None and same.bf_rope.isnan() and same.p_rope == 1
+    assert "random" not in same.template_sentence() and "(default)" in same.template_sentence()
+    assert "negligible" in same.template_sentence()
+    always = pairwise_compare(0.01 * x, 0.95, 1.0, x * 0 + 2)
+    assert always.bf_rope == math.inf and "Equivalence is infinitely likely" in always.template_sentence()
+    assert pairwise_compare(x, lhs_name="a", rhs_name="b", higher_is_better=False).favours == "b"
+    assert pairwise_compare(x, lhs_name="a", rhs_name="b", higher_is_better=None).favours is None
+
+
+def test_limits_of_words():
+    shares = {0.0099: "certain", 0.01: "probable", 0.0249: "probable", 0.025: "undecided", 0.975: "undecided"}
+    shares |= {0.976: "probably negligible", 0.99: "probably negligible", 0.991: "negligible", 1: "negligible"}
+    assert {p: significance(p) for p in shares} == shares
+    limits = {9991: "certain", 9990: "probable", 9901: "probable", 9900: "likely", 9700: "possible", 9500: "dubious"}
+    for positive, word in limits.items():
+        diff = torch.ones(10_000)
+        diff[positive:] = -1
+        assert pairwise_compare(diff).p_direction_interpretation == word
+
+
+def test_the_region_is_closed():
+    found = pairwise_compare(torch.tensor([-0.5, -0.25, 0.25, 0.5, 0.75]), min_sig_diff=0.5)
+    close([found.p_sig_neg, found.p_rope, found.p_sig_pos], [0, 0.8, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_sig_diff": -0.1}, "min_sig_diff: got -0.1, wanted None or a number >= 0"),
+        ({"min_sig_diff": math.nan}, "min_sig_diff: got nan, wanted None or a number >= 0"),
+        ({"ci_probability": 0}, r"ci_probability: got 0, wanted a number in \(0, 1\]"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        pairwise_compare(X, **options)

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+import torch
+from metric_oracle import averages, scores
+from posterior_oracle import confusion_matrix
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tensormetrics.posterior import Metric, get_metric, sample_metrics, temporary_registrations
+
+COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [1, 5, 9]], [[4, 1, 1], [1, 7, 1], [1, 1, 9]]])
+METRICS = [
+    "acc",
+    "true_positive_rate",
+    "f1@macro",
+    "mcc",
+    "mean_absolute_error",
+    "polynomial_weighted_kappa+power=2.5",
+    "p4@harmonic",
+]
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that any operation makes."""
+
+    size = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        sizes = [x.untyped_storage().nbytes() for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+        self.size = max(self.size, *sizes, 0)
+        return found
+
+
+@pytest.fixture
+def row_maxima():
+    with temporary_registrations():
+
+        class RowMaxima(Metric):
+            full_name = "Largest Share of Each Row"
+            is_multiclass = False
+            bounds = (0.0, 1.0)
+            dependencies = ("p_pred_given_condition",)
+            sklearn_equivalent = None
+            aliases = ["row_maxima"]
+
+            def compute_metric(self, p_pred_given_condition):
+                return np.max(p_pred_given_condition, axis=2)
+
+        yield
+
+
+@pytest.mark.parametrize("method", ["posterior", "prior", "random"])
+def test_samples_equal_a_loop(method, row_maxima, device):
+    prior = torch.tensor([[1.0, 0.5, 0.25], [0.5, 2, 0.5], [1, 1, 1]])
+    address = {"method": method, "seed": 5, "start": 3, "names": ["x", "y"], "dtype": torch.float64}
+    priors = {"prevalence_prior": 0.5, "confusion_prior": prior}
+    found = sample_metrics(COUNTS.to(device), [*METRICS, "row_maxima"], 6, **priors, **address)
+    for e, name in enumerate("xy"):
+        observed = np.zeros((3, 3)) if method == "prior" else COUNTS[e].double().numpy()
+        cells = observed + prior.double().numpy()
+        cells = np.repeat(cells.mean(1, keepdims=True), 3, 1) if method == "random" else cells
+        for s in range(6):
+            matrix = confusion_matrix(observed.sum(1) + 0.5, cells, s + 3, name, method, seed=5)
+            expected = scores(matrix)
+            for metric in "f1", "p4":
+                of = averages(expected[metric], expected["prevalence"])
+                expected |= {f"{metric}@{averaging}": value for averaging, value in of.items()}
+            expected["row_maxima"] = (matrix / matrix.sum(1, keepdims=True)).max(1)
+            for metric, values in zip([*METRICS, "row_maxima"], found, strict=True):
+                np.testing.assert_allclose(values[s, e].cpu(), np.atleast_1d(expected[metric]), 1e-8, err_msg=metric)
+
+
+def test_the_observed_matrix_is_the_one_sample_of_input(row_maxima, device):
+    metrics = [*METRICS, "row_maxima", "p_condition_given_pred"]
+    for metric, values in zip(metrics, sample_metrics(COUNTS.to(device), metrics, 9, method="input"), strict=True):
+        assert torch.equal(values, get_metric(metric)(COUNTS.to(device))[None]) and values.dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("C", [3, 30])
+def test_values_depend_on_their_address_alone(C, dtype, device):
+    metrics = ["acc", "recall", "f1@macro", "rmse", "mcc", "p4@harmonic", "ppv@micro", "p_pred", "accuracy"]
+    counts = torch.randint(1, 9, (2, C, C), device=device)
+    options = {"confusion_prior": 1, "prevalence_prior": 1, "dtype": dtype}
+    whole = sample_metrics(counts, metrics, 300, **options)
+    assert [x.shape for x in whole] == [(300, 2, K) for K in (1, C, 1, 1, 1, 1, 1, C, 1)]
+    for limit in 1, 5_000 * C, 50_000 * C:  # bytes: one sample at a time, and some
+        for x, y in zip(sample_metrics(counts, metrics, 300, memory_limit=limit, **options), whole, strict=True):
+            assert torch.equal(x, y)
+    shards = [sample_metrics(counts, metrics, n, start=start, **options) for start, n in ((0, 7), (7, 256), (263, 37))]
+    for *parts, together in zip(*shards, whole, strict=True):
+        assert torch.equal(torch.cat(parts), together)
+    for metric, together in zip(metrics, whole, strict=False):
+        (alone,) = sample_metrics(counts, metric, 300, **options)
+        (second,) = sample_metrics(counts[1], metric, 300, names=["1"], **options)
+        assert torch.equal(alone, together) and torch.equal(second, together[:, 1:])
+
+
+def test_no_samples_and_no_matrices(row_maxima, device):
+    metrics = "acc", "tpr", "mae", "row_maxima"
+    for method in "posterior", "input":
+        none = sample_metrics(COUNTS[:0].to(device), metrics, 4, method=method)
+        assert [x.shape[1:] for x in none] == [(0, 1), (0, 3), (0, 1), (0, 3)]
+    assert [x.shape for x in sample_metrics(COUNTS.to(device), metrics, 0)] == [(0, 2, K) for K in (1, 3, 1, 3)]
+    assert sample_metrics(COUNTS.to(device), [], 4) == []
+
+
+def test_memory_is_bounded(row_maxima, device):
+    counts = torch.ones(1, 200, 200, device=device)  # 300 matrices of float64 would be 96 MB
+    for metrics, most in (["row_maxima"], 50e6), (["acc", "f1@macro", "mae"], 3e6):
+        with Largest() as largest:
+            sample_metrics(counts, metrics, 300, memory_limit=int(most))
+        assert 0 < largest.size < most
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"counts": torch.zeros(3)}, "counts: got shape (3,), wanted (E, C, C)"),
+        ({"counts": torch.zeros(2, 2, 3)}, "counts: got shape (2, 2, 3), wanted (..., C, C) with C >= 2"),
+        (
+            {"method": "bootstrap"},
+            "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'",
+        ),
+        ({"num_samples": -1}, "num_samples: got -1, wanted an integer >= 0"),
+        ({"start": 0.5}, "start: got 0.5, wanted an integer >= 0"),
+        ({"dtype": torch.float16}, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
+        (
+            {"metrics": "tpr@binary+positive_class=3"},
+            "positive_class: got 3, wanted -3 to 2 for 3 classes",
+        ),
+        (
+            {"method": "prior"},
+            "method: got 'prior' with an improper prior; give every row a concentration above 0",
+        ),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError) as error:
+        sample_metrics(**{"counts": COUNTS, "metrics": "acc", "num_samples": 1, **options})
+    assert str(error.value) == message

@@ -1,0 +1,67 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from study_oracle import KNOWN, close
+
+from tensormetrics.posterior import compare_folds
+from tensormetrics.posterior.folds import t_quantile, t_tail
+
+NAMES = {"mean_difference": "mean"} | {
+    n: n for n in ("sd", "scale", "t_statistic", "p_value", "p_left", "p_rope", "p_right")
+}
+
+
+def test_known_answer(device):
+    for known in KNOWN["folds"]:
+        a, b = (torch.tensor(known[side], dtype=torch.float64, device=device) for side in "ab")
+        found = compare_folds(a, b, known["rho"], known["rope"])
+        for field, name in NAMES.items():
+            close(getattr(found, field), known[name])
+        close(torch.stack(found.interval), known["interval_95"])
+        assert found.df == known["df"] and compare_folds(a, b).rho == 1 / len(a)
+
+
+@pytest.mark.parametrize("df", [1, 2, 5, 30, 300])
+def test_student(df, device):
+    t = np.array([-40.0, -3, -0.1, 0, 0.5, 2, 10, 100])
+    close(t_tail(torch.from_numpy(t).to(device), df), stats.t.sf(t, df), atol=1e-300)
+    for q in 0.5, 0.9, 0.975, 0.9995:
+        close(t_quantile(q, df), stats.t.ppf(q, df))
+    assert t_tail(torch.tensor(math.inf), df) == 0 and t_tail(torch.tensor(-math.inf), df) == 1
+
+
+def test_batched_equals_a_loop(generator, device):
+    a, b = torch.rand(2, 6, 4, generator=generator, dtype=torch.float64).to(device)
+    found = compare_folds(a, b, 0.1, 0.02, 0.9)
+    for k in range(4):
+        x = (a - b)[:, k].cpu().numpy()
+        scale = math.sqrt((1 / 6 + 0.1 / 0.9) * x.var(ddof=1))
+        law = stats.t(5, x.mean(), scale)
+        close(found.p_left[k], law.cdf(-0.02))
+        close(found.p_right[k], law.sf(0.02))
+        close(torch.stack(found.interval)[:, k], law.interval(0.9), atol=1e-9)
+        close(found.p_value[k], 2 * stats.t.sf(abs(x.mean()) / scale, 5))
+
+
+def test_equal_differences():
+    a = torch.full((4,), 0.5, dtype=torch.float64)
+    better, same = compare_folds(a, a - 0.25), compare_folds(a, a)
+    assert better.t_statistic == math.inf and better.p_value == 0 and better.p_right == 1 and better.p_rope == 0
+    assert same.t_statistic.isnan() and same.p_value.isnan() and same.p_rope == 1 and same.p_left == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.rand(1), torch.rand(1)), r"a, b: got shapes \(1,\) and \(1,\), wanted equal ones of n >= 2 folds"),
+        ((torch.rand(3), torch.rand(4)), r"a, b: got shapes \(3,\) and \(4,\), wanted equal ones of n >= 2 folds"),
+        ((torch.rand(3), torch.rand(3), 1.0), r"rho: got 1.0, wanted None or a number in \[0, 1\)"),
+        ((torch.rand(3), torch.rand(3), None, -1), "min_sig_diff: got -1, wanted a number >= 0"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        compare_folds(*arguments)

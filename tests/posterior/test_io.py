@@ -1,0 +1,124 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.posterior import (
+    ConfMatIOError,
+    ConfMatIOWarning,
+    compute_confusion_matrix,
+    confusion_matrix_to_pred_cond,
+    load_csv,
+    pred_cond_to_confusion_matrix,
+    validate_confusion_matrix,
+)
+
+MATRIX = torch.tensor([[3, 1, 0], [0, 2, 5], [1, 0, 4]])
+
+
+@pytest.mark.parametrize("given", [MATRIX, MATRIX.tolist(), MATRIX.numpy(), MATRIX.float(), MATRIX.short()])
+def test_valid_matrices(given):
+    found = validate_confusion_matrix(given)
+    assert found.dtype == torch.float64 and torch.equal(found, MATRIX.double())
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([1, 2], "got shape (2,), wanted (C, C) with C >= 2"),
+        ([[1, 2, 3], [4, 5, 6]], "got shape (2, 3), wanted (C, C) with C >= 2"),
+        ([[1]], "got shape (1, 1), wanted (C, C) with C >= 2"),
+        ([[1, math.nan], [1, 1]], "got nan at [0, 1], wanted finite counts >= 0"),
+        ([[1, 2], [math.inf, 1]], "got inf at [1, 0], wanted finite counts >= 0"),
+        ([[1, 2], [3, -1]], "got -1.0 at [1, 1], wanted finite counts >= 0"),
+        ([[1j, 2], [3, 1]], "got complex numbers, wanted counts"),
+        (
+            [[0, 0], [3, 1]],
+            "row 0 is empty, so nothing is known of that class; "
+            "leave the class out, or give a positive confusion_prior",
+        ),
+    ],
+)
+def test_invalid_matrices(matrix, message):
+    with pytest.raises(ConfMatIOError) as caught:
+        validate_confusion_matrix(matrix)
+    assert str(caught.value) == f"confusion_matrix: {message}" and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("matrix", [[[1, 2], [3]], [["a", "b"], ["c", "d"]], None])
+def test_what_is_no_matrix(matrix):
+    with pytest.raises(ConfMatIOError, match="^confusion_matrix: wanted rows of numbers, all of one length; "):
+        validate_confusion_matrix(matrix)
+
+
+def test_classes_without_items():
+    assert validate_confusion_matrix([[0, 0], [1, 2]], allow_empty_rows=True)[0].sum() == 0
+    with pytest.warns(ConfMatIOWarning) as caught:
+        validate_confusion_matrix([[2, 0], [1, 0]])
+    assert str(caught[0].message) == "confusion_matrix: class 1 is never predicted, so its precision is undefined"
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "matrix.csv"
+    path.write_text("3, 1, 0\n0, 2.0, 5\n\n1, 0, 4\n")
+    assert torch.equal(load_csv(path), MATRIX.double())
+    path.write_text("3;1\n0;2")
+    assert load_csv(path, delimiter=";").tolist() == [[3, 1], [0, 2]]
+    path.write_text("a,b\n3,1\n")
+    with pytest.raises(ConfMatIOError) as caught:
+        load_csv(path)
+    assert str(caught.value) == f"{path}, line 1: got 'a,b', wanted numbers separated by ','"
+    with pytest.raises(FileNotFoundError):
+        load_csv(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_counting_labels(kind):
+    true, pred = kind([0, 2, 2, 2, 0]), kind([0, 0, 2, 2, 2])
+    assert compute_confusion_matrix(true, pred).tolist() == [[1, 1], [1, 2]]
+    assert compute_confusion_matrix(true, pred, num_classes=3).tolist() == [[1, 0, 1], [0, 0, 0], [1, 0, 2]]
+    assert compute_confusion_matrix(true, pred, labels=[2, 0]).tolist() == [[2, 1], [1, 1]]
+
+
+def test_counting_words():
+    found = compute_confusion_matrix(["dog", "cat", "dog"], ["dog", "dog", "cat"])
+    assert found.tolist() == [[0, 1], [1, 1]] and found.dtype == torch.int64
+    assert compute_confusion_matrix([], [], num_classes=2).tolist() == [[0, 0], [0, 0]]
+    assert compute_confusion_matrix([], []).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0, 1], [0]), {}, "lengths differ: y_true has 2, y_pred has 1"),
+        (([0, 1], [0, 3]), {"labels": [0, 1]}, "y_pred: got 3, which is none of the labels [0, 1]"),
+        (([0, 5], [0, 1]), {"num_classes": 2}, "y_true: got 5, which is none of the labels [0, 1]"),
+        (([0, 1], [0, 1]), {"labels": [0, 0]}, "labels: got [0, 0], wanted distinct ones"),
+        (([0], [0]), {"labels": [0, 1], "num_classes": 2}, "labels, num_classes: got both, wanted one"),
+        (([[0]], [0]), {}, "y_true: got shape (1, 1), wanted a one-dimensional list of labels"),
+        (([0], [0]), {"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
+    ],
+)
+def test_labels_that_cannot_be_counted(arguments, options, message):
+    with pytest.raises(ValueError) as caught:
+        compute_confusion_matrix(*arguments, **options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("pred_first", [True, False])
+def test_pairs_and_back(pred_first, device):
+    pairs = confusion_matrix_to_pred_cond(MATRIX.to(device), pred_first=pred_first)
+    assert pairs.shape == (16, 2)
+    truth = pairs[:, 1 if pred_first else 0]
+    assert torch.bincount(truth).tolist() == [4, 7, 5]
+    assert torch.equal(pred_cond_to_confusion_matrix(pairs, pred_first=pred_first), MATRIX)
+    turned = pred_cond_to_confusion_matrix(pairs, pred_first=not pred_first)
+    assert torch.equal(turned, MATRIX.T)
+    assert pred_cond_to_confusion_matrix(pairs[:0], num_classes=3).tolist() == [[0] * 3] * 3
+
+
+def test_pairs_of_fractions():
+    with pytest.raises(ValueError) as caught:
+        confusion_matrix_to_pred_cond([[0.5, 1], [1, 1]])
+    assert str(caught.value) == "confusion_matrix: got fractional counts, which are no pairs; round them first"

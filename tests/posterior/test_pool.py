@@ -1,0 +1,224 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from study_oracle import KNOWN, X, Y, Z, close
+
+from tensormetrics.posterior import (
+    RNG,
+    PosteriorWarning,
+    get_experiment_aggregator,
+    pool_beta,
+    pool_correlated,
+    pool_fixed_effects,
+    pool_gamma,
+    pool_histogram,
+    pool_random_effects,
+)
+from tensormetrics.posterior.heterogeneity import heterogeneity_pm
+from tensormetrics.posterior.moments import finite_moments
+from tensormetrics.posterior.pool import correlated_variance, fit_beta, fit_gamma, hksj_factor
+
+SAMPLES = torch.stack([0.2 * X + 0.6, 0.2 * Y + 0.62, 0.2 * Z + 0.66], 1)
+(KNOWN_POOLING,) = KNOWN["pooling"].values()
+U = torch.tensor([0.001, 0.1, 0.5, 0.9, 0.999], dtype=torch.float64)
+UNIT = (0.0, 1.0)
+ALIASES = {
+    "fe": ["fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"],
+    "re": ["random_effect", "re_gaussian", "re_normal"],
+    "beta": ["beta_conflation"],
+    "gamma": ["gamma_conflation"],
+    "hist": ["histogram"],
+    "correlated": ["cv", "nadeau_bengio"],
+}
+POOLS = {
+    "fe": pool_fixed_effects,
+    "re": pool_random_effects,
+    "re_dl": lambda *a: pool_random_effects(*a, paule_mandel_heterogeneity=False),
+    "hksj": lambda *a: pool_random_effects(*a, hksj_sampling_distribution=True),
+    "beta": pool_beta,
+    "beta_mm": lambda *a: pool_beta(*a, estimation_method="mm"),
+    "gamma": pool_gamma,
+    "gamma_shifted": lambda *a: pool_gamma(*a, shifted=True),
+    "hist": pool_histogram,
+    "correlated": pool_correlated,
+}
+
+
+def truncated(law):
+    low, high = law.cdf(UNIT)
+    return law.ppf(low + U.numpy() * (high - low))
+
+
+def test_known_distributions(device):
+    samples, u = SAMPLES.to(device), U.to(device)
+    mean, variance = KNOWN_POOLING["fixed"]
+    close(pool_fixed_effects(samples, u, UNIT), truncated(stats.norm(mean, math.sqrt(variance))))
+    known = KNOWN_POOLING["random_pm"]
+    close(pool_random_effects(samples, u, UNIT), truncated(stats.norm(known["mean"], math.sqrt(known["var"]))))
+    wide = truncated(stats.t(2, known["mean"], math.sqrt(known["var"])))
+    close(pool_random_effects(samples, u, UNIT, hksj_sampling_distribution=True), wide, rtol=1e-7)
+    means, variances = finite_moments(samples)
+    tau2 = heterogeneity_pm(means, variances)
+    close(tau2, known["tau2"])
+    close(hksj_factor(means, variances + tau2), known["hksj_factor"])
+    a, b = fit_beta(samples, UNIT)
+    close(a, KNOWN_POOLING["beta_mle"]["a"])
+    close(b, KNOWN_POOLING["beta_mle"]["b"])
+    close(pool_beta(samples, u, UNIT), stats.beta.ppf(U, *KNOWN_POOLING["beta_mle"]["conflated"]), rtol=1e-7)
+    known = KNOWN_POOLING["correlated"]
+    close(correlated_variance(means), known["scale2"])
+    law = stats.t(known["df"], known["mean"], math.sqrt(known["scale2"]))
+    close(pool_correlated(samples, u, UNIT), truncated(law), rtol=1e-7)
+    assert (pool_correlated(samples, u, UNIT) - pool_fixed_effects(samples, u, UNIT))[-1] > 0.1  # wider
+
+
+def test_moment_and_gamma_fits(device):
+    a, b = fit_beta(2 * SAMPLES.to(device) - 1, (-1.0, 1.0), estimation_method="mome")
+    for k, y in enumerate(SAMPLES.T.numpy()):
+        strength = y.mean() * (1 - y.mean()) / y.var() - 1
+        close(a[k], y.mean() * strength)
+        close(b[k], (1 - y.mean()) * strength)
+    shape, scale = fit_gamma(SAMPLES.to(device))
+    for k, y in enumerate(SAMPLES.T.numpy()):
+        expected_shape, _, expected_scale = stats.gamma.fit(y, floc=0)
+        close([shape[k], scale[k]], [expected_shape, expected_scale], rtol=1e-6)
+    close(shape.log() - shape.digamma(), (SAMPLES.mean(0).log() - SAMPLES.log().mean(0)), rtol=1e-8)
+    law = stats.gamma(float(shape.sum()) - 2, scale=float(1 / (1 / scale).sum()))
+    close(pool_gamma(SAMPLES.to(device), U.to(device), UNIT), truncated(law), rtol=1e-7)
+
+
+def histogram_loop(samples, u, bounds, weight):
+    """The product of smoothed histograms, drawn from by inversion."""
+    h, S = math.inf, len(samples)
+    for x in samples.T:
+        q1, q3 = np.quantile(x, [0.25, 0.75])
+        spread = x.max() - x.min()
+        width = min(max(2 * (q3 - q1) * S ** (-1 / 3), spread / (2 * S**0.5)), spread / (math.log2(S) + 1))
+        h = min(h, spread / math.ceil(spread / width))
+    a, b = max(samples.min() - h, bounds[0]), min(samples.max() + 2 * h, bounds[1])
+    k = math.ceil((b - a) / h)
+    edges = np.linspace(a, b, k + 1)
+    counts = np.stack([np.histogram(x, edges)[0] for x in samples.T])
+    c = weight * S / k
+    log_share = np.log((counts + c) / (S + weight * S)).sum(0)
+    share = np.exp(log_share - log_share.max())
+    return np.interp(u, np.concatenate([[0], share.cumsum() / share.sum()]), edges)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.6, 0.85)])
+@pytest.mark.parametrize("weight", [0.1, 2.0])
+def test_histogram(bounds, weight, device):
+    samples = SAMPLES.clamp(max=0.85)
+    found = pool_histogram(samples.to(device), U.to(device), bounds, pseudo_count_weight=weight)
+    close(found, histogram_loop(samples.numpy(), U.numpy(), bounds, weight))
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_classes_equal_a_loop_and_stay_inside(pool, generator, device):
+    samples = (0.9 + 0.05 * torch.randn(500, 4, 3, generator=generator, dtype=torch.float64)).clamp(0.01, 1)
+    samples[:20, 1, 2] = torch.nan
+    samples[3, 2, 2] = torch.inf
+    samples, u = samples.to(device), torch.rand(700, 3, generator=generator, dtype=torch.float64).to(device)
+    found = POOLS[pool](samples, u, UNIT)
+    assert found.shape == (700, 3) and found.dtype == torch.float64 and ((found >= 0) & (found <= 1)).all()
+    for c in range(3):
+        known = samples[..., c]
+        single = POOLS[pool](known, u[:, c], UNIT)
+        torch.testing.assert_close(found[:, c], single, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("pool", ["fe", "re", "beta", "gamma", "hist"])
+def test_one_experiment_is_itself(pool, device):
+    u = torch.linspace(0.05, 0.95, 19, dtype=torch.float64, device=device)
+    samples = 0.7 + 0.03 * torch.special.ndtri(torch.linspace(0.0005, 0.9995, 2000, dtype=torch.float64, device=device))
+    expected = 0.7 + 0.03 * torch.special.ndtri(u)
+    torch.testing.assert_close(POOLS[pool](samples[:, None], u, UNIT), expected, rtol=0, atol=8e-3)
+
+
+def test_experiments_without_variance(device):
+    samples = SAMPLES.to(device, copy=True)
+    samples[:, 1] = 0.75
+    for pool in "fe", "re", "hksj", "re_dl":
+        assert (POOLS[pool](samples, U.to(device), UNIT) == 0.75).all()
+    samples[:, 2] = 0.8
+    for pool in "fe", "re":
+        with pytest.raises(
+            ValueError,
+            match=r"^samples: experiment 2 has variance 0, and so has another one of a different mean; give their "
+            "matrices a positive prior$",
+        ):
+            POOLS[pool](samples, U.to(device), UNIT)
+    same = pool_histogram(torch.full((50, 2), 0.5, device=device), U.to(device), UNIT)
+    assert (same == 0.5).all()
+
+
+def test_many_undefined_samples_give_a_warning():
+    samples = SAMPLES.clone()
+    samples[:50, 1] = torch.nan
+    with pytest.warns(PosteriorWarning, match="^samples: 25% of an experiment's are nan or infinite and are left out"):
+        pool_fixed_effects(samples, U, UNIT)
+
+
+FLAT = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].repeat(1, 3) * 0.98 + 0.01
+U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pool_beta(U_SHAPED, U, UNIT), "samples: the product of their beta densities has no finite mass; A"),
+        (lambda: pool_gamma(FLAT**9, U, UNIT), "samples: the product of their gamma densities has no finite mass; A"),
+        (lambda: pool_beta(SAMPLES, U, (0.0, math.inf)), r"bounds: got \(0.0, inf\), 'beta' wants finite ones; A"),
+        (
+            lambda: pool_gamma(SAMPLES, U, (-1.0, 1.0)),
+            r"bounds: got \(-1.0, 1.0\), 'gamma' wants a lower one >= 0; write shifted=True, or A",
+        ),
+        (
+            lambda: pool_beta(SAMPLES, U, UNIT, estimation_method="moments"),
+            "estimation_method: got 'moments', wanted one of 'mle', 'mm', 'mome'",
+        ),
+        (
+            lambda: POOLS["hksj"](SAMPLES[:, :1], U, UNIT),
+            "samples: got 1 experiment, hksj_sampling_distribution=True wants at least 2; use 'singleton'",
+        ),
+        (
+            lambda: pool_correlated(SAMPLES[:, :1], U, UNIT),
+            "samples: got 1 experiment, 'correlated' wants at least 2; use 'singleton'",
+        ),
+        (lambda: pool_correlated(SAMPLES, U, UNIT, rho=1), r"rho: got 1, wanted None or a number in \[0, 1\)"),
+        (
+            lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=0),
+            "pseudo_count_weight: got 0, wanted a number > 0",
+        ),
+        (
+            lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),
+            "samples: got 3 experiments, 'singleton' takes one; A",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=f"^{message.replace('A', chr(117) + 'se .fe., .re. or .hist.')}$"):
+        call()
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_aggregators_draw_by_class(alias, device):
+    samples = torch.stack([SAMPLES, SAMPLES**2], -1).to(device)
+    options = {"hksj_sampling_distribution": True} if alias == "re" else {}
+    found = get_experiment_aggregator(alias, RNG(3, "here", device=device), **options)(samples, UNIT)
+    assert found.shape == (200, 2)
+    for c, rng in enumerate(RNG(3, "here", device=device).spawn(2)):
+        for name in [alias, *ALIASES[alias]]:
+            single = get_experiment_aggregator(name, RNG(3, rng.name, device=device), **options)
+            torch.testing.assert_close(single(samples[..., c], UNIT), found[:, c], rtol=1e-9, atol=1e-12)
+    other = get_experiment_aggregator(alias, RNG(4, "here", device=device), **options)(samples, UNIT)
+    assert not torch.equal(other, found)
+
+
+def test_singleton_gives_the_samples(device):
+    samples = SAMPLES[:, :1].to(device)
+    for alias in "singleton", "identity":
+        assert torch.equal(get_experiment_aggregator(alias)(samples, UNIT), samples[:, 0])

@@ -1,0 +1,123 @@
+"""Every implementation of the sampling operators draws the same numbers."""
+
+import pytest
+import torch
+
+from tensormetrics._native import say_once
+from tensormetrics.posterior import _op, _philox, _reference
+
+START = 2**32 - 100  # the high word of the sample's number changes
+
+
+def keys(*shape, device):
+    words = [_philox.philox_key(3, str(k), "posterior", "x") for k in range(int(torch.tensor(shape).prod()))]
+    return torch.tensor(words, device=device).view(*shape, 2)
+
+
+def sums_by(operator, C, prior, dtype, device, forms=2, samples=150):
+    generator = torch.Generator().manual_seed(C)
+    counts = torch.stack(
+        [torch.randint(0, 3, (C, C), generator=generator), torch.randint(0, 60, (C, C), generator=generator)]
+    )
+    cells = (counts.double() + prior).to(device)
+    weights = torch.rand(forms, C, C, generator=generator, dtype=torch.float64).to(device)
+    out = torch.full((2, 4 * C + forms, samples), torch.nan, dtype=dtype, device=device)
+    operator(out, cells.sum(-1), cells, weights, keys(2, 3, device=device), START)
+    return out
+
+
+def kernels(device):
+    return [_op.dirichlet_sums, *([_op.dirichlet_sums_lane] if device.type == "cpu" else [])]
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("prior", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("C", [2, 3, 8])
+def test_sums_equal_the_reference(C, prior, dtype, rtol, device):
+    expected = sums_by(_reference.dirichlet_sums, C, prior, torch.float64, device)
+    for kernel in kernels(device):
+        found = sums_by(kernel, C, prior, dtype, device)
+        torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=1e-37)
+
+
+def test_sums_of_many_classes(device):
+    expected = sums_by(_reference.dirichlet_sums, 70, 0.0, torch.float64, device, samples=2)
+    for kernel in kernels(device):
+        found = sums_by(kernel, 70, 0.0, torch.float64, device, samples=2)
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_log_gamma_equals_the_reference(dtype, rtol, device):
+    alpha = torch.tensor([0, 0.1, 0.5, 0.99, 1, 1.5, 3, 80, 1e6, 1e12, 1e31], dtype=torch.float64, device=device)
+    alpha = torch.stack([alpha, alpha.flip(0), torch.full_like(alpha, 0.7)]).expand(2, 3, 11).contiguous()
+    found, expected = (torch.empty(2, 3, 11, 200, dtype=t, device=device) for t in (dtype, torch.float64))
+    _op.log_gamma(found, alpha, keys(2, device=device), START)
+    _reference.log_gamma(expected, alpha, keys(2, device=device), START)
+    torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("N", [0, 1, 7, 1500])
+def test_item_sums_equal_the_reference(N, device):
+    cells = torch.randint(0, 9, (3, N), generator=torch.Generator().manual_seed(N)).to(device)
+    found, expected = (torch.full((3, 9, 150), torch.nan, dtype=torch.float64, device=device) for _ in range(2))
+    for operator, out in (_op.item_sums, found), (_reference.item_sums, expected):
+        operator(out, cells, keys(1, device=device)[0], START)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    part = torch.empty(3, 9, 5, dtype=torch.float64, device=device)
+    _op.item_sums(part, cells, keys(1, device=device)[0], START + 97)
+    assert torch.equal(part, found[..., 97:102])
+
+
+def test_tiny_concentrations(device):
+    cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
+    for kernel in [*kernels(device), _reference.dirichlet_sums]:
+        for dtype in torch.float32, torch.float64:
+            out = torch.empty(1, 16, 300, dtype=dtype, device=device)
+            kernel(out, cells.sum(-1), cells, None, keys(1, 3, device=device), 0)
+            assert out.isfinite().all()
+            torch.testing.assert_close(out.view(4, 4, 300).sum(0), torch.ones(4, 300, dtype=dtype, device=device))
+
+
+def test_threads_and_repetition_change_nothing(device):
+    whole = sums_by(_op.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000)
+    threads = torch.get_num_threads()
+    try:
+        for n in 1, 2, 3:
+            torch.set_num_threads(n)
+            assert torch.equal(sums_by(_op.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000), whole)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_scratch_of_the_reference_changes_nothing(device, monkeypatch):
+    whole = sums_by(_reference.dirichlet_sums, 4, 0.3, torch.float64, device)
+    monkeypatch.setitem(_reference.SCRATCH_CELLS, device.type, 1000)
+    assert torch.equal(sums_by(_reference.dirichlet_sums, 4, 0.3, torch.float64, device), whole)
+
+
+def test_operator_contracts(device):
+    cells = torch.rand(2, 3, 3, dtype=torch.float64, device=device)
+    of_sums = (cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
+    torch.library.opcheck(_op.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
+    of_logs = (cells, keys(2, device=device), 0)
+    torch.library.opcheck(_op.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
+    of_items = (torch.tensor([[0, 3], [2, 2]], device=device), keys(1, device=device)[0], 0)
+    torch.library.opcheck(_op.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items))
+    with pytest.raises(RuntimeError, match="out: wanted float64, and as many experiments as cells has"):
+        _op.item_sums(torch.zeros(2, 4, 5, device=device), *of_items)
+    with pytest.raises(RuntimeError, match="out: got 2 x 11 fields, wanted 2 x 12"):
+        _op.dirichlet_sums(torch.zeros(2, 11, 5, device=device), *of_sums)
+
+
+def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
+    say_once.cache_clear()
+    arguments = torch.ones(1, 1, 3, dtype=torch.float64), keys(1, device="cpu"), 0
+    fallen, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
+    reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    with pytest.warns(RuntimeWarning, match="the slow reference sampler answers"):
+        _op.log_gamma.default.redispatch(reference, fallen, *arguments)
+    _op.log_gamma.default.redispatch(reference, fallen, *arguments)
+    _op.log_gamma(native, *arguments)
+    assert not recwarn.list
+    torch.testing.assert_close(fallen, native, rtol=1e-12, atol=1e-12)

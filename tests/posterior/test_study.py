@@ -1,0 +1,300 @@
+# ruff: noqa: E501 (messages stand in one piece)
+import json
+import warnings
+
+import pytest
+import torch
+
+from tensormetrics.posterior import (
+    RNG,
+    ConfigError,
+    ConfigWarning,
+    ConfMatIOError,
+    Experiment,
+    ExperimentGroup,
+    Study,
+    UnknownNameError,
+    get_experiment_aggregator,
+    get_metric,
+    sample_metrics,
+)
+from tensormetrics.posterior.quantities import ROOTS
+
+TRI = [[13, 2, 1], [3, 20, 4], [0, 5, 9]]
+OTHER = [[10, 5, 1], [3, 22, 2], [2, 3, 9]]
+PRIORS = {"prevalence_prior": 1, "confusion_prior": "perks"}
+METRICS = {"acc": {"aggregation": "fe"}, "f1": {"aggregation": "beta", "estimation_method": "mm"}, "mcc": {}}
+
+
+def make(**options):
+    found = Study(**{"seed": 0, "metrics": METRICS, **options})
+    for group, matrix in ("mlp", TRI), ("svm", OTHER):
+        for fold in 0, 1:
+            found.add_experiment(f"{group}/fold_{fold}", (torch.tensor(matrix) + fold).tolist(), **PRIORS)
+    return found
+
+
+def test_samples_are_those_of_the_engine(device):
+    study = make(device=device)
+    result = study.get_metric_samples("f1", "svm/fold_1")
+    options = {"prevalence_prior": 1, "confusion_prior": "perks", "seed": 0, "names": ["svm/fold_1"]}
+    counts = torch.tensor(OTHER, device=device) + 1
+    (expected,) = sample_metrics(counts, ["f1"], 10_000, **options)
+    assert torch.equal(result.values, expected[:, 0]) and result.values.device.type == device.type
+    assert (result.num_classes, result.num_samples, result.is_multiclass, result.bounds) == (3, 10_000, False, (0, 1))
+    assert result.experiment is study["svm/fold_1"] and result.metric is get_metric("f1")
+    assert result.numpy().shape == (10_000, 3)
+    for method in "prior", "random", "input":
+        (expected,) = sample_metrics(counts, ["f1"], 10_000, method=method, **options)
+        assert torch.equal(study.get_metric_samples("f1", "svm/fold_1", method).values, expected[:, 0])
+
+
+def test_nothing_changes_a_draw():
+    full = make()
+    names = [("mcc", "svm/fold_0"), ("acc", "mlp/aggregated"), ("f1", "svm/aggregated")]
+    expected = [full.get_metric_samples(*name).values for name in names]
+    small = make(memory_limit=200_000, metrics={**METRICS, "kappa": {}})  # nothing stays in the cache
+    small.add_experiment("third", [[1, 2], [3, 4]], **PRIORS)
+    for name, values in reversed(list(zip(names, expected, strict=True))):
+        assert torch.equal(small.get_metric_samples(*name).values, values)
+        assert sum(held.nbytes for held in small._samples.values()) <= 3 * values.nbytes
+        assert torch.equal(small.get_metric_samples(*name).values, values)
+    assert full.get_metric_samples(*names[0]).values is expected[0]
+    other = make(seed=1)
+    assert not torch.equal(other.get_metric_samples(*names[1]).values, expected[1])
+
+
+def test_changes_are_seen():
+    study = make()
+    before = study.get_metric_samples("acc", "mlp/aggregated").values
+    study.seed = 5
+    assert not torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    study.seed = 0
+    assert torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    with pytest.warns(ConfigWarning, match="^experiment 'mlp/fold_0' is there already; it is overwritten$"):
+        study.add_experiment("mlp/fold_0", OTHER, **PRIORS)
+    assert not torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
+    study.add_metric("acc", "hist", pseudo_count_weight=0.5)
+    assert study.get_metric_samples("acc", "mlp/aggregated").aggregator.pseudo_count_weight == 0.5
+    with pytest.warns(ConfigWarning, match="^num_samples: got 500; at least 10000 are advised"):
+        study.num_samples = 500
+    assert len(study.get_metric_samples("acc", "mlp/aggregated").values) == 500
+
+
+def test_aggregates():
+    study = make()
+    result = study.get_metric_samples("f1", "mlp/aggregated")
+    assert result.values.shape == (10_000, 3) and result.experiment_group is study["mlp"]
+    assert result.heterogeneity_results.i2.shape == (3,) and result.num_classes == 3
+    assert result.aggregator.estimation_method == "mm"
+    single = Study(0, metrics={"acc": {}})
+    single.add_experiment("h", TRI, **PRIORS)
+    alone = single.get_metric_samples("acc", "h/aggregated")
+    assert torch.equal(alone.values, single.get_metric_samples("acc", "h").values)
+    assert alone.heterogeneity_results.i2_interpretation == ["not applicable"]
+    with pytest.raises(ValueError) as caught:
+        study.get_metric_samples("mcc", "mlp/aggregated")
+    assert str(caught.value) == (
+        "group 'mlp' has 2 experiments and metric 'mcc' no aggregation; write add_metric('mcc', aggregation='fe')"
+    )
+    assert study.get_metric_samples("mcc", "mlp/fold_0").values.shape == (10_000, 1)  # needs no aggregation
+    with pytest.raises(
+        ValueError, match="^group 'mlp': the input has no aggregate; ask for an experiment's own values$"
+    ):
+        study.get_metric_samples("acc", "mlp/aggregated", "input")
+
+
+def test_names_and_sizes():
+    study = make()
+    study.add_experiment("b", TRI, **PRIORS)
+    assert study.all_experiments() == ["b/b", "mlp/fold_0", "mlp/fold_1", "svm/fold_0", "svm/fold_1"]
+    assert (len(study), study.num_experiment_groups, study.num_experiments, study.num_classes) == (3, 3, 5, 3)
+    assert isinstance(study["mlp"], ExperimentGroup) and isinstance(study["mlp/fold_0"], Experiment)
+    assert len(study["mlp"]) == study["mlp"].num_experiments == 2 and study["mlp"]["fold_1"].num_predictions == 66
+    assert study.find_metric("accuracy") is get_metric("acc")
+    study.add_experiment("two", [[1, 2], [3, 4]], **PRIORS)
+    with pytest.raises(
+        ConfigError, match=r"^num_classes: experiments have \[2, 3\] classes, wanted one number for all$"
+    ):
+        study.num_classes  # noqa: B018
+    with pytest.raises(ConfigError, match="^num_classes: experiments have no classes, wanted one number for all$"):
+        Study(0).num_classes  # noqa: B018
+
+
+def test_labels_instead_of_a_matrix():
+    study = Study(0, metrics={"acc": {}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # also none about a matrix
+        study.add_experiment("a", y_true=[0, 2, 2], y_pred=torch.tensor([0, 2, 0]), **PRIORS)
+        study.add_experiment("b", y_true=[0, 1, 2], y_pred=[1, 2, 0], num_classes=3, **PRIORS)
+    assert study["a/a"].confusion_matrix.tolist() == [[1, 0], [1, 1]] and study["b/b"].num_classes == 3
+
+
+@pytest.mark.parametrize("suffix", ["json", "toml", "yaml", "yml"])
+def test_files(suffix, tmp_path):
+    study = make(ci_probability=0.9)
+    study.add_experiment("array", torch.tensor([[0, 0.5], [1, 2]]), [1, 2], [[1.0, 0.5], [1, 1]])
+    study.save(tmp_path / f"study.{suffix}")
+    again = Study.load(tmp_path / f"study.{suffix}")
+    assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
+    for name in "array", "mlp/fold_1", "mlp/aggregated":
+        found = [found.get_metric_samples("f1", name).values for found in (study, again)]
+        assert torch.equal(*found)
+    other = Study.load(tmp_path / f"study.{suffix}", seed=3, dtype=torch.float64)
+    assert other.seed == 3 and other.fingerprint != study.fingerprint
+    assert other.get_metric_samples("acc", "array").values.dtype == torch.float64
+    json.dumps(study.to_dict())
+
+
+def test_files_of_other_kinds(tmp_path, monkeypatch):
+    study = make()
+    with pytest.raises(
+        ValueError, match=r"^path: got 'study.txt', wanted a name that ends in .json, .toml, .yaml, .yml$"
+    ):
+        study.save("study.txt")
+    for package, suffix in ("tomli_w", ".toml"), ("yaml", ".yaml"):
+        monkeypatch.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(ImportError) as caught:
+            study.save(tmp_path / f"study{suffix}")
+        expected = f'{suffix} files need {package}: pip install "tensormetrics[files]", or use a .json file'
+        assert str(caught.value) == expected
+
+
+def test_experiment_and_group_alone(device):
+    group = ExperimentGroup("g", RNG(3))
+    first = group.add_experiment("a", TRI, 1, 1, device=device)
+    group.add_experiment("b", OTHER, 1, 1, device=device)
+    roots = first.sample_posterior(50)
+    assert [metric.name for metric in roots] == list(ROOTS)
+    cells = roots[ROOTS["norm_confusion_matrix"]].values
+    assert cells.shape == (50, 3, 3) and torch.allclose(cells.sum((1, 2)), torch.ones(50, device=device))
+    assert first.sample_input()[ROOTS["tp"]].values.shape == (1, 3)
+    for sample in first.sample_prior, first.sample_random_model:
+        assert not torch.equal(sample(50)[ROOTS["tp"]].values, roots[ROOTS["tp"]].values)
+    acc = get_metric("acc")
+    both = group.sample_metrics(["acc", "f1"], "posterior", 50, {acc: get_experiment_aggregator("fe")})
+    assert both.aggregation_result[acc].values.shape == (50, 1)
+    assert [len(results) for results in both.individual_experiment_results.values()] == [2, 2]
+    assert torch.equal(
+        both.individual_experiment_results[acc][0].values, first.sample_metrics("acc", "posterior", 50)[acc].values
+    )
+
+
+EXPERIMENTS = [
+    ("a/b/c", {}, ConfigError, "experiment: got 'a/b/c', wanted 'group/experiment' or one name for both"),
+    ("/a", {}, ConfigError, "experiment: got '/a', wanted 'group/experiment' or one name for both"),
+    (3, {}, TypeError, "experiment: got 3, wanted a string 'group/experiment'"),
+    ("a/aggregated", {}, ConfigError, "experiment 'a/aggregated': 'aggregated' is the name of what is pooled"),
+    ("aggregated", {}, ConfigError, "experiment 'aggregated/aggregated': 'aggregated' is the name of what is pooled"),
+    ("mlp/x", {"confusion_matrix": [[1, 2], [3, 4]]}, ConfigError, "experiment 'mlp/x' has 2 classes, the others of its group 3"),
+    ("x", {"confusion_matrix": None}, ValueError, "experiment 'x/x': got nothing, wanted confusion_matrix alone, or y_true and y_pred"),
+    ("x", {"y_true": [0], "y_pred": [0]}, ValueError, "experiment 'x/x': got confusion_matrix, y_true, y_pred, wanted confusion_matrix alone, or y_true and y_pred"),
+    ("x", {"confusion_matrix": None, "y_true": [0]}, ValueError, "experiment 'x/x': got y_true, wanted confusion_matrix alone, or y_true and y_pred"),
+    ("x", {"confusion_matrix": [[1, -1], [1, 1]]}, ConfMatIOError, "experiment 'x/x': confusion_matrix: got -1.0 at [0, 1], wanted finite counts >= 0"),
+    ("x", {"confusion_matrix": [[0, 0], [1, 1]], "confusion_prior": 0}, ConfMatIOError, "experiment 'x/x': confusion_matrix: row 0 is empty, so nothing is known of that class; leave the class out, or give a positive confusion_prior"),
+    ("x", {"prevalence_prior": -1}, ConfigError, "experiment 'x/x': prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+    ("x", {"confusion_prior": float("nan")}, ConfigError, "experiment 'x/x': confusion_prior: got entries from nan to nan, wanted finite ones >= 0"),
+    ("x", {"confusion_prior": [1, 2, 3]}, ConfigError, "experiment 'x/x': confusion_prior: got an array of shape (3,), wanted (3, 3)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given", "error", "message"), EXPERIMENTS)
+def test_experiments_that_are_refused(name, given, error, message):
+    study = make()
+    before = study.to_dict()
+    with pytest.raises(error) as caught:
+        study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **given})
+    assert str(caught.value) == message and type(caught.value) is error
+    assert study.to_dict() == before and study.num_experiments == 4
+
+
+def test_unknown_words():
+    study = make()
+    with pytest.raises(ConfigError, match="^experiment 'x/x': prevalence_prior: got 'flat', wanted one of 'perks', "):
+        study.add_experiment("x", TRI, "flat", 0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        study.add_experiment("x", TRI, 0, 0, weights=3)
+    with pytest.raises(ConfigError) as caught:
+        Study(0, experiments={"g": {"e": {"matrix": TRI}}})
+    assert str(caught.value) == (
+        "experiment 'g/e': unknown key 'matrix', wanted some of confusion_matrix, prevalence_prior, confusion_prior, "
+        "y_true, y_pred, num_classes, labels, items"
+    )
+    for wrong, what in (({"g": 3}, "experiments: group 'g': got 3"), (3, "experiments: got 3")):
+        with pytest.raises(ConfigError, match=f"^{what}, wanted a dictionary$"):
+            Study(0, experiments=wrong)
+
+
+LOOKUPS = [
+    (lambda s: s.get_metric_samples("kappa", "mlp/fold_0"), UnknownNameError, "there is no metric 'kappa' in the study; the closest are 'acc', 'mcc', 'f1'"),
+    (lambda s: s["mpl"], UnknownNameError, "there is no group 'mpl' in the study; the closest are 'mlp', 'svm'"),
+    (lambda s: s["svm/fold_2"], UnknownNameError, "there is no experiment 'svm/fold_2' in the study; the closest are 'svm/fold_1', 'svm/fold_0', 'mlp/fold_1'"),
+    (lambda s: s.get_metric_samples("acc", "cnn"), UnknownNameError, "there is no group 'cnn' in the study; the closest are 'svm', 'mlp'"),
+    (lambda s: Study(0)["a"], UnknownNameError, "there is no group 'a' in the study; it has no group yet"),
+    (lambda s: s[3], TypeError, "study[...]: got 3, wanted a string 'group' or 'group/experiment'"),
+    (lambda s: s.get_metric_samples("acc", "mlp/fold_0", "post"), ValueError, "sampling_method: got 'post', wanted one of 'posterior', 'prior', 'random', 'input'"),
+    (lambda s: s.add_metric("acc", "mean"), ValueError, None),
+    (lambda s: s.add_metric("acc", "fe", rho=1), ValueError, "aggregation 'fe' has no option 'rho'; it has none"),
+    (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
+    (lambda s: Study(0, metrics={"acc": {"rho": 1}}), ConfigError, "metric 'acc': got ['rho'] without 'aggregation', wanted that key too"),
+    (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary"),
+    (lambda s: Study(0, dtype=torch.float16), ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), LOOKUPS)
+def test_lookups_that_fail(call, error, message):
+    with pytest.raises(error) as caught:
+        call(make())
+    if message is None:
+        assert str(caught.value).startswith("aggregation: there is no 'mean'; the closest are ")
+    else:
+        assert str(caught.value) == message
+    assert error is not UnknownNameError or isinstance(caught.value, KeyError)
+
+
+def test_an_improper_prior():
+    study = make()
+    study.add_experiment("x", TRI, 0, 0)
+    with pytest.raises(ValueError, match="^method: got 'prior' with an improper prior; give every row a concentration"):
+        study.get_metric_samples("acc", "x", "prior")
+
+
+def test_defaults_give_a_warning():
+    with pytest.warns(ConfigWarning, match=r"^seed: got None, \d+ is used; pass it to get the same draws again$"):
+        study = Study()
+    assert 0 <= study.seed < 2**63
+    with pytest.warns(ConfigWarning) as caught:
+        study.add_experiment("x", TRI)
+    assert [str(w.message) for w in caught] == [
+        "experiment 'x/x': no prevalence_prior and confusion_prior, 0 is used, with which what was not observed is impossible"
+    ]
+    for name, default in ("num_samples", 10_000), ("ci_probability", 0.95):
+        with pytest.warns(ConfigWarning, match=f"^{name}: got None, {default} is used$"):
+            setattr(study, name, None)
+        assert getattr(study, name) == default
+    for name, given, value in ("seed", "7", 7), ("num_samples", 2e4, 20_000), ("ci_probability", "0.5", 0.5):
+        with pytest.warns(ConfigWarning, match=f"^{name}: got {given!r}, {value!r} is used$"):
+            setattr(study, name, given)
+        assert getattr(study, name) == value
+    default = {"__default__": {"aggregation": "re"}, "acc": {}, "mcc": {"aggregation": "fe"}}
+    assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("seed", -1, ConfigError, "seed: got -1, wanted an integer >= 0"),
+        ("seed", 1.5, TypeError, "seed: got 1.5, wanted an integer"),
+        ("seed", True, TypeError, "seed: got True, wanted an integer"),
+        ("num_samples", 0, ConfigError, "num_samples: got 0, wanted an integer > 0"),
+        ("num_samples", [1], TypeError, "num_samples: got [1], wanted an integer"),
+        ("ci_probability", 0.0, ConfigError, "ci_probability: got 0.0, wanted a number in (0, 1]"),
+        ("ci_probability", 1.5, ConfigError, "ci_probability: got 1.5, wanted a number in (0, 1]"),
+        ("ci_probability", "x", TypeError, "ci_probability: got 'x', wanted a number"),
+    ],
+)
+def test_settings_that_are_refused(name, value, error, message):
+    with pytest.raises(error) as caught:
+        Study(**{"seed": 0, name: value})
+    assert str(caught.value) == message and type(caught.value) is error

@@ -1,0 +1,61 @@
+"""What a study answers in corners where a result is easily wrong."""
+
+import torch
+
+from tensormetrics.posterior import Study, study_config
+
+PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
+
+
+def test_a_pooled_metric_keeps_its_negative_half():
+    study = Study(0, metrics={"ba+adjusted=True": {"aggregation": "fe"}})
+    for fold in "ab":
+        study.add_experiment(f"g/{fold}", [[20, 22], [21, 20]], **PRIORS)
+    values = study.get_metric_samples("ba+adjusted=True", "g/aggregated").values
+    assert 0.4 < (values < 0).double().mean() < 0.7 and values.min() > -1
+
+
+def test_only_the_name_of_an_aggregate_is_one():
+    study = Study(0, metrics={"acc": {"aggregation": "fe"}})
+    for name in "not_aggregated/a", "b/aggregated_by_hand":
+        study.add_experiment(name, [[9, 1], [2, 8]], **PRIORS)
+    pair = {"experiment_a": "not_aggregated/a", "experiment_b": "b/aggregated_by_hand"}
+    assert study.get_pairwise_comparison("acc", **pair).observed_diff == 0
+    pooled = {"experiment_a": "not_aggregated/aggregated", "experiment_b": "b/aggregated_by_hand"}
+    assert study.get_pairwise_comparison("acc", **pooled).observed_diff is None
+
+
+def test_looking_up_samples_hashes_no_matrix(monkeypatch):
+    study = Study(0, metrics={"acc": {"aggregation": "fe"}})
+    for fold in "ab":
+        study.add_experiment(f"g/{fold}", [[9, 1], [2, 8]], **PRIORS)
+    held = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
+    for name in "fingerprint", "plain":
+        monkeypatch.delattr(study_config, name)
+    for name, result in zip(("a", "b", "aggregated"), held, strict=True):
+        assert study.get_metric_samples("acc", f"g/{name}") is result
+
+
+def test_folds_that_share_training_data_say_less():
+    spread = {}
+    for aggregation in "fe", "correlated":
+        study = Study(0, metrics={"acc": {"aggregation": aggregation}})
+        for k in range(5):
+            study.add_experiment(f"g/{k}", [[90 - 4 * k, 10 + 4 * k], [12 + 3 * k, 88 - 3 * k]], **PRIORS)
+        spread[aggregation] = float(study.get_metric_samples("acc", "g/aggregated").values.std())
+    assert spread["correlated"] > 1.5 * spread["fe"]
+
+
+def test_paired_experiments_are_compared_more_sharply():
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randint(0, 2, (300,), generator=generator)
+    first = torch.where(torch.rand(300, generator=generator) < 0.8, truth, 1 - truth)
+    second = torch.where(torch.rand(300, generator=generator) < 0.95, first, truth)  # agrees, or is right
+    widths = []
+    for items in "test", None:
+        study = Study(0, metrics={"acc": {}})
+        for name, labels in ("a", first), ("b", second):
+            study.add_experiment(name, None, 0, 0, truth, labels, items=items)
+        low, high = study.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b").interval
+        widths.append(float(high - low))
+    assert widths[0] < 0.5 * widths[1]

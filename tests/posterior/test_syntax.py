@@ -1,0 +1,140 @@
+import copy
+import pickle
+
+import pytest
+import torch
+
+from tensormetrics.posterior import AveragedMetric, MetricCollection, RootMetric, get_metric
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("acc", "accuracy", " acc "),
+        ("fbeta", "fbeta+beta=1.0", "fbeta + beta = 1", "fbeta+beta=1e0"),
+        ("ba", "ba+adjusted=false", "balanced_accuracy+adjusted=False", "ba+adjusted=FALSE"),
+        ("precision@mean", " ppv @ macro ", "ppv@macro+skip_nan=False"),
+        ("fbeta+beta=2@binary+positive_class=0", "fbeta+beta=2.0@select+positive_class=0"),
+        ("p_pred", " p_pred "),
+    ],
+)
+def test_equal_metrics_are_one_object(spellings):
+    assert len({get_metric(spelling) for spelling in spellings}) == 1
+
+
+def test_different_options_are_different_metrics():
+    names = "fbeta", "fbeta+beta=2", "fbeta+beta=2@macro", "fbeta+beta=2@macro+skip_nan=true", "f1@macro", "f1"
+    assert len({get_metric(name) for name in names}) == len(names)
+
+
+def test_canonical_names():
+    assert get_metric("accuracy").name == "acc" and get_metric("tpr").name == "true_positive_rate"
+    name = "fbeta+beta=2.0@select_positive+positive_class=0"
+    assert get_metric("fbeta+beta=2@binary+positive_class=0").name == name
+    assert isinstance(get_metric(name), AveragedMetric) and get_metric(name).base_metric is get_metric("fbeta+beta=2")
+    assert get_metric("plr+clamp=TRUE").name == "plr+clamp=True"
+
+
+@pytest.mark.parametrize(
+    "name", ["tp", "p_pred", "acc", "fbeta+beta=2.0", "mae", "f1@micro", "tpr@binary+positive_class=0"]
+)
+def test_copies_and_pickles_are_the_same_object(name):
+    metric = get_metric(name)
+    assert copy.deepcopy(metric) is metric and pickle.loads(pickle.dumps(metric)) is metric
+
+
+FORMS = "wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', 'fbeta+beta=2.0' or 'f1@macro'"
+NO_VALUE = "has no value; write '+option=value', and numbers without '+', such as 10.0 or 1e1"
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("", f"metric: got '', {FORMS}"),
+        ("  ", f"metric: got '  ', {FORMS}"),
+        (None, f"metric: got None, {FORMS}"),
+        ("f1@macro@macro", f"metric: got 'f1@macro@macro', {FORMS}"),
+        ("recal", "metric 'recal': there is no metric 'recal'; the closest are recall, recall_gain, prevalence"),
+        ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, micro, max"),
+        ("f1@", "metric 'f1@': there is no averaging ''; the closest are weighted_average, weighted, select_positive"),
+        ("macro", "metric 'macro': there is no metric 'macro'; the closest are mcc, mae, jaccard"),
+        ("ACC", "metric 'ACC': there is no metric 'ACC'; the closest are youdenj, youden_j, true_positive_rate"),
+        ("acc@macro", "metric 'acc@macro': 'acc' is one number already; leave out '@macro'"),
+        ("p_pred@macro", "metric 'p_pred@macro': 'p_pred' is a root quantity, not a metric; leave out '@macro'"),
+        ("f1+beta=2", "metric 'f1+beta=2': 'f1' has no option 'beta'; it has none"),
+        ("fbeta+gamma=2", "metric 'fbeta+gamma=2': 'fbeta' has no option 'gamma'; it has beta"),
+        ("tp+x=1", "metric 'tp+x=1': 'tp' has no option 'x'; it has none"),
+        ("f1@macro+x=1", "metric 'f1@macro+x=1': 'macro' has no option 'x'; it has skip_nan"),
+        ("fbeta+beta", f"metric 'fbeta+beta': option 'beta' {NO_VALUE}"),
+        ("fbeta+beta=1e+1", f"metric 'fbeta+beta=1e+1': option '1' {NO_VALUE}"),
+        ("fbeta+beta=1+beta=2", "metric 'fbeta+beta=1+beta=2': option 'beta' is given twice"),
+        ("fbeta+beta=-1", "metric 'fbeta+beta=-1': beta: got -1, wanted a finite number >= 0"),
+        ("fbeta+beta=two", "metric 'fbeta+beta=two': beta: got 'two', wanted a finite number >= 0"),
+        ("pwkappa+power=1e999", "metric 'pwkappa+power=1e999': power: got inf, wanted a finite number >= 0"),
+        ("ba+adjusted=1", "metric 'ba+adjusted=1': adjusted: got 1, wanted True or False"),
+        ("f1@macro+skip_nan=no", "metric 'f1@macro+skip_nan=no': skip_nan: got 'no', wanted True or False"),
+        (
+            "f1@binary+positive_class=1.5",
+            "metric 'f1@binary+positive_class=1.5': positive_class: got 1.5, wanted an integer",
+        ),
+    ],
+)
+def test_errors(metric, message):
+    with pytest.raises(ValueError) as error:
+        get_metric(metric)
+    assert str(error.value) == message
+
+
+def test_collections():
+    collection = MetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
+    collection.add("f1")
+    assert len(collection) == 5 and list(dict(collection.items())) == [
+        "f1@macro",
+        "accuracy",
+        "true_positive_rate",
+        "acc",
+        "f1",
+    ]
+    assert collection["acc"] is collection["accuracy"] is get_metric("acc") and collection["recall"] is get_metric(
+        "tpr"
+    )
+    assert collection.get_insert_order() == tuple(collection) and tuple(collection)[1] is tuple(collection)[3]
+    order = collection.get_compute_order()
+    assert len(order) == len(set(order)) and set(collection) <= set(order)
+    for place, quantity in enumerate(order):
+        assert set(quantity.parents.values()) <= set(order[:place])
+    assert order[-1] is get_metric("tpr") and order.index(get_metric("f1")) < order.index(get_metric("f1@macro"))
+    assert (
+        len(MetricCollection("acc")) == len(MetricCollection({"acc"})) == len(MetricCollection(get_metric("acc"))) == 1
+    )
+    assert tuple(MetricCollection(collection)) == tuple(collection) and len(MetricCollection()) == 0
+    with pytest.raises(KeyError) as error:
+        collection["mcc"]
+    assert error.value.args == (
+        "metric 'mcc' is not in the collection, which has f1@macro, accuracy, true_positive_rate, acc, f1",
+    )
+
+
+def test_root_quantities(device):
+    matrix = torch.tensor([[4, 0, 1], [2, 0, 1], [0, 0, 2]], device=device)
+    expected = {
+        "tp": [0.4, 0, 0.2],
+        "fp": [0.2, 0, 0.2],
+        "fn": [0.1, 0.3, 0],
+        "tn": [0.3, 0.7, 0.6],
+        "p_condition": [0.5, 0.3, 0.2],
+        "p_pred": [0.6, 0, 0.4],
+        "norm_confusion_matrix": [[0.4, 0, 0.1], [0.2, 0, 0.1], [0, 0, 0.2]],
+        "p_pred_given_condition": [[0.8, 0, 0.2], [2 / 3, 0, 1 / 3], [0, 0, 1]],
+        "p_condition_given_pred": [[2 / 3, torch.nan, 0.25], [1 / 3, torch.nan, 0.25], [0, torch.nan, 0.5]],
+    }
+    for name, value in expected.items():
+        root, value = get_metric(name), torch.tensor(value, dtype=torch.float64, device=device)
+        assert isinstance(root, RootMetric)
+        torch.testing.assert_close(root(matrix), value, equal_nan=True)
+        torch.testing.assert_close(root(matrix.expand(2, 3, -1, -1)), value.expand(2, 3, *value.shape), equal_nan=True)
+        for attribute in "is_multiclass", "bounds", "sklearn_equivalent":
+            with pytest.raises(TypeError) as error:
+                getattr(root, attribute)
+            message = f"'{name}' is a root quantity, not a metric: it can be sampled but not reported"
+            assert str(error.value) == message

@@ -1,0 +1,95 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from study_oracle import KNOWN, close
+
+from tensormetrics.posterior import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
+
+U = np.array([1e-9, 0.001, 0.3, 0.5, 0.999, 1 - 1e-9])
+
+
+def tensors(device, *values):
+    return [torch.tensor(value, dtype=torch.float64, device=device) for value in values]
+
+
+def test_known_normal(device):
+    for known in KNOWN["truncated_normal"]:
+        u, mean, sd = tensors(device, known["u"], known["mean"], known["sd"])
+        close(truncated_normal_icdf(u, mean, sd, known["low"], known["high"]), known["values"])
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "low", "high"),
+    [
+        (0.9, 0.1, 0, 1),
+        (5, 0.1, 0, 1),
+        (-3, 0.1, 0, 1),
+        (0.5, 10, 0, 1),
+        (2, 1, -math.inf, math.inf),
+        (0, 1, 30, math.inf),
+    ],
+)
+def test_normal(mean, sd, low, high, device):
+    expected = stats.truncnorm.ppf(U, (low - mean) / sd, (high - mean) / sd, mean, sd)
+    close(truncated_normal_icdf(*tensors(device, U, mean, sd), float(low), float(high)), expected)
+
+
+def test_a_normal_far_outside_stays_inside(device):
+    """Near the end of the interval the distribution is exponential, of scale sd^2 / distance."""
+    u = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64, device=device)
+    mean, sd = tensors(device, [50.0, -50.0], [0.01, 0.01])
+    found = truncated_normal_icdf(u[:, None], mean, sd, 0.0, 1.0)
+    assert ((found >= 0) & (found <= 1)).all()
+    close((1 - found[:, 0]), -(u.log().cpu()) * 0.01**2 / 49, rtol=1e-4)
+    close(found[:, 1], -((1 - u).log().cpu()) * 0.01**2 / 50, rtol=1e-4)
+
+
+def test_a_normal_without_spread(device):
+    found = truncated_normal_icdf(*tensors(device, [0.2, 0.7], 0.4, 0.0), 0.0, 1.0)
+    assert (found == 0.4).all()
+
+
+@pytest.mark.parametrize("df", [1.0, 2.0, 4.0, 60.0])
+@pytest.mark.parametrize("bounds", [(-math.inf, math.inf), (0.0, 1.0), (3.0, 4.0)])
+def test_t(df, bounds, device):
+    law = stats.t(df, 0.8, 0.1)
+    if bounds[0] == 3:  # in the upper tail, where only the survival function is precise
+        a, b = law.sf(bounds)
+        expected = law.isf(a + U[1:-1] * (b - a))
+    else:
+        a, b = law.cdf(bounds)
+        expected = law.ppf(a + U[1:-1] * (b - a))
+    close(truncated_t_icdf(*tensors(device, U[1:-1], df, 0.8, 0.1), *bounds), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [0.01, 0.5, 3.0, 50.0, 1e6])
+def test_gamma(shape, device):
+    law = stats.gamma(shape, scale=2)
+    u, k, scale = tensors(device, U[1:-1], shape, 2.0)
+    close(truncated_gamma_icdf(u, k, scale), law.ppf(U[1:-1]), rtol=1e-7, atol=1e-200)
+    high = law.ppf(0.4)
+    close(truncated_gamma_icdf(u, k, scale, 0.0, high), law.ppf(0.4 * U[1:-1]), rtol=1e-7, atol=1e-200)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (136.46, 50.0), (1e5, 2.0), (1.0, 1.0), (0.3, 20.0)])
+def test_beta(a, b, device):
+    close(beta_icdf(*tensors(device, U[1:-1], a, b)), stats.beta.ppf(U[1:-1], a, b), rtol=1e-7)
+
+
+def test_batched_equals_a_loop(device):
+    u = torch.rand(70_000, 2, 3, dtype=torch.float64, device=device)  # more than one tile
+    a, b = torch.rand(2, 2, 3, dtype=torch.float64, device=device) * 20 + 0.5
+    calls = (
+        lambda u, a, b: truncated_normal_icdf(u, a / 10, b / 20, 0.0, 1.0),
+        lambda u, a, b: truncated_t_icdf(u, 3.0, a / 10, b / 20, 0.0, 1.0),
+        lambda u, a, b: truncated_gamma_icdf(u, a, b, 0.0, 50.0),
+        beta_icdf,
+    )
+    for call in calls:
+        found = call(u, a, b)
+        for i in np.ndindex(2, 3):
+            k = (slice(None), *i)
+            torch.testing.assert_close(found[k], call(u[k], a[i], b[i]), rtol=1e-12, atol=1e-14)
