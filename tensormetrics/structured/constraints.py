@@ -1,0 +1,40 @@
+"""Which relations between predicted and reference items a matching may be."""
+
+from enum import Enum
+
+
+class Constraint(Enum):
+    """How often an item may be matched; each has an arrow and a ratio as its spelling.
+
+    | spellings    | predicted item | reference item | relation                                   |
+    |--------------|----------------|----------------|--------------------------------------------|
+    | `<->`, `1:1` | at most once   | at most once   | partial bijection                          |
+    | `->`, `1:*`  | at most once   | reusable       | partial function from predicted to reference |
+    | `<-`, `*:1`  | reusable       | at most once   | partial function from reference to predicted |
+    | `~`, `*:*`   | reusable       | reusable       | any relation                               |
+
+    `->` and `1:*` are the same; `<-` and `*:1` are the same. The package metametric 0.3.0a0 reads the two ratios the
+    other way round, although the arrows mean the same there: code moved from it must use arrows or swap the ratios.
+    """
+
+    ONE_TO_ONE = "<->"
+    ONE_TO_MANY = "->"
+    MANY_TO_ONE = "<-"
+    MANY_TO_MANY = "~"
+
+    @classmethod
+    def parse(cls, text: "str | Constraint") -> "Constraint":
+        """The constraint of a spelling; a Constraint is returned as it is."""
+        if isinstance(text, cls):
+            return text
+        if text not in _SPELLINGS:
+            raise ValueError(f"constraint: got {text!r}, wanted one of {', '.join(map(repr, _SPELLINGS))}")
+        return _SPELLINGS[text]
+
+
+_SPELLINGS = {constraint.value: constraint for constraint in Constraint} | {
+    "1:1": Constraint.ONE_TO_ONE,
+    "1:*": Constraint.ONE_TO_MANY,
+    "*:1": Constraint.MANY_TO_ONE,
+    "*:*": Constraint.MANY_TO_MANY,
+}

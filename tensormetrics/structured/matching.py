@@ -1,0 +1,114 @@
+"""Who was matched with whom: paths into objects, matches, and hooks that are called for them."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
+
+
+class Path(tuple):
+    """Where a component stands: names of fields and numbers of items. Text: `@`, `a.b[1].c`, `[*]` and `*` for any."""
+
+    ANY_ITEM, ANY_FIELD = -1, "*"
+
+    def __new__(cls, components: Any = ()) -> "Path":
+        return super().__new__(cls, components)
+
+    @classmethod
+    def parse(cls, text: str) -> "Path":
+        """The path of a text; ValueError with the position where it is none."""
+        if text == "@":
+            return cls()
+        components: list[str | int] = []
+        end = 0
+        while end < len(text) or not components:
+            found = COMPONENT.match(text, end)
+            if found is None or (found[2] and end and text[end] != "."):
+                raise ValueError(f"path: got {text!r}, which cannot be read at position {end}; wanted such as a.b[1].c")
+            if found[2] is not None:
+                components.append(found[2])
+            else:
+                components.append(cls.ANY_ITEM if found[1] == "*" else int(found[1]))
+            end = found.end()
+        return cls(components)
+
+    def __str__(self) -> str:
+        text = "".join(f".{c}" if isinstance(c, str) else "[*]" if c == self.ANY_ITEM else f"[{c}]" for c in self)
+        return text.removeprefix(".") or "@"
+
+    def __repr__(self) -> str:
+        return f"Path({str(self)!r})"
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return Path(found) if isinstance(index, slice) else found
+
+    @property
+    def is_root(self) -> bool:
+        return not self
+
+    def append(self, *components: str | int) -> "Path":
+        return Path((*self, *components))
+
+    def prepend(self, *components: str | int) -> "Path":
+        return Path((*components, *self))
+
+    def selects(self, other: "Path") -> bool:
+        """Whether other is this path, whose wildcards stand for one component of their kind each."""
+        return len(self) == len(other) and all(
+            own == given
+            or (own == self.ANY_FIELD and isinstance(given, str))
+            or (own == self.ANY_ITEM and isinstance(given, int))
+            for own, given in zip(self, other, strict=True)
+        )
+
+
+class Match(NamedTuple):
+    """A predicted and a reference component that stand for each other, and their similarity."""
+
+    pred_path: Path
+    pred: Any
+    ref_path: Path
+    ref: Any
+    score: float
+
+    def __str__(self) -> str:
+        return f"{self.pred_path} -> {self.ref_path} ({self.score:g})"
+
+
+class Hook(Protocol):
+    """What is called for a match."""
+
+    def __call__(self, data_id: int, pred_path: str, pred: Any, ref_path: str, ref: Any, score: float) -> None: ...
+
+    @staticmethod
+    def from_callable(function: Callable[..., None]) -> "Hook":
+        return function
+
+
+class Matching:
+    """The matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built when read."""
+
+    def __init__(self, find: Callable[[], Iterator[Match]]) -> None:
+        self._find, self._found = find, None
+
+    @property
+    def matches(self) -> list[Match]:
+        if self._found is None:
+            self._found = list(self._find())
+        return self._found
+
+    def __iter__(self) -> Iterator[Match]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    def run_with_hooks(self, hooks: Mapping[Path | str, Hook], data_id: int = 0) -> None:
+        """Call, for every match in order, each hook whose key selects the path of the prediction."""
+        selectors = [(key if isinstance(key, Path) else Path.parse(key), hook) for key, hook in hooks.items()]
+        for match in self if selectors else ():
+            for selector, hook in selectors:
+                if selector.selects(match.pred_path):
+                    hook(data_id, str(match.pred_path), match.pred, str(match.ref_path), match.ref, match.score)

@@ -1,0 +1,135 @@
+"""Ratios of a cross overlap to the self-overlaps of its two sides."""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import policy
+
+
+class Normalizer(ABC):
+    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`."""
+
+    name: str
+
+    @abstractmethod
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        # cross, pred, ref: (...)  ->  numerator (...), denominator (...)
+        """The two sides of the fraction."""
+
+    @staticmethod
+    def parse(text: "str | Normalizer") -> "Normalizer":
+        """The normalizer of a name; a Normalizer is returned as it is."""
+        if isinstance(text, Normalizer):
+            return text
+        if text in _NAMED:
+            return _NAMED[text]
+        number = re.fullmatch(r"f(\d+\.?\d*(?:e[+-]?\d+)?)", text) if isinstance(text, str) else None
+        beta = float(number[1]) if number else 0.0
+        if beta == 0 or math.isinf(beta):
+            raise ValueError(
+                f"normalizer: got {text!r}, wanted one of {', '.join(map(repr, _NAMED))}, "
+                f"or 'f' and a positive number such as 'f0.5'"
+            )
+        return FScore(beta)
+
+
+@dataclass(frozen=True)
+class Raw(Normalizer):
+    """The cross overlap itself."""
+
+    name = ""
+
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        return cross, torch.ones_like(cross)
+
+
+@dataclass(frozen=True)
+class Precision(Normalizer):
+    """cross / pred."""
+
+    name = "precision"
+
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        return cross, pred
+
+
+@dataclass(frozen=True)
+class Recall(Normalizer):
+    """cross / ref."""
+
+    name = "recall"
+
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        return cross, ref
+
+
+@dataclass(frozen=True)
+class Jaccard(Normalizer):
+    """cross / (pred + ref - cross), intersection over union."""
+
+    name = "jaccard"
+
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        return cross, pred + ref - cross
+
+
+@dataclass(frozen=True)
+class FScore(Normalizer):
+    """(1 + beta^2) cross / (beta^2 ref + pred): recall counts beta times as much as precision."""
+
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < math.inf:
+            raise ValueError(f"beta: got {self.beta!r}, wanted a positive finite number")
+
+    @property
+    def name(self) -> str:
+        return f"f{self.beta:g}"
+
+    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+        square = self.beta**2
+        return (1 + square) * cross, square * ref + pred
+
+
+_NAMED = {
+    "none": Raw(),
+    "precision": Precision(),
+    "p": Precision(),
+    "recall": Recall(),
+    "r": Recall(),
+    "jaccard": Jaccard(),
+    "j": Jaccard(),
+    "dice": FScore(),
+    "f": FScore(),
+}
+
+
+def normalize(
+    cross: Tensor,  # (...)
+    pred: Tensor,  # (...)
+    ref: Tensor,  # (...)
+    normalizer: str | Normalizer = "f1",
+    zero_division: float | str = 0.0,
+) -> Tensor:  # (...)
+    """The ratio of overlaps that `normalizer` names, in [0, 1] as long as cross is not above the selves.
+
+    `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
+    A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
+    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1.
+    """
+    policy.check_zero_division(zero_division)
+    normalizer = Normalizer.parse(normalizer)
+    numerator, denominator = normalizer.ratio(cross, pred, ref)
+    zero = denominator == 0
+    ratio = numerator / denominator.where(~zero, 1)
+    if zero_division == "agree":
+        return ratio.where(~zero, ((pred == 0) & (ref == 0)).to(ratio.dtype))
+    if zero_division == "metametric":
+        zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
+    return ratio.masked_fill(zero, zero_division)

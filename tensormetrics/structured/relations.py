@@ -1,0 +1,57 @@
+"""Relations between two mentions."""
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+
+from .. import _checks
+from ._labels import LabelScores
+from ._tables import Row, check_as_many, numbers, padded
+from .structures import Relation, RelationSet
+
+
+class RelationScores(LabelScores):
+    """Precision, recall and F1 of relations, right where type and both mentions are, in [0, 1]; higher is better.
+
+    `labels` names the types 0, 1, ... and adds a score for each, such as `f1[born-in]`; then the average may also be
+    "types", the mean over types that occur, or "weighted", by the number of reference relations. Repeats are counted.
+    Other arguments: see `CountMetric`.
+    """
+
+    def update(
+        self,
+        pred_relations: Tensor,  # (..., N, F) int: type, then what tells subject and object, such as their ends
+        ref_relations: Tensor,  # (..., M, F) int
+        n_pred: Tensor | None = None,  # (...)
+        n_ref: Tensor | None = None,  # (...)
+    ) -> None:
+        """Add documents."""
+        _checks.shape("pred_relations", pred_relations, "...", "N", "F")
+        *batch, _, width = pred_relations.shape
+        _checks.shape("ref_relations", ref_relations, *batch, "M", width)
+        _checks.integral("pred_relations", pred_relations)
+        _checks.integral("ref_relations", ref_relations)
+        _checks.same_device(pred_relations=pred_relations, ref_relations=ref_relations)
+        equal = (pred_relations[..., :, None, :] == ref_relations[..., None, :, :]).all(-1)
+        self.add_matching(equal.float(), pred_relations[..., 0], ref_relations[..., 0], n_pred, n_ref)
+
+    def update_relations(
+        self,
+        preds: Sequence[RelationSet | Iterable[Relation]],
+        refs: Sequence[RelationSet | Iterable[Relation]],
+    ) -> None:
+        """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
+        check_as_many(preds, refs)
+        types = numbers()
+        for label in self.labels or ():
+            types[label]
+
+        def row(relation: Relation) -> Row:
+            subj, obj = relation.subj, relation.obj
+            return types[relation.type], subj.left, subj.right, obj.left, obj.right
+
+        sides = [[[*map(row, getattr(x, "relations", x))] for x in side] for side in (preds, refs)]
+        if self.labels is not None and len(types) > len(self.labels):
+            raise ValueError(f"labels: got relations of {[*types][len(self.labels) :]}, wanted some of {self.labels}")
+        (pred, n_pred), (ref, n_ref) = (padded(side, 5, self.device) for side in sides)
+        self.update(pred, ref, n_pred, n_ref)

@@ -1,0 +1,55 @@
+"""The overlap of two sequences: the heaviest relation that keeps the order of both."""
+
+import torch
+from torch import Tensor
+
+from .constraints import Constraint
+from .overlap import without_padding
+
+
+def sequence_overlap(
+    similarity: Tensor,  # (..., N, M)
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+) -> Tensor:  # (...)
+    """Largest sum of similarities over a chain of pairs along which neither index falls, in float64.
+
+    Both indices rise at each step under `<->` (with equality as similarity, the longest common subsequence), the
+    predicted one under `->`, the reference one under `<-`; under `~` only no pair is repeated. Lengths, NaN and pairs
+    of similarity <= 0 as in `set_overlap`. Differentiable; O(N M) work, one step for each antidiagonal over the whole
+    batch.
+
+    >>> sequence_overlap(torch.eye(3).flip(0))
+    tensor(1., dtype=torch.float64)
+    """
+    constraint = Constraint.parse(constraint)
+    similarity, _, _ = without_padding(similarity, n_pred, n_ref)
+    *batch, n, m = similarity.shape
+    if n == 0 or m == 0:
+        return similarity.sum((-2, -1), dtype=torch.float64)
+    # Documents stand innermost, so that every step runs over adjacent numbers.
+    gain = similarity.clamp(min=0).reshape(-1, n * m).mT.contiguous()  # (N M, B)
+    border = torch.zeros_like(gain[:1], dtype=torch.float64)
+    # The best chains within the first i items of one side and j of the other, i + j the same along an antidiagonal.
+    before, last = border, torch.cat([border, border])  # (cells, B) in order of i
+    for total in range(2, n + m + 1):
+        first, stop = max(1, total - m), min(n + 1, total)
+        start, end = ((i - 1) * m + total - i - 1 for i in (first, stop))  # cell (i, total - i), counted from 1
+        here = gain[start : max(end, start + 1) : max(m - 1, 1)]
+        crossed = before[int(total > m + 1) :][: stop - first]
+        best = _step(constraint, last[:-1], last[1:], crossed, here)
+        before, last = last, torch.cat([border] * (total <= m) + [best] + [border] * (total <= n))
+    value = last[0].reshape(batch)
+    return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
+
+
+def _step(constraint: Constraint, up: Tensor, left: Tensor, crossed: Tensor, gain: Tensor) -> Tensor:
+    # (cells, B) each: the best chains without the last predicted item, the last reference item, and both; the pair
+    if constraint is Constraint.ONE_TO_ONE:
+        return torch.maximum(torch.maximum(up, left), crossed + gain)
+    if constraint is Constraint.ONE_TO_MANY:
+        return torch.maximum(up + gain, left)
+    if constraint is Constraint.MANY_TO_ONE:
+        return torch.maximum(up, left + gain)
+    return torch.maximum(up, left) + gain

@@ -1,0 +1,115 @@
+"""Smatch against golden values, and how triples are read."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensormetrics.structured import AMR, Prop, Smatch, Variable, read_penman, read_triples
+
+GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
+TOPS = {"constant": True, "concept": "concept", "off": False}
+penman = pytest.importorskip("penman")
+
+
+def props(*triples: str) -> list[Prop]:
+    """Props of "subj pred obj"; single letters are variables."""
+    entries = ([Variable(e) if len(e) == 1 and e.isalpha() else e for e in t.split()] for t in triples)
+    return [Prop(*triple) for triple in entries]
+
+
+@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("case", GOLDEN["amr"][:-1], ids=[case["id"] for case in GOLDEN["amr"][:-1]])
+def test_golden(case, top, device):
+    wanted = case["output"][top]
+    for solver in ("auto", "exact", "search"):
+        metric = Smatch(TOPS[top], solver).to(device)
+        metric.update([case["input"]["pred"]], [case["input"]["ref"]])
+        scores = {name: float(score) for name, score in metric.compute().items()}
+        assert scores["f1"] == pytest.approx(wanted["f1"], abs=1e-9)
+        assert scores["precision"] == pytest.approx(wanted["precision"], abs=1e-9)
+        assert scores["recall"] == pytest.approx(wanted["recall"], abs=1e-9)
+        assert scores["exact"] == 1 and scores["bound-f1"] == scores["f1"]
+
+
+def test_golden_micro_and_macro(device):
+    pairs, wanted = GOLDEN["amr"][-1]["input"]["pairs"], GOLDEN["amr"][-1]["output"]["micro"]
+    micro, macro = Smatch().to(device), Smatch(average="macro").to(device)
+    for metric in (micro, macro):
+        metric.update(*zip(*pairs, strict=True))
+    scores = micro.compute()
+    for name in ("precision", "recall", "f1"):
+        assert float(scores[name]) == pytest.approx(wanted[name], abs=1e-9)
+        each = [case["output"]["constant"][name] for case in GOLDEN["amr"][:-1]]
+        assert float(macro.compute()[name]) == pytest.approx(sum(each) / len(each), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "triples"),
+    [
+        ('(a / Cat :Name "Tom" :quant 3)', ["a instance cat", "a name tom", "a quant 3"]),
+        ("(a / cat :ARG0-of (b / run-02))", ["a instance cat", "b arg0 a", "b instance run-02"]),
+        ("(a / ring :consist-of (b / gold))", ["a instance ring", "a consist-of b", "b instance gold"]),
+        ("(a / ring :consist-of-of (b / gold))", ["a instance ring", "b consist-of a", "b instance gold"]),
+        ("(a / cat :mod (b / big))", ["a instance cat", "b domain a", "b instance big"]),
+        ("(a / cat :mod big)", ["a instance cat", "a mod big"]),
+        ("(a / cat :domain-of (b / big))", ["a instance cat", "b domain a", "b instance big"]),
+        ("(a / cat :ARG0 a)", ["a instance cat", "a arg0 a"]),
+        ("(a :polarity -)", ["a polarity -"]),
+    ],
+)
+def test_read_penman(text, triples):
+    assert sorted(map(str, read_penman(text, top=False))) == sorted(map(str, props(*triples)))
+
+
+def test_top():
+    text = "(b / Big :domain (a / cat))"
+    plain = read_penman(text, top=False)
+    assert read_penman(text)[len(plain) :] == props("b top top")
+    assert read_penman(text, "concept")[len(plain) :] == props("b top big")
+    assert read_penman("(a :ARG0 (b / cat))", "concept")[-1] == Prop(Variable("b"), "instance", "cat")
+    assert read_triples([]) == []
+
+
+def test_kinds_of_input_agree(device):
+    pairs = GOLDEN["amr"][-1]["input"]["pairs"]
+    metrics = [Smatch().to(device) for _ in range(4)]
+    for pred, ref in pairs:
+        kinds = [
+            (pred, ref),
+            (AMR(read_penman(pred)), AMR(read_penman(ref))),
+            (read_penman(pred), read_penman(ref)),
+            (penman.decode(pred).triples, penman.decode(ref).triples),
+        ]
+        for metric, (one, other) in zip(metrics, kinds, strict=True):
+            metric.update([one], [other])
+    assert len({tuple(map(float, metric.compute().values())) for metric in metrics}) == 1
+
+
+def test_empty_graphs(device):
+    metric = Smatch().to(device)
+    metric.update([[], []], [[], "(a / cat)"])
+    assert {name: float(score) for name, score in metric.compute().items()} == {
+        "precision": 0.0, "recall": 0.0, "f1": 0.0, "exact": 1.0, "bound-f1": 0.0,
+    }  # fmt: skip
+
+
+def test_errors(monkeypatch):
+    metric = Smatch()
+    with pytest.raises(ValueError) as error:
+        metric.update(["(a / cat)"], [])
+    assert str(error.value) == "lengths differ: preds has 1, refs has 0"
+    with pytest.raises(TypeError) as error:
+        metric.update("(a / cat)", ["(a / cat)"])
+    assert str(error.value) == "preds: got a str, wanted a list of graphs; write [preds]"
+    with pytest.raises(ValueError) as error:
+        Smatch(top="root")
+    assert str(error.value) == "top: got 'root', wanted one of True, False, 'concept'"
+    with pytest.raises(ValueError) as error:
+        Smatch(solver="fast")
+    assert str(error.value) == "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"
+    monkeypatch.setitem(sys.modules, "penman", None)
+    with pytest.raises(ImportError) as error:
+        read_penman("(a / cat)")
+    assert str(error.value) == "text: PENMAN notation is read by penman; write pip install penman"

@@ -1,0 +1,167 @@
+"""Objects with variables and graphs of objects: golden values, enumeration, matches."""
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from object_oracle import heaviest_relation
+
+from tensormetrics.structured import Variable, derive, dsl, metametric
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())
+CONSTRAINTS = ("<->", "->", "<-", "~")
+
+
+@metametric
+@dataclass(frozen=True)
+class Fact:
+    subject: Variable | str
+    verb: str
+    object: Variable | str
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Story:
+    facts: list[Fact]
+
+
+def facts(rows):
+    return [Fact(*(Variable(entry[1]) if isinstance(entry, list) else entry for entry in row)) for row in rows]
+
+
+@pytest.mark.parametrize("case", GOLDEN["latent"], ids=lambda case: case["id"])
+def test_golden_latent(case):
+    pred, ref = facts(case["input"]["pred"]), facts(case["input"]["ref"])
+    for constraint, expected in case["output"].items():
+        metric = derive(list[Fact], constraint=constraint)
+        overlap = metric.overlap([pred], [ref])
+        assert [side.item() for side in overlap[:3]] == [expected[k] for k in ("overlap", "pred_self", "ref_self")]
+        assert overlap.exact.item() and overlap.bound.item() == expected["overlap"]
+        score, matching = metric.compute(pred, ref)
+        pairs = [match for match in matching if len(match.pred_path) == 1]
+        assert score == expected["overlap"] == sum(match.score for match in pairs)
+        check_mapping((v, w) for m in pairs for v, w in zip(variables(m.pred), variables(m.ref), strict=True))
+
+
+def variables(fact):
+    return [entry for entry in (fact.subject, fact.object) if isinstance(entry, Variable)]
+
+
+def check_mapping(pairs):
+    pairs = set(pairs)
+    assert len(pairs) == len({v for v, _ in pairs}) == len({w for _, w in pairs})
+
+
+def test_where_the_metric_stands():
+    assert (
+        "metric" not in vars(Fact)
+        and Fact.latent_metric.score(*facts([[["?", "a"], "r", "s"], [["?", "b"], "r", "s"]])) == 1.0
+    )
+    assert Fact.latent_metric.score(*facts([[["?", "a"], "r", "s"], ["a", "r", "s"]])) == 0.0
+    pred = facts([[["?", "a"], "r", ["?", "a"]], ["k", "r", "s"]])
+    assert Story.metric.score(Story(pred), Story(facts([[["?", "x"], "r", ["?", "y"]], ["k", "r", "s"]]))) == 0.5
+
+
+def test_variables_below_the_first_level_constrain_too():
+    @dataclass
+    class Outer:
+        fact: Fact
+
+    x, y = ([Outer(f) for f in facts([[["?", n], "r", "s"], [["?", n], "r", "t"]])] for n in "xy")
+    y[1] = Outer(facts([[["?", "z"], "r", "t"]])[0])
+    assert derive(list[Outer]).score(x, y) == 1.0
+
+
+def test_collections_bind_apart():
+    pred = [facts([[["?", "a"], "r", "s"]]), facts([[["?", "a"], "r", "t"]])]
+    ref = [facts([[["?", "x"], "r", "s"]]), facts([[["?", "y"], "r", "t"]])]
+    assert derive(list[list[Fact]]).score(pred, ref) == 2.0
+    assert derive(list[Fact]).score(sum(pred, []), sum(ref, [])) == 1.0
+    assert derive(tuple[list[Fact], list[Fact]]).score(tuple(pred), tuple(ref)) == 1.0
+    assert derive(dict[str, Variable]).score({"a": Variable("x"), "b": Variable("x")}, {"a": Variable("y")}) == 1.0
+
+
+@dataclass(frozen=True)
+class Weighted:
+    name: Variable
+    other: Variable
+    weight: float
+
+
+def closeness(x, y):
+    return 1 - 0.25 * abs(x - y)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_real_weights_against_all_mappings(constraint):
+    metric = dsl.latent_set_matching[Weighted, constraint](
+        dsl.dataclass[Weighted]({"name": ..., "other": ..., "weight": dsl.from_func(closeness)})
+    )
+    draw = np.random.default_rng(0)
+    for _ in range(10):
+        pred, ref = (
+            [
+                Weighted(*(Variable(side + "abc"[n]) for n in draw.integers(3, size=2)), int(draw.integers(5)))
+                for _ in range(draw.integers(1, 5))
+            ]
+            for side in "pr"
+        )
+        expected = 0.0
+        for image in itertools.permutations("abc"):
+            mapping = {Variable("p" + one): Variable("r" + other) for one, other in zip("abc", image, strict=True)}
+            table = [
+                [
+                    closeness(p.weight, r.weight) * ((mapping[p.name], mapping[p.other]) == (r.name, r.other))
+                    for r in ref
+                ]
+                for p in pred
+            ]
+            expected = max(expected, heaviest_relation(np.array(table), constraint))
+        overlap = metric.overlap([pred], [ref])
+        assert overlap.cross.item() == pytest.approx(expected, abs=1e-9) and overlap.exact.item()
+        score, matching = metric.compute(pred, ref)
+        assert sum(m.score for m in matching if len(m.pred_path) == 1) == pytest.approx(score, abs=1e-9)
+
+
+def test_batches_are_loops():
+    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
+    metric = derive(list[Fact])
+    singles = [metric.score(p, r) for p, r in zip(*sides, strict=True)]
+    assert metric(*sides).tolist() == singles and metric([], []).shape == (0,)
+
+
+class Graph:
+    def __init__(self, labels, edges):
+        self.labels, self.edges = labels, edges
+
+    def nodes(self):
+        return list(enumerate(self.labels))
+
+    def successors(self, node):
+        return [(b, self.labels[b]) for a, b in self.edges if a == node[0]]
+
+
+def label(node):
+    return node[1]
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("case", GOLDEN["graph"], ids=lambda case: case["id"])
+def test_golden_graphs(case, constraint):
+    given = case["input"]
+    inner = dsl.discrete[str].contramap(label)
+    pred, ref = (Graph(given[f"{side}_labels"], given[f"{side}_edges"]) for side in ("pred", "ref"))
+    if "similarity" in given:
+        table = given["similarity"]
+        pred.labels, ref.labels = ([(side, n) for n in range(len(g.labels))] for side, g in enumerate((pred, ref)))
+        inner = dsl.from_func(lambda x, y: table[x[1]][y[1]] if x[0] < y[0] else float(x == y)).contramap(label)
+    metric = dsl.graph_matching[tuple, constraint](inner)
+    overlap = metric.overlap([pred], [ref])
+    assert overlap.cross.item() == pytest.approx(case["output"][constraint], abs=1e-9)
+    assert overlap.exact.item() and overlap.pred.item() >= len(pred.labels)
+    score, matching = metric.compute(pred, ref)
+    assert sum(m.score for m in matching if len(m.pred_path) == 1) == pytest.approx(score, abs=1e-9)

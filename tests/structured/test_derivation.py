@@ -1,0 +1,317 @@
+"""From types to nodes: a table of the rules, what they say about unions and values, and what they refuse."""
+
+import collections
+import enum
+import typing
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import InitVar, dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NewType, Optional, TypeVar, Union
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.structured import derive, dsl, metametric
+from tensormetrics.structured.nodes import Normalized, Product
+from tensormetrics.structured.nodes import Union as UnionNode
+
+Key = NewType("Key", int)
+Names = NewType("Names", list[str])
+T = TypeVar("T")
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclass
+class Empty:
+    pass
+
+
+@dataclass
+class Flat:
+    constant: ClassVar[int] = 3
+    extra: InitVar[int] = 0
+    a: int = 0
+    b: str = ""
+    note: str = field(default="", compare=False)
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Decorated:
+    xs: list[int]
+
+
+@dataclass
+class Undecorated(Decorated):
+    y: int = 0
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Late:
+    xs: "list[Later]"
+
+
+@dataclass
+class Later:
+    pep: "int | None"
+
+
+PRECISION = "Normalized(Set(Leaf), precision)"
+
+
+def shape(node):
+    name = type(node).__name__
+    if isinstance(node, Product):
+        return f"Product({', '.join(map(shape, node.nodes))})"
+    if isinstance(node, UnionNode):
+        return f"Union({', '.join(map(shape, node.cases))})"
+    if isinstance(node, Normalized):
+        return f"Normalized({shape(node.inner)}, {node.normalizer.name})"
+    return f"{name}({shape(node.inner)})" if hasattr(node, "inner") else name
+
+
+@pytest.mark.parametrize(
+    ("tp", "expected"),
+    [
+        (int, "Leaf"),
+        (str, "Leaf"),
+        (bytes, "Leaf"),
+        (bool, "Leaf"),
+        (float, "Leaf"),
+        (complex, "Leaf"),
+        (None, "Leaf"),
+        (Literal["a", 1], "Leaf"),
+        (Colour, "Leaf"),
+        (Decimal, "Leaf"),
+        (Key, "Leaf"),
+        (Empty, "Product()"),
+        (Flat, "Product(Leaf, Leaf)"),
+        (Point, "Product(Leaf, Leaf)"),
+        (Late, "Product(Set(Product(Union(Leaf, Leaf))))"),
+        (Decorated, "Normalized(Product(Set(Leaf)), f1)"),
+        (Undecorated, "Product(Set(Leaf), Leaf)"),
+        (Annotated[list[int], "a comment"], "Set(Leaf)"),
+        (
+            Annotated[list[int], 3, dsl.auto[list[int], "<->", "p"], dsl.discrete[int]],
+            "Normalized(Set(Leaf), precision)",
+        ),
+        (list[Annotated[dict, dsl.discrete[dict]]], "Set(Leaf)"),
+        (Optional[int], "Union(Leaf, Leaf)"),  # noqa: UP045
+        (Union[int, list[str]], "Union(Leaf, Set(Leaf))"),  # noqa: UP007
+        (int | list[str], "Union(Leaf, Set(Leaf))"),
+        (tuple[int, list[str]], "Product(Leaf, Set(Leaf))"),
+        (tuple[()], "Product()"),
+        (tuple[int, ...], "Set(Leaf)"),
+        (list[int], "Set(Leaf)"),
+        (typing.List[int], "Set(Leaf)"),  # noqa: UP006
+        (set[int], "Set(Leaf)"),
+        (frozenset[int], "Set(Leaf)"),
+        (collections.deque[int], "Set(Leaf)"),
+        (Sequence[int], "Set(Leaf)"),
+        (MutableSequence[int], "Set(Leaf)"),
+        (Collection[int], "Set(Leaf)"),
+        (AbstractSet[int], "Set(Leaf)"),
+        (Iterable[int], "Set(Leaf)"),
+        (Names, "Set(Leaf)"),
+        (collections.Counter[str], "Set(Leaf)"),
+        (dict[str, list[int]], "Set(Product(Leaf, Set(Leaf)))"),
+        (Mapping[str, int], "Set(Product(Leaf, Leaf))"),
+        (collections.defaultdict[str, int], "Set(Product(Leaf, Leaf))"),
+    ],
+    ids=str,
+)
+def test_rules(tp, expected):
+    assert shape(derive(tp).node()) == expected
+
+
+REMEDY = (
+    "which has no metric; write Annotated[..., dsl.discrete[...]] to compare it by ==, "
+    "or a typed form such as list[int]"
+)
+
+
+class Identity:
+    pass
+
+
+class Loud(typing.Protocol):
+    def shout(self) -> str: ...
+
+
+class Box(typing.TypedDict):
+    x: int
+
+
+class Unhashable:
+    def __eq__(self, other):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("tp", "name"),
+    [
+        (list, "list"),
+        (dict, "dict"),
+        (tuple, "tuple"),
+        (set, "set"),
+        (Any, "Any"),
+        (object, "object"),
+        (T, "~T"),
+        (Loud, "Loud"),
+        (Box, "Box"),
+        (np.ndarray, "ndarray"),
+        (torch.Tensor, "Tensor"),
+        (Identity, "Identity"),
+        (Unhashable, "Unhashable"),
+    ],
+    ids=str,
+)
+def test_types_without_a_metric(tp, name):
+    with pytest.raises(TypeError) as caught:
+        derive(tuple[int, tp]).score((1, 2), (1, 2))
+    assert str(caught.value) == f"tuple[int, {name_in_tuple(tp)}][1]: got the type {name}, {REMEDY}"
+
+
+def name_in_tuple(tp):
+    return str(tuple[int, tp]).replace("typing.", "")[len("tuple[int, ") : -1]
+
+
+def message(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_recursive_types():
+    assert message(TypeError, lambda: derive(Tree).node()) == (
+        "Tree.branches[*].trees[*]: got the recursive type Tree -> Branch -> Tree; "
+        "use dsl.graph_matching over its nodes"
+    )
+
+
+def test_classes_that_hold_each_other():
+    assert message(TypeError, lambda: Chicken.metric.score(None, None)) == (
+        "Chicken: got the recursive type Chicken -> ... -> Chicken; use dsl.graph_matching over its nodes"
+    )
+
+
+@metametric
+@dataclass
+class Chicken:
+    eggs: "list[Egg]"
+
+
+@metametric
+@dataclass
+class Egg:
+    chicken: Chicken | None
+
+
+@dataclass
+class Branch:
+    trees: "list[Tree]"
+
+
+@dataclass
+class Tree:
+    branches: list[Branch]
+
+
+def test_unknown_names():
+    @dataclass
+    class Odd:
+        x: int
+        xs: "list[Nowhere]"  # noqa: F821
+
+    assert message(TypeError, lambda: derive(Odd).node()) == (
+        "Odd.xs: the name 'Nowhere' is unknown; define it, or give it as localns"
+    )
+    assert shape(derive(Odd, localns={"Nowhere": int}).node()) == "Product(Leaf, Set(Leaf))"
+
+
+def test_names_of_the_frame():
+    @dataclass
+    class Inner:
+        x: int
+
+    @metametric(normalizer="f1")
+    @dataclass
+    class Outer:
+        xs: "list[Inner]"
+        ys: "list[str] | None" = None
+
+    assert Outer.metric.score(Outer([Inner(1), Inner(2)]), Outer([Inner(1), Inner(3)])) == 0.5
+
+
+def test_decoration():
+    class Plain:
+        pass
+
+    assert message(TypeError, lambda: metametric(Plain)) == (
+        f"metametric: got {Plain!r}, wanted a dataclass; write @metametric above @dataclass"
+    )
+
+    @dataclass
+    class Named:
+        metric: int
+
+    assert message(TypeError, lambda: metametric()(Named)) == (
+        "Named.metric: this name is where the metric goes; rename the field"
+    )
+
+
+def test_subclasses():
+    @metametric(normalizer="none")
+    @dataclass
+    class Own(Decorated):
+        y: int = 0
+
+    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 1)) == 1.0
+    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 2)) == 0.0
+    assert Decorated.metric.score(Own([1], 1), Decorated([1])) == 1.0  # read by the fields of the declared class
+
+
+def test_nested_normalizers_keep_their_own():
+    metric = derive(list[Decorated])
+    pred, ref = [Decorated([1, 2]), Decorated([7])], [Decorated([1, 3]), Decorated([8])]
+    assert metric.score(pred, ref) == 0.5
+    assert metric.score_self(pred) == 2.0
+
+
+def test_fields_left_out():
+    metric = derive(Flat)
+    assert metric.score(Flat(0, 1, "b", "x"), Flat(5, 1, "b", "y")) == 1.0
+    assert derive(Empty).score(Empty(), Empty()) == 1.0
+
+
+def test_unions():
+    metric = derive(list[int | bool | str | list[int] | None])
+    assert metric.score([True, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 4.0
+    assert metric.score_self([[1, 2, 3]]) == 3.0  # the case's own, so that precision is at most 1
+    assert derive(list[int | str]).score([True], [1]) == 1.0  # without a case of its own a bool is an int
+    literal = derive(list[Literal["a", 1] | str | int])
+    assert literal.score(["a", 1, "b", 2], ["a", 1, "b", 2]) == 4.0
+    assert literal.score([True], [1]) == 0.0  # an int, where 1 is the literal
+
+
+def test_unions_whose_cases_look_alike():
+    assert message(TypeError, lambda: derive(list[int] | list[str]).node()) == (
+        "list[int] | list[str]: list[int] and list[str] of list[int] | list[str] are both list at run time; "
+        "wrap one of them in a dataclass"
+    )
+
+
+def test_counters_and_mappings():
+    Counts = collections.Counter
+    assert derive(Counts[str], constraint="<->").score(Counts(a=2, b=1), Counts(a=1, b=3)) == 2.0
+    assert derive(dict[str, list[int]]).score({"a": [1, 2], "b": [3]}, {"a": [2], "b": [4]}) == 1.0

@@ -1,0 +1,147 @@
+"""Corpus scores of objects: averages, labels, suites, state."""
+
+import copy
+import math
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from tensormetrics.structured import Family, Suite, derive, dsl, macro_average, metametric, micro_average
+
+
+@dataclass
+class Entity:
+    label: str
+    span: tuple[int, int]
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Doc:
+    entities: list[Entity]
+
+
+LABELS = {"L": "LOC", "P": "PER", "O": "ORG"}
+
+
+def doc(text):
+    return Doc([Entity(LABELS[word[0]], (int(word[1]), int(word[2]))) for word in text.split()])
+
+
+PREDS = [doc("L01 P23 P45"), doc(""), doc("O01")]
+REFS = [doc("L01 L23 P45"), doc("L01"), doc("P01")]
+BOTH = {"micro": micro_average(["precision", "f1"]), "macro": macro_average(["f1"])}
+
+
+def floats(values):
+    return {key: value.item() for key, value in values.items()}
+
+
+def test_micro_and_macro():
+    family = Family(Doc.metric, BOTH)
+    family.update(PREDS, REFS)
+    assert floats(family.compute()) == pytest.approx(
+        {"micro-precision": 2 / 4, "micro-f1": 4 / 9, "macro-f1": (2 / 3 + 0 + 0) / 3}
+    )
+
+
+def test_keys():
+    assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
+    suite = dsl.suite({"events": Suite({"x": dsl.family(Doc.metric, {"micro": micro_average(["f1", "none"])})})})
+    assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
+
+
+def test_nothing_yet():
+    family = Family(Doc.metric, BOTH, by="label", labels=["LOC"])
+    assert all(math.isnan(family.compute()[key]) for key in ("micro-f1", "macro-f1", "types-f1", "weighted-f1"))
+
+
+def test_labels():
+    family = Family(Doc.metric, micro_average(["precision", "f1"]), by="label")
+    for pred, ref in zip(PREDS, REFS, strict=True):
+        family.update_single(pred, ref)
+    found = floats(family.compute())
+    # label: matched, predicted, expected. LOC 1 1 3, PER 1 2 2, ORG 0 1 0
+    expected = {"f1[LOC]": 0.5, "f1[PER]": 0.5, "f1[ORG]": 0.0, "types-f1": 1 / 3, "weighted-f1": 0.5}
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert found["precision[LOC]"] == 1 and found["weighted-precision"] == pytest.approx((3 * 1 + 2 * 0.5) / 5)
+    assert found["f1"] == pytest.approx(4 / 9)
+
+
+def test_labels_asked_for():
+    family = Family(Doc.metric, micro_average(["f1"]), by="label", labels=["PER", "MISC"])
+    family.update(PREDS, REFS)
+    found = floats(family.compute())
+    assert [key for key in found if key.startswith("f1[")] == ["f1[PER]", "f1[MISC]"]
+    assert found["f1[PER]"] == 0.5 == found["types-f1"] and found["f1[MISC]"] == 0.0
+    assert floats(family(PREDS[:1], REFS[:1]))["f1[PER]"] == pytest.approx(2 / 3)
+    fresh = family.new()
+    family.reset()
+    for empty in (family, fresh):
+        assert math.isnan(empty.compute()["types-f1"]) and empty.documents == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "by", "message"),
+    [
+        (Doc.metric, "name", "by: got 'name', which has no part 'name' that is compared"),
+        (Doc.metric, "span", "by: got 'span', which is no plain value that is compared by =="),
+        (
+            derive(Entity),
+            "label",
+            "by: got a metric of something else than one collection, wanted a collection of items",
+        ),
+    ],
+)
+def test_labels_that_there_are_not(metric, by, message):
+    with pytest.raises(ValueError) as caught:
+        Family(metric, micro_average(["f1"]), by=by)
+    assert str(caught.value) == message
+
+
+def test_suites_extras_and_documents():
+    suite = Suite({"a": Family(Doc.metric, BOTH), "b": Family(Doc.metric, macro_average(["f1"]))})
+    suite.with_extra(lambda values: {"sum": values["a-micro-f1"] + values["b-f1"]})
+    suite.update(PREDS, REFS)
+    found = floats(suite.compute())
+    assert found["sum"] == pytest.approx(4 / 9 + 2 / 9)
+    assert floats(suite(PREDS[:1], REFS[:1]))["a-micro-f1"] == pytest.approx(2 / 3)
+    assert suite.compute()["a-micro-f1"].item() == pytest.approx(2 * 4 / (7 + 8))
+    alone = suite.members["a"].per_document(PREDS, REFS)
+    assert alone["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and suite.members["a"].documents == 4
+    suite.reset()
+    assert math.isnan(suite.compute()["sum"]) and math.isnan(suite.new().compute()["b-f1"])
+
+
+def test_copies_are_independent():
+    family = Family(Doc.metric, BOTH, by="label", bootstrap=3)
+    family.update(PREDS, REFS)
+    for copied in (copy.deepcopy(family), pickle.loads(pickle.dumps(family))):
+        assert floats(copied.compute()) == floats(family.compute())
+        copied.update(PREDS[:1], REFS[:1])
+        assert copied.documents == 4 and family.documents == 3
+
+
+def test_state_does_not_grow():
+    family = Family(Doc.metric, micro_average(["f1"]))
+    sizes = []
+    for _ in range(20):
+        family.update(PREDS, REFS)
+        sizes.append(sum(value.numel() for average in family.averages for value in average.metric_state.values()))
+    assert len(set(sizes)) == 1
+
+
+def test_policies_of_families():
+    empty = [Doc([])]
+    for given, value in (({}, 0.0), ({"policy": "agree"}, 1.0), ({"zero_division": 1.0}, 1.0), ({"empty": "one"}, 1.0)):
+        family = Family(Doc.metric, micro_average(["f1"]), **given)
+        family.update(empty, empty)
+        assert family.compute()["f1"].item() == value
+
+
+def test_moving():
+    family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
+    family.update(PREDS, REFS)
+    assert family.compute()["f1"].device == torch.device("cpu")

@@ -1,0 +1,158 @@
+"""Overlaps of graphs against enumeration, golden values, and what is refused."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tensormetrics.structured import graph, graph_overlap, reachability, set_overlap
+
+GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
+CONSTRAINTS = ("<->", "->", "<-", "~")
+SOLVERS = ({}, {"solver": "exact"}, {"solver": "search"}, {"node_limit": 0})
+
+
+def adjacency(nodes: int, edges: list[list[int]]) -> Tensor:
+    matrix = torch.zeros(nodes, nodes, dtype=torch.bool)
+    for u, v in edges:
+        matrix[u, v] = True
+    return matrix
+
+
+def random_documents(count: int, nodes: int, whole: bool) -> tuple[Tensor, ...]:
+    """Similarities and reachabilities of graphs, half of them without cycles, with lengths."""
+    generator = torch.Generator().manual_seed(nodes)
+    similarity = torch.rand(count, nodes, nodes, generator=generator, dtype=torch.float64)
+    similarity = (similarity < 0.4).double() if whole else similarity - 0.3
+    reach = []
+    for _ in range(2):
+        edges = torch.rand(count, nodes, nodes, generator=generator) < 0.3 * torch.rand(
+            count, 1, 1, generator=generator
+        )
+        edges[::2] = edges[::2].triu()
+        reach.append(reachability(edges))
+    return similarity, *reach, *(torch.randint(nodes // 2, nodes + 1, (count,), generator=generator) for _ in range(2))
+
+
+def heaviest_relation(similarity: list, pred_reach: list, ref_reach: list, constraint: str) -> float:
+    """The best of all relations, pair by pair."""
+
+    def agree(pair: tuple[int, int], other: tuple[int, int]) -> bool:
+        (u, v), (s, t) = pair, other
+        if u == s and constraint in ("<->", "->") or v == t and constraint in ("<->", "<-"):
+            return False
+        return pred_reach[u][s] == ref_reach[v][t] and pred_reach[s][u] == ref_reach[t][v]
+
+    def extend(candidates: list[tuple[int, int]]) -> float:
+        values = [0.0]
+        for i, (u, v) in enumerate(candidates):
+            values.append(similarity[u][v] + extend([c for c in candidates[i + 1 :] if agree((u, v), c)]))
+        return max(values)
+
+    return extend([(u, v) for u, row in enumerate(similarity) for v, value in enumerate(row) if value > 0])
+
+
+def test_reachability_against_walks(device):
+    source = random.Random(0)
+    for nodes in (0, 1, 2, 5, 9):
+        edges = [[source.randrange(nodes), source.randrange(nodes)] for _ in range(nodes)]
+        reach = [[u == v for v in range(nodes)] for u in range(nodes)]
+        for _ in range(nodes):
+            for u, v in edges:
+                reach = [[row[w] or (row[u] and w == v) for w in range(nodes)] for row in reach]
+        assert reachability(adjacency(nodes, edges).to(device)).tolist() == reach
+    chain = adjacency(9, [[i, i + 1] for i in range(8)]).to(device)
+    assert reachability(chain)[0].all() and not reachability(chain)[1, 0]
+
+
+@pytest.mark.parametrize("case", GOLDEN["graph"], ids=[case["id"] for case in GOLDEN["graph"]])
+def test_golden(case, device):
+    given = case["input"]
+    pred, ref = given["pred_labels"], given["ref_labels"]
+    similarity = given.get("similarity", [[float(a == b) for b in ref] for a in pred])
+    similarity = torch.tensor(similarity, dtype=torch.float64, device=device).view(len(pred), len(ref))
+    edges = [(len(given[f"{side}_labels"]), given[f"{side}_edges"]) for side in ("pred", "ref")]
+    reach = [reachability(adjacency(*side).to(device)) for side in edges]
+    for constraint, wanted in case["output"].items():
+        found = graph_overlap(similarity, *reach, constraint=constraint)
+        assert found.exact and float(found.value) == pytest.approx(wanted, abs=1e-9)
+        assert found.bound == found.value
+        searched = graph_overlap(similarity, *reach, constraint=constraint, solver="search")
+        assert searched.value <= wanted + 1e-9 and wanted <= searched.bound + 1e-9
+
+
+@pytest.mark.parametrize(("nodes", "whole"), [(3, True), (4, False), (5, True), (6, False), (7, True), (7, False)])
+def test_enumeration(nodes, whole, device):
+    """25 documents for each constraint: every solver brackets the optimum and knows when it has it."""
+    documents = random_documents(25, nodes, whole)
+    for constraint in CONSTRAINTS:
+        optimum = []
+        for similarity, pred_reach, ref_reach, n, m in zip(*documents, strict=True):
+            parts = (similarity[:n, :m], pred_reach[:n, :n], ref_reach[:m, :m])
+            optimum.append(heaviest_relation(*(part.tolist() for part in parts), constraint))
+        optimum = torch.tensor(optimum, dtype=torch.float64)
+        for options in SOLVERS:
+            found = graph_overlap(*(x.to(device) for x in documents), constraint, **options)
+            value, bound, exact = (x.cpu() for x in found)
+            assert bool(((value <= optimum + 1e-9) & (optimum <= bound + 1e-9)).all())
+            assert torch.equal(exact, value == bound)
+            assert torch.allclose(value[exact], optimum[exact], rtol=0, atol=1e-9)
+            assert options not in SOLVERS[:2] or bool(exact.all())
+
+
+def test_without_edges_it_is_the_set_overlap(generator, device):
+    similarity = torch.rand(5, 6, 7, generator=generator, dtype=torch.float64).to(device)
+    reach = [torch.eye(n, dtype=torch.bool, device=device).expand(5, n, n) for n in (6, 7)]
+    assert torch.allclose(graph_overlap(similarity, *reach).value, set_overlap(similarity), rtol=1e-12)
+
+
+def test_a_cycle_may_be_one_node_where_nodes_are_reusable(device):
+    cycle = torch.ones(3, 3, dtype=torch.bool, device=device)
+    one, ones = torch.ones(1, 1, dtype=torch.bool, device=device), torch.ones(3, 1, device=device)
+    values = [float(graph_overlap(ones, cycle, one, constraint=constraint).value) for constraint in CONSTRAINTS]
+    assert values == [1, 3, 1, 3]
+
+
+def test_nan_and_parts(monkeypatch, device):
+    documents = [x.to(device) for x in random_documents(9, 5, False)]
+    documents[0][3, 0, 0] = torch.nan
+    documents[0][4] = -torch.inf
+    found = graph_overlap(*documents)
+    assert found.value.isnan().nonzero().tolist() == found.bound.isnan().nonzero().tolist() == [[3]]
+    assert not found.exact[3] and found.value[4] == 0 and found.exact[4]
+    monkeypatch.setattr(graph, "CELLS", 1)
+    for part, full in zip(graph_overlap(*documents), found, strict=True):
+        assert torch.equal(part.nan_to_num(7), full.nan_to_num(7))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"similarity": torch.zeros(2, 3).long()},
+            "similarity: got torch.int64, wanted a floating dtype; write similarity.float()",
+        ),
+        (
+            {"pred_reach": torch.zeros(2, 2)},
+            "pred_reach: got torch.float32, wanted torch.bool; write pred_reach.bool()",
+        ),
+        ({"ref_reach": torch.zeros(2, 2).bool()}, "ref_reach: got shape (2, 2), wanted (3, 3)"),
+        ({"ref_reach": torch.zeros(3, 2).bool()}, "ref_reach: got shape (3, 2), wanted (..., 2, 2)"),
+        ({"n_ref": torch.tensor(1.0)}, "n_ref: got torch.float32, wanted an integer dtype; write n_ref.long()"),
+        ({"solver": None}, "solver: got None, wanted one of 'auto', 'exact', 'search'"),
+    ],
+)
+def test_errors(change, message):
+    reach = {"pred_reach": torch.eye(2).bool(), "ref_reach": torch.eye(3).bool()}
+    with pytest.raises(ValueError) as error:
+        graph_overlap(**({"similarity": torch.zeros(2, 3)} | reach | change))
+    assert str(error.value) == message
+
+
+def test_reachability_errors():
+    with pytest.raises(ValueError) as error:
+        reachability(torch.zeros(2, 3).bool())
+    assert str(error.value) == "adjacency: got shape (2, 3), wanted (..., 3, 3)"

@@ -1,0 +1,219 @@
+"""Overlaps of items with variables against enumeration, golden values, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from cases.latent import best_of_all_mappings, bound_items, items_with_variables
+from torch import Tensor
+
+from tensormetrics.structured import LatentMatch, _exact, latent, latent_overlap
+from tensormetrics.structured._programme import Answer
+from tensormetrics.structured._terms import Terms
+
+GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
+CONSTRAINTS = ("<->", "->", "<-", "~")
+SOLVERS = ({}, {"solver": "exact"}, {"solver": "search"}, {"solver": "search", "restarts": 0}, {"node_limit": 0})
+
+
+def encode(items: list, constants: dict[str, int]) -> tuple[Tensor, Tensor]:
+    """Numbers of entries, which are constants or ["?", variable]."""
+    variables: dict[str, int] = {}
+    rows = [
+        [variables.setdefault(e[1], len(variables)) if isinstance(e, list) else constants.setdefault(e, len(constants))
+         for e in item]
+        for item in items
+    ]  # fmt: skip
+    return torch.tensor(rows), torch.tensor([[isinstance(e, list) for e in item] for item in items])
+
+
+def random_documents(count: int, variables: int) -> list[tuple[Tensor, ...]]:
+    """Items of three columns, of which mostly the outer ones are variables, with lengths."""
+    generator = torch.Generator().manual_seed(variables)
+
+    def side(size: int) -> tuple[Tensor, Tensor]:
+        is_var = torch.rand(count, size, 3, generator=generator) < torch.tensor([0.9, 0.1, 0.8])
+        number = torch.rand(count, size, 3, generator=generator)
+        return (number * torch.where(is_var, variables, 2)).long(), is_var
+
+    lengths = [torch.randint(size // 3, size + 1, (count,), generator=generator) for size in (14, 15)]
+    return [*side(14), *side(15), *lengths]
+
+
+@pytest.mark.parametrize("case", GOLDEN["latent"], ids=[case["id"] for case in GOLDEN["latent"]])
+def test_golden(case, device):
+    constants: dict[str, int] = {}
+    pred, ref = ([x.to(device) for x in encode(case["input"][side], constants)] for side in ("pred", "ref"))
+    for constraint, wanted in case["output"].items():
+        for options in SOLVERS[:3]:
+            found = latent_overlap(*pred, *ref, constraint=constraint, **options)
+            assert found.value <= wanted["overlap"] <= found.bound
+            assert found.exact == (found.value == found.bound)
+        found = latent_overlap(*pred, *ref, constraint=constraint)
+        assert found.exact and found.value == wanted["overlap"]
+        for side, name in ((pred, "pred_self"), (ref, "ref_self")):
+            self_overlap = latent_overlap(*side, *side, constraint=constraint)
+            assert self_overlap.exact and self_overlap.value == wanted[name]
+
+
+@pytest.mark.parametrize("variables", [1, 3, 4, 5, 6])
+def test_enumeration(variables, device):
+    """50 documents for each number of variables and constraint: every solver brackets the optimum and knows when it
+    has it, and the mapping is worth the value."""
+    documents = random_documents(50, variables)
+    for constraint in CONSTRAINTS if variables < 5 else CONSTRAINTS[variables - 5 :: 2]:
+        cases = []
+        for *sides, n, m in zip(*documents, strict=True):
+            cases.append([side[: n if i < 2 else m].numpy() for i, side in enumerate(sides)])
+        optimum = torch.tensor([float(best_of_all_mappings(*case, constraint)) for case in cases])
+        for options in SOLVERS:
+            found = latent_overlap(*(x.to(device) for x in documents), constraint, **options)
+            value, bound, exact, mapping = (x.cpu() for x in found)
+            assert bool(((value <= optimum) & (optimum <= bound)).all())
+            assert torch.equal(exact, value == bound)
+            assert options not in SOLVERS[:2] or bool(exact.all())
+            for case, names, v in zip(cases, mapping.tolist(), value.tolist(), strict=True):
+                assert worth(case, names, constraint) == v
+
+
+def worth(case: list, mapping: list[int], constraint: str) -> float:
+    pred, pred_is_var, ref, ref_is_var = case
+    used = [x for x in mapping if x >= 0]
+    assert len(set(used)) == len(used)
+    mapped = bound_items(pred, pred_is_var, [None if x < 0 else x for x in mapping])
+    items = bound_items(ref, ref_is_var, range(100))
+    win = {"<->": min, "->": lambda p, r: p * (r > 0), "<-": lambda p, r: r * (p > 0), "~": lambda p, r: p * r}
+    return sum(win[constraint](count, items[item]) for item, count in mapped.items())
+
+
+def test_terms_of_three_variables(device):
+    # (a b c) and (c b a) can both be matched only if the mapping turns round.
+    pred = torch.tensor([[0, 1, 2], [2, 1, 0], [0, 0, 1]], device=device)
+    ref = torch.tensor([[2, 1, 0], [0, 1, 2], [2, 2, 1]], device=device)
+    is_var = torch.ones_like(pred, dtype=torch.bool)
+    found = latent_overlap(pred, is_var, ref, is_var)
+    assert found.value == 3 and found.exact and found.mapping.tolist() == [2, 1, 0]
+
+
+def test_a_mapping_that_matches_nothing_is_left_out(device):
+    pred = torch.tensor([[0, 5], [1, 6]], device=device)
+    ref = torch.tensor([[1, 5], [0, 7]], device=device)
+    is_var = torch.tensor([[True, False]] * 2, device=device)
+    assert latent_overlap(pred, is_var, ref, is_var).mapping.tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("options", [{}, {"solver": "search"}])
+def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
+    documents = [x.to(device) for x in random_documents(20, 6)]
+    found = latent_overlap(*documents, **options)
+    assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
+    for i in range(20):
+        single = latent_overlap(*(x[i] for x in documents), **options)
+        assert [float(x) for x in single[:3]] == [float(x[i]) for x in found[:3]]
+        assert single.mapping.tolist() == found.mapping[i, : len(single.mapping)].tolist()
+    monkeypatch.setattr(latent, "CELLS", 1)
+    assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
+
+
+def test_integer_programmes_need_no_search(monkeypatch, device):
+    documents = [x.to(device) for x in random_documents(12, 6)]
+    wanted = latent_overlap(*documents)
+
+    def nothing(terms: Terms, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+        worst = terms.free.new_full((len(terms.free),), 99.0)
+        return worst, torch.zeros_like(worst), terms.pred.new_full((len(worst), terms.p), terms.r)
+
+    monkeypatch.setattr(latent, "bound_and_mapping", nothing)
+    monkeypatch.setattr(_exact, "climb", nothing)
+    monkeypatch.setattr(_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
+    found = latent_overlap(*documents)
+    assert torch.equal(found.value, wanted.value) and bool(found.exact.all())
+    for *sides, n, m, mapping, value in zip(*documents, found.mapping, found.value, strict=True):
+        case = [side[: n if i < 2 else m].cpu().numpy() for i, side in enumerate(sides)]
+        assert worth(case, mapping.tolist(), "<->") == value
+
+
+def test_more_restarts_and_other_seeds_are_other_searches():
+    documents = random_documents(200, 6)
+    values = [
+        latent_overlap(*documents, solver="search", restarts=r, seed=s).value for r, s in ((0, 0), (9, 0), (1, 5))
+    ]
+    assert bool((values[1] >= values[0]).all()) and values[1].sum() > values[0].sum()
+    assert not torch.equal(values[1], values[2])
+
+
+def test_order_of_items_and_names_of_variables_do_not_matter(generator, device):
+    *sides, n, m = (x.to(device) for x in random_documents(30, 5))
+    full = latent_overlap(*sides)  # the lengths are left out, because the order is changed
+    order = torch.randperm(14, generator=generator).to(device)
+    names = torch.randperm(5, generator=generator).to(device)
+    pred, is_var = sides[0][:, order], sides[1][:, order]
+    renamed = names[pred].where(is_var, pred)
+    assert torch.equal(latent_overlap(renamed, is_var, *sides[2:]).value, full.value)
+    swapped = latent_overlap(*sides[2:], *sides[:2], constraint="<-")
+    assert torch.equal(swapped.value, latent_overlap(*sides, constraint="->").value)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_metric_of_a_collection_with_itself(constraint, generator, device):
+    *sides, n, _ = (x.to(device) for x in items_with_variables(generator, (10,)))
+    metric = LatentMatch(constraint, ("none", "precision", "recall")).to(device)
+    metric.update(*sides[:2], *sides[:2], n, n)
+    scores = metric.compute()
+    assert scores["precision"] == scores["recall"] == 1
+    assert constraint == "~" or scores["overlap"] == n.sum()
+
+
+def test_self_overlap_of_any_relation_is_solved():
+    # ARG and instance items of one variable each: the identity wins 1 + 1 + 4.
+    props = torch.tensor([[0, 0, 1], [0, 1, 2], [1, 1, 2], [1, 1, 2]])
+    is_var = torch.tensor([[True, False, True], *[[True, False, False]] * 3])
+    metric = LatentMatch("~", ("none", "jaccard"))
+    metric.update(props, is_var, props, is_var)
+    assert {name: float(score) for name, score in metric.compute().items()} == {"overlap": 6.0, "jaccard": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"pred_props": torch.zeros(2, 3)},
+            "pred_props: got torch.float32, wanted an integer dtype; write pred_props.long()",
+        ),
+        (
+            {"pred_is_var": torch.zeros(2, 3).long()},
+            "pred_is_var: got torch.int64, wanted torch.bool; write pred_is_var.bool()",
+        ),
+        ({"ref_is_var": torch.zeros(2, 2).bool()}, "ref_is_var: got shape (2, 2), wanted (2, 3)"),
+        (
+            {"ref_props": torch.zeros(2, 4).long(), "ref_is_var": torch.zeros(2, 4).bool()},
+            "ref_props: got shape (2, 4), wanted (M, 3)",
+        ),
+        (
+            {"pred_props": torch.full((2, 3), -1), "pred_is_var": torch.ones(2, 3).bool()},
+            "pred_props: got a negative number of a variable, wanted numbers from 0",
+        ),
+        ({"n_pred": torch.tensor([2])}, "n_pred: got shape (1,), wanted ()"),
+        ({"solver": "fast"}, "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"),
+        ({"restarts": -1}, "restarts: got -1, wanted an integer >= 0"),
+        ({"node_limit": 0.5}, "node_limit: got 0.5, wanted an integer >= 0"),
+    ],
+)
+def test_errors(change, message):
+    arguments = {f"{side}_props": torch.zeros(2, 3).long() for side in ("pred", "ref")}
+    arguments |= {f"{side}_is_var": torch.zeros(2, 3).bool() for side in ("pred", "ref")}
+    with pytest.raises(ValueError) as error:
+        latent_overlap(**(arguments | change))
+    assert str(error.value) == message
+
+
+def test_without_scipy(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
+    documents = random_documents(200, 6)
+    assert not bool(latent_overlap(*documents, solver="search").exact.all())
+    with pytest.raises(ImportError) as error:
+        latent_overlap(*documents)
+    assert str(error.value) == (
+        "solver: 'auto' and 'exact' prove their values with scipy; write pip install scipy, or solver='search'"
+    )

@@ -1,0 +1,229 @@
+"""What is refused, in full."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from tensormetrics.structured import Family, Path, Variable, derive, dsl, macro_average, metametric, micro_average
+
+
+@dataclass
+class Event:
+    kind: str
+    args: list[str]
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Doc:
+    events: list[Event]
+
+
+@dataclass
+class Span:
+    left: int
+    right: float
+
+
+@dataclass
+class Fact:
+    subject: Variable | str
+    verb: str
+
+
+@dataclass
+class Named:
+    name: str
+
+
+GOOD = Doc([Event("a", ["x"])])
+ODD = dsl.set_matching[int](dsl.from_func(lambda x, y: [x, y]))
+NAN = dsl.set_matching[int](dsl.from_func(lambda x, y: math.nan))
+WIDE = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x)[Span])
+INF = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x[:, 0] / 0)[Span])
+COLLECTION = "wanted a collection such as a list"
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "message"),
+    [
+        (
+            TypeError,
+            lambda: Doc.metric.score(Doc([GOOD.events[0], Event("a", None)]), GOOD),
+            f"preds[0].events[1].args: got None of type NoneType, {COLLECTION}",
+        ),
+        (
+            TypeError,
+            lambda: Doc.metric([GOOD, GOOD], [GOOD, Doc([Event("a", "text")])]),
+            f"refs[1].events[0].args: got 'text' of type str, {COLLECTION}",
+        ),
+        (TypeError, lambda: Doc.metric.score(GOOD, 3), "refs[0]: got 3 of type int, wanted Doc"),
+        (
+            TypeError,
+            lambda: Doc.metric.score(Doc([7]), GOOD),
+            "preds[0].events[0]: got 7 of type int, wanted Event",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[tuple[int, str]]).score([], [(1, "a"), (1, "a", 2)]),
+            "refs[0][1]: got a tuple of 3, wanted one of 2",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[tuple[int, str]]).score([[1, "a"]], []),
+            "preds[0][0]: got [1, 'a'] of type list, wanted tuple",
+        ),
+        (
+            TypeError,
+            lambda: derive(dict[str, list[int]]).score({"a": 1}, {}),
+            f"preds[0][0].value: got 1 of type int, {COLLECTION}",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[int | None]).score([1, "a"], []),
+            "preds[0][1]: got 'a' of type str, wanted int | None",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[str]).score([], ["a", ["b"]]),
+            "refs[0][1]: got an unhashable list, wanted a hashable value; "
+            "give its field a similarity of your own by Annotated[..., dsl.from_func(f)]",
+        ),
+        (
+            ValueError,
+            lambda: derive(list[float]).score([1.0], [2.0, math.nan]),
+            "refs[0][1]: got nan, which equals nothing; wanted a number or None",
+        ),
+        (ValueError, lambda: Doc.metric([GOOD], []), "preds, refs: got 1 and 0 objects, wanted as many of both"),
+        (ValueError, lambda: GOOD.metric.score_self(GOOD, "left"), "side: got 'left', wanted 'pred' or 'ref'"),
+        (
+            ValueError,
+            lambda: NAN.score([1], [2, 3]),
+            "from_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: ODD.score([1], [2]),
+            "from_func: got [1, 2] for preds[0][0] and refs[0][0], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: WIDE.score([Span(0, 1)], [Span(0, 1), Span(1, 2)]),
+            "tensor_func: got shape (2, 2) for 2 pairs, wanted a tensor of shape (2,)",
+        ),
+        (
+            ValueError,
+            lambda: INF.score([Span(0, 1)], [Span(0, 1)]),
+            "tensor_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: WIDE.score([], [Span(0, None)]),
+            "refs[0][0].right: got None, wanted a number",
+        ),
+        (
+            ValueError,
+            lambda: WIDE.score([Span(0, 1)], [Span(0, math.nan)]),
+            "refs[0][0].right: got nan, wanted a number",
+        ),
+        (
+            TypeError,
+            lambda: derive(tuple[Fact, list[Fact]]).node(),
+            "tuple[test_object_errors.Fact, list[test_object_errors.Fact]]: got variables both inside and outside of "
+            "a collection; wrap it in a collection of its own",
+        ),
+        (
+            TypeError,
+            lambda: dsl.sequence_matching[Fact](...).score([], []),
+            "inner: got items that hold variables; wanted latent_set_matching for them",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[tuple[Variable, int]]).score([("x", 1)], []),
+            "preds[0][0][0]: got 'x' of type str, wanted Variable",
+        ),
+        (
+            TypeError,
+            lambda: dsl.graph_matching[int](...).score(7, 7),
+            "preds[0]: got 7 of type int, wanted a graph with nodes() and successors(node)",
+        ),
+        (
+            TypeError,
+            lambda: dsl.tensor_func(min)[Named].score(Named("a"), Named("b")),
+            "Named.name: got the type str, wanted numbers, or records of them, for tensor_func",
+        ),
+        (
+            ValueError,
+            lambda: dsl.dataclass[Event]({"kind": ..., "roles": ...}),
+            "dataclass: got the field 'roles', wanted one of kind, args",
+        ),
+        (TypeError, lambda: dsl.dataclass[int], "dataclass: got int, wanted a dataclass or NamedTuple"),
+        (ValueError, lambda: dsl.union[int | str]({int: ...}), "union: got the cases int, wanted int, str"),
+        (TypeError, lambda: dsl.union[int], "union: got int, wanted a union such as int | str"),
+        (
+            TypeError,
+            lambda: dsl.set_matching[int](int),
+            "inner: got <class 'int'>, wanted a metric such as dsl.auto[...], or ... to derive it",
+        ),
+        (
+            ValueError,
+            lambda: dsl.set_matching[int, "<=>"](...),
+            "constraint: got '<=>', wanted one of '<->', '->', '<-', '~', '1:1', '1:*', '*:1', '*:*'",
+        ),
+        (
+            ValueError,
+            lambda: metametric(normalizer="F1"),
+            "normalizer: got 'F1', wanted one of 'none', 'precision', 'p', 'recall', 'r', 'jaccard', 'j', 'dice', 'f', "
+            "or 'f' and a positive number such as 'f0.5'",
+        ),
+        (
+            ValueError,
+            lambda: metametric(policy="strict"),
+            "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'",
+        ),
+        (
+            TypeError,
+            lambda: Family(Doc.metric, ["f1"]),
+            "reduction '': got ['f1'], wanted micro_average([...]) or macro_average([...])",
+        ),
+        (
+            ValueError,
+            lambda: Family(Doc.metric, macro_average(["f1"])).update([GOOD], []),
+            "preds, refs: got 1 and 0 objects, wanted as many of both",
+        ),
+        (
+            ValueError,
+            lambda: dsl.suite({"a": dsl.family(Doc.metric, micro_average(["f1"]))}).update([], [GOOD]),
+            "preds, refs: got 0 and 1 objects, wanted as many of both",
+        ),
+        (
+            ValueError,
+            lambda: Path.parse("a.b[x]"),
+            "path: got 'a.b[x]', which cannot be read at position 3; wanted such as a.b[1].c",
+        ),
+        (
+            ValueError,
+            lambda: Path.parse(""),
+            "path: got '', which cannot be read at position 0; wanted such as a.b[1].c",
+        ),
+        (
+            ValueError,
+            lambda: Path.parse("a..b"),
+            "path: got 'a..b', which cannot be read at position 1; wanted such as a.b[1].c",
+        ),
+    ],
+)
+def test_messages(kind, call, message):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_errors_leave_the_state_as_it_was():
+    family = Family(Doc.metric, micro_average(["f1"]))
+    family.update_single(GOOD, GOOD)
+    with pytest.raises(TypeError):
+        family.update([GOOD, 3], [GOOD, GOOD])
+    assert family.documents == 1 and torch.equal(family.compute()["f1"], torch.tensor(1.0, dtype=torch.float64))

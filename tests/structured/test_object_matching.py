@@ -1,0 +1,163 @@
+"""Matches: their order, depth and paths, hooks, and that they are built only when read."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tensormetrics.structured import Family, Hook, Matching, Path, derive, dsl, metametric, micro_average
+
+
+@dataclass
+class Argument:
+    role: str
+    fillers: list[str]
+
+
+@dataclass
+class Event:
+    kind: str
+    args: list[Argument]
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Story:
+    events: list[Event]
+
+
+PRED = Story([Event("m", []), Event("k", [Argument("s", ["c"]), Argument("r", ["a", "b"])])])
+REF = Story([Event("k", [Argument("r", ["b", "d", "a"]), Argument("s", ["e", "c"])])])
+EXPECTED = [
+    ("@", "@", 2 * 3 / (3 + 5)),
+    ("events", "events", 3),
+    ("events[1]", "events[0]", 3),
+    ("events[1].kind", "events[0].kind", 1),
+    ("events[1].args", "events[0].args", 3),
+    ("events[1].args[0]", "events[0].args[1]", 1),
+    ("events[1].args[0].role", "events[0].args[1].role", 1),
+    ("events[1].args[0].fillers", "events[0].args[1].fillers", 1),
+    ("events[1].args[0].fillers[0]", "events[0].args[1].fillers[1]", 1),
+    ("events[1].args[1]", "events[0].args[0]", 2),
+    ("events[1].args[1].role", "events[0].args[0].role", 1),
+    ("events[1].args[1].fillers", "events[0].args[0].fillers", 2),
+    ("events[1].args[1].fillers[0]", "events[0].args[0].fillers[2]", 1),
+    ("events[1].args[1].fillers[1]", "events[0].args[0].fillers[0]", 1),
+]
+
+
+def listed(matching):
+    return [(str(match.pred_path), str(match.ref_path), match.score) for match in matching]
+
+
+def test_order_and_depth():
+    score, matching = Story.metric.compute(PRED, REF)
+    assert score == 0.75 and listed(matching) == EXPECTED and len(matching) == len(EXPECTED)
+    assert listed(matching) == EXPECTED  # a second time
+    match = matching.matches[5]
+    assert match.pred is PRED.events[1].args[0] and match.ref is REF.events[0].args[1]
+    assert str(match) == "events[1].args[0] -> events[0].args[1] (1)"
+
+
+@pytest.mark.parametrize("depth", range(8))
+def test_max_depth(depth):
+    _, matching = Story.metric.compute(PRED, REF, max_depth=depth)
+    assert listed(matching) == [row for row in EXPECTED if len(Path.parse(row[0])) <= depth]
+
+
+def test_a_worthless_root_is_listed_and_entered():
+    metric = derive(tuple[str, list[int]])
+    _, matching = metric.compute(("a", [1]), ("b", [1]))
+    assert listed(matching) == [("@", "@", 0), ("[1]", "[1]", 1), ("[1][0]", "[1][0]", 1)]
+
+
+def test_unions_mappings_and_images():
+    metric = derive(dict[str, list[int] | None])
+    _, matching = metric.compute({"a": None, "b": [1, 2]}, {"b": [2]})
+    assert listed(matching) == [
+        ("@", "@", 1),
+        ("[1]", "[0]", 1),
+        ("[1].key", "[0].key", 1),
+        ("[1].value", "[0].value", 1),
+        ("[1].value[1]", "[0].value[0]", 1),
+    ]
+    _, matching = dsl.preprocess[str.split](dsl.auto[list[str]]).compute("a b", "b c")
+    assert listed(matching) == [("@", "@", 1), ("[1]", "[0]", 1)]
+
+
+@pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
+def test_equal_items_in_nested_lists(constraint):
+    """A list of lists is matched by assignment, and takes the first largest where partners may be used again."""
+    _, matching = derive(list[list[int]], constraint=constraint).compute([[1], [1, 2]], [[1, 2], [2], [1]])
+    pairs = [(m.pred_path[0], m.ref_path[0]) for m in matching if len(m.pred_path) == 1]
+    assert (
+        pairs
+        == {
+            "<->": [(0, 2), (1, 0)],
+            "->": [(0, 0), (1, 0)],
+            "<-": [(0, 2), (1, 0), (1, 1)],
+            "~": [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)],
+        }[constraint]
+    )
+
+
+def test_hooks():
+    calls = []
+    family = Family(
+        Story.metric,
+        micro_average(["f1"]),
+        hooks={
+            "events[*].args[*].role": lambda *match: calls.append(match),
+            Path.parse("events[1].args[*].fillers[*]"): Hook.from_callable(lambda *match: calls.append(match)),
+            "events[7]": lambda *match: calls.append(match),
+        },
+    )
+    family.update([PRED, PRED], [Story([]), REF])
+    assert calls == [
+        (1, "events[1].args[0].role", "s", "events[0].args[1].role", "s", 1.0),
+        (1, "events[1].args[0].fillers[0]", "c", "events[0].args[1].fillers[1]", "c", 1.0),
+        (1, "events[1].args[1].role", "r", "events[0].args[0].role", "r", 1.0),
+        (1, "events[1].args[1].fillers[0]", "a", "events[0].args[0].fillers[2]", "a", 1.0),
+        (1, "events[1].args[1].fillers[1]", "b", "events[0].args[0].fillers[0]", "b", 1.0),
+    ]
+    family.update_single(PRED, REF)
+    assert [call[0] for call in calls[5:]] == [2] * 5
+
+
+def test_hooks_of_suites_run_once_for_each_family():
+    calls = []
+    suite = dsl.suite({name: dsl.family(Story.metric, micro_average(["f1"])) for name in "ab"})
+    suite.new(hooks={"events": lambda *match: calls.append(match[-1])}).update([PRED], [REF])
+    assert calls == [3.0, 3.0]
+
+
+def test_no_match_is_built_without_need(monkeypatch):
+    built = []
+    monkeypatch.setattr(Matching, "__init__", lambda self, find: built.append(find))
+    family = Family(Story.metric, micro_average(["f1"]))
+    family.update([PRED], [REF])
+    family([PRED], [REF])
+    Story.metric.score(PRED, REF)
+    assert built == []
+
+
+def test_matches_are_found_when_read():
+    found = []
+
+    def find():
+        found.append(1)
+        yield from ()
+
+    matching = Matching(find)
+    assert found == []
+    assert list(matching) == list(matching) == [] and found == [1]
+
+
+def test_paths():
+    path = Path.parse("a.b[1].c")
+    assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
+    assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"
+    assert str(path[:2]) == "a.b" and path[2] == 1 and len(path) == 4 and repr(path) == "Path('a.b[1].c')"
+    assert Path.parse("@").is_root and not path.is_root and str(Path()) == "@"
+    assert str(Path.parse("[*].*")) == "[*].*" and list(Path.parse("[*].*")) == [-1, "*"]
+    assert Path.parse("*.b[*].c").selects(path) and not path.selects(Path.parse("*.b[*].c"))
+    assert not Path.parse("a.b.*.c").selects(path) and not Path.parse("a[*]").selects(Path.parse("a.b"))

@@ -1,0 +1,222 @@
+"""What a metric of objects offers besides a score, and how often it looks at them."""
+
+import copy
+import gc
+import pickle
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Bag:
+    items: "list[Item]"
+
+
+@dataclass
+class Item:
+    key: str
+    value: int
+
+
+@dataclass
+class Weighted:
+    kind: str
+    weight: float
+
+
+BAGS = [Bag([Item(key, n) for n, key in enumerate(word)]) for word in ("ab", "abc", "cab", "")]
+
+
+def test_batches_are_loops():
+    metric = Bag.metric
+    singles = [metric.score(p, r) for p, r in zip(BAGS, reversed(BAGS), strict=True)]
+    assert metric(BAGS, BAGS[::-1]).tolist() == singles
+    gram = metric.gram_matrix(BAGS, BAGS[1:])
+    assert gram.shape == (4, 3) and gram.dtype == torch.float64
+    assert gram.tolist() == [[metric.score(x, y) for y in BAGS[1:]] for x in BAGS]
+
+
+def test_no_objects():
+    overlap = Bag.metric.overlap([], [])
+    assert all(side.shape == (0,) for side in overlap) and overlap.cross.dtype == torch.float64
+    assert Bag.metric([], []).shape == (0,) and Bag.metric.gram_matrix([], BAGS).shape == (0, 4)
+
+
+def test_images_under_two_functions():
+    metric = dsl.auto[list[int], "<->", "precision"].contramap(itemgetter("found"), itemgetter("wanted"))
+    pred, ref = {"found": [1, 2, 3, 4]}, {"wanted": [1, 2]}
+    assert metric.score(pred, ref) == 0.5
+    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [2, 4, 2]
+    assert metric.score_self(pred) == 1.0 and metric.score_self(ref, "ref") == 1.0
+    lengths = derive(list[int]).contramap(itemgetter("found"))
+    assert lengths.score_self(pred) == lengths.score(pred, pred) == 4.0
+
+
+def test_order_of_documents_and_items():
+    swapped = [Bag(bag.items[::-1]) for bag in BAGS]
+    assert Bag.metric(swapped, BAGS).tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert Bag.metric(swapped[::-1], BAGS[::-1]).tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+def iou(x, y):
+    # (P, 2) each: left and right end
+    joint = (torch.minimum(x[:, 1], y[:, 1]) - torch.maximum(x[:, 0], y[:, 0])).clamp(min=0)
+    return joint / ((x[:, 1] - x[:, 0]) + (y[:, 1] - y[:, 0]) - joint)
+
+
+def closeness(x, y):
+    return max(0.0, 1 - abs(x - y))
+
+
+METRICS = [
+    Bag.metric,
+    derive(list[int]),
+    dsl.auto[list[int], "->", "f1"],
+    dsl.sequence_matching[int](...),
+    dsl.max_pair(dsl.from_func(closeness)),
+    dsl.set_matching[tuple[float, float], "<->", "f1"](dsl.tensor_func(iou)[tuple[float, float]]),
+    dsl.normalize["p"](dsl.auto[list[int]]),
+    dsl.dataclass[Weighted]({"weight": dsl.from_func(closeness), "kind": ...}),
+    dsl.union[int | str]({str: ..., int: dsl.from_func(closeness)}),
+    dsl.preprocess[str.split](dsl.auto[list[str]]),
+    dsl.discrete[str],
+]
+OBJECTS = [
+    (BAGS[1], BAGS[2]),
+    ([1, 2], [2, 2]),
+    ([1, 2], [2, 2]),
+    ([1, 2], [2, 2]),
+    ([1.5, 2.0], [1.75]),
+    ([(0.0, 2.0)], [(1.0, 3.0), (0.0, 1.0)]),
+    ([1, 2], [2, 2]),
+    (Weighted("a", 0.5), Weighted("a", 0.75)),
+    (2, 3),
+    ("a b", "b c"),
+    ("a", "a"),
+]
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize(("metric", "objects"), list(zip(METRICS, OBJECTS, strict=True)))
+def test_copies(metric, objects, used):
+    fresh = StructuredMetric(metric.plan, metric.normalizer, metric.own_policy)
+    if used:
+        fresh.score(*objects)
+    expected = metric.score(*objects)
+    for copied in (pickle.loads(pickle.dumps(fresh)), copy.deepcopy(fresh)):
+        assert copied.score(*objects) == expected
+        assert copied.policy == fresh.policy and copied.normalizer == fresh.normalizer
+
+
+def test_there_is_no_state():
+    assert Bag.metric.state_dict() == {} and list(Bag.metric.parameters()) == []
+
+
+def test_functions_are_called_for_the_pairs_that_are_left_alone():
+    calls = []
+
+    def close(x, y):
+        calls.append((x, y))
+        return 1 - abs(x - y)
+
+    metric = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": dsl.from_func(close, True), "kind": ...}))
+    pred = [Weighted("a", 0.5), Weighted("b", 0.25)]
+    ref = [Weighted("b", 0.5), Weighted("c", 0.125), Weighted("b", 0.0)]
+    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
+    assert sorted(calls) == sorted(
+        [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25)] + [(w, w) for w in (0.5, 0.125, 0.0)]
+    )
+    calls.clear()
+    _, matching = metric.compute(pred, ref)
+    assert len(matching) == 4 and len(calls) == 7  # matches ask nothing again
+
+
+def test_functions_that_prefer_others_have_solved_selves():
+    """f(x, y) = x y: a collection of 1 and 3 with itself is 1 x 1 + 3 x 3, of 3 with 3 or 3 with 1 and back less."""
+    metric = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))
+    assert metric.score_self([1, 3]) == 3 + 9
+    assert metric.score([1, 3], [1, 3]) == 3 + 9
+
+
+def test_functions_may_return_numbers_of_any_kind():
+    for one in (True, 1, 1.0, torch.tensor(1.0), torch.ones((), dtype=torch.float64).numpy()):
+        assert dsl.from_func(lambda x, y, one=one: one).score(None, None) == 1.0
+
+
+def test_tensor_functions_see_the_numbers_of_many_pairs():
+    seen = []
+
+    def close(x, y):
+        seen.append((x.shape, x.dtype))
+        return 1 - (x - y).abs().amax(-1)
+
+    metric = dsl.set_matching[tuple[float, tuple[int, bool]]](
+        dsl.tensor_func(close, dominated=False)[tuple[float, tuple[int, bool]]]
+    )
+    pred, ref = [(0.5, (1, True))], [(0.25, (1, True)), (0.5, (3, False))]
+    assert metric.overlap([pred, pred], [ref, []]).cross.tolist() == [0.75, 0]
+    assert seen[0] == ((2, 3), torch.float64)
+
+
+@pytest.mark.parametrize("tp", [list[int], list[list[str]]], ids=str)
+def test_large_integers_and_texts_never_collide(tp):
+    near = [2**40 * n + m for n in range(3) for m in range(3)] + [2**63, 2**64, -(2**63), 2**70]
+    if tp == list[int]:
+        assert derive(tp).score(near, near) == len(near) == derive(list[int]).score_self(near)
+        rows = derive(list[tuple[int, int, int, int, int]])
+        items = [tuple(2**40 - (n == k) for n in range(5)) for k in range(6)]
+        assert rows.score(items, items) == 6.0 and rows.score(items[:1], items[1:]) == 0.0
+    else:
+        words = [[str(number)] for number in near]
+        assert derive(tp).score(words, words) == len(near)
+
+
+def test_wide_columns_never_collide():
+    draw = np.random.default_rng(0)
+    ends = np.array([-(2**62), 0, 1, 2**40 - 1, 2**40, 2**62])
+    pred, ref = ([tuple(map(int, ends[draw.integers(6, size=3)])) for _ in range(200)] for _ in range(2))
+    expected = sum((Counter(pred) & Counter(ref)).values())
+    assert derive(list[tuple[int, int, int]]).score(pred, ref) == expected > 50
+
+
+def test_nothing_of_a_batch_is_kept():
+    class Token(str):
+        pass
+
+    metric = derive(list[str])
+    token = Token("a")
+    gone = weakref.ref(token)
+    assert metric.score([token], ["a"]) == 1.0
+    del token
+    gc.collect()
+    assert gone() is None
+
+
+def test_policies_of_nested_classes():
+    @metametric(normalizer="f1", zero_division=1.0)
+    @dataclass
+    class Strict:
+        xs: list[int]
+
+    @metametric(normalizer="f1")
+    @dataclass
+    class Loose:
+        xs: list[int]
+
+    for tp, alone, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
+        assert tp.metric.score(tp([]), tp([])) == alone
+        assert derive(list[tp], policy="agree").score([tp([])], [tp([])]) == nested
+
+
+def test_metrics_are_modules():
+    model = torch.nn.ModuleDict({"bags": Bag.metric, "ints": dsl.auto[list[int]]})
+    assert model["bags"].score(BAGS[0], BAGS[0]) == 1.0 and model.state_dict() == {}

@@ -1,0 +1,190 @@
+"""Overlaps against enumeration, their inequalities, gradients, and what is refused."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tensormetrics.structured import (
+    Constraint,
+    FScore,
+    Normalizer,
+    Policy,
+    SetMatch,
+    multiset_overlap,
+    normalize,
+    sequence_overlap,
+    set_overlap,
+)
+
+CONSTRAINTS = ("<->", "->", "<-", "~")
+
+
+def enumerated(gain: torch.Tensor, constraint: str, monotone: bool = False) -> float:
+    """The best of all relations; as a sequence, of all chains."""
+    cells, best = list(itertools.product(*map(range, gain.shape))), 0.0
+    for chosen in itertools.product((False, True), repeat=len(cells)):
+        pairs = list(itertools.compress(cells, chosen))
+        rows, cols = [i for i, _ in pairs], [j for _, j in pairs]
+        if constraint in ("<->", "->") and len({*rows}) < len(rows):
+            continue
+        if constraint in ("<->", "<-") and len({*cols}) < len(cols):
+            continue
+        if monotone and cols != sorted(cols):  # pairs come sorted by row, then column
+            continue
+        best = max(best, sum(float(gain[pair]) for pair in pairs))
+    return best
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_overlaps_equal_enumeration(constraint, generator):
+    for n, m in ((1, 3), (2, 2), (3, 3), (3, 2)):
+        similarity = torch.randn(n, m, generator=generator, dtype=torch.float64)
+        assert float(set_overlap(similarity, constraint=constraint)) == pytest.approx(
+            enumerated(similarity, constraint)
+        )
+        chain = enumerated(similarity, constraint, monotone=True)
+        assert float(sequence_overlap(similarity, constraint=constraint)) == pytest.approx(chain)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_counts_equal_the_pairwise_overlap(constraint, generator, device):
+    pred, ref = (torch.randint(0, 3, (200, n, 2), generator=generator).to(device) for n in (4, 5))
+    counts = multiset_overlap(pred, ref, constraint=constraint, columns=True)
+    for value, (x, y) in zip(counts, ((pred, ref), (pred, pred), (ref, ref)), strict=True):
+        equal = (x[:, :, None] == y[:, None]).all(-1).double()
+        assert torch.equal(value.double(), set_overlap(equal, constraint=constraint))
+
+
+def test_inequalities_and_mirror(generator):
+    similarity = torch.randn(100, 5, 6, generator=generator, dtype=torch.float64)
+    for overlap in (set_overlap, sequence_overlap):
+        one, right, left, free = (overlap(similarity, constraint=c) for c in CONSTRAINTS)
+        assert (one <= right + 1e-12).all() and (one <= left + 1e-12).all()
+        assert (torch.maximum(right, left) <= free + 1e-12).all()
+        assert torch.allclose(right, overlap(similarity.mT, constraint="<-"))
+        for c, value in (("<->", one), ("~", free)):
+            assert torch.allclose(value, overlap(similarity.mT, constraint=c))
+
+
+def test_order_of_items_changes_no_set(generator):
+    similarity = torch.randn(50, 5, 6, generator=generator)
+    shuffled = similarity[:, torch.randperm(5, generator=generator)][:, :, torch.randperm(6, generator=generator)]
+    for constraint in CONSTRAINTS:
+        assert torch.allclose(
+            set_overlap(similarity, constraint=constraint), set_overlap(shuffled, constraint=constraint)
+        )
+
+
+def test_spellings():
+    pred, ref = torch.tensor([1]), torch.tensor([1, 1, 1])
+    for arrow, ratio, cross in (("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)):
+        assert Constraint.parse(arrow) is Constraint.parse(ratio)
+        assert multiset_overlap(pred, ref, constraint=ratio).cross == cross
+    with pytest.raises(ValueError) as error:
+        Constraint.parse("1-1")
+    assert str(error.value) == (
+        "constraint: got '1-1', wanted one of '<->', '->', '<-', '~', '1:1', '1:*', '*:1', '*:*'"
+    )
+
+
+def test_rows_never_collide(generator):
+    """Rows that agree in the sum, the xor and the low bits of their columns, or differ in one bit of one column."""
+    a, b = 2**40 + 1, 2**40 + 2
+    rows = sorted({*itertools.permutations((a, a, b, b, 0))})
+    drawn = torch.randint(-(2**40), 2**40, (20, 5), generator=generator)
+    flipped = [drawn ^ (torch.arange(5) == column) * 2**bit for column in range(5) for bit in (0, 31, 32, 39)]
+    rows = torch.tensor(sorted({*rows, *map(tuple, torch.cat([drawn, *flipped]).tolist())}))
+    for i in range(0, len(rows), 7):
+        found = multiset_overlap(rows[i : i + 1], rows, columns=True, constraint="~")
+        assert (found.cross, found.ref) == (1, len(rows))
+
+
+def test_gradient_flows_through_the_pairs_taken(generator):
+    similarity = torch.rand(3, 3, 4, generator=generator, dtype=torch.float64).requires_grad_()
+    for constraint in CONSTRAINTS:
+        assert torch.autograd.gradcheck(lambda s: set_overlap(s, constraint=constraint), similarity)  # noqa: B023
+        assert torch.autograd.gradcheck(lambda s: sequence_overlap(s, constraint=constraint), similarity)  # noqa: B023
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("overlap", [set_overlap, sequence_overlap])
+def test_gradient_of_padded_documents(overlap, constraint, generator):
+    """As without the padding, which may be NaN and gets none."""
+    lengths = torch.tensor([3, 2, 0]), torch.tensor([4, 3, 2])
+    whole = torch.randn(3, 3, 4, generator=generator, dtype=torch.float64)
+    rows, columns = torch.arange(3) < lengths[0][:, None], torch.arange(4) < lengths[1][:, None]
+    padded = whole.where(rows[:, :, None] & columns[:, None], torch.nan).requires_grad_()
+    (given,) = torch.autograd.grad(overlap(padded, *lengths, constraint).sum(), padded)
+    for document, (n, m) in enumerate(zip(*lengths, strict=True)):
+        alone = whole[document, :n, :m].clone().requires_grad_()
+        (wanted,) = torch.autograd.grad(overlap(alone, constraint=constraint), alone)
+        assert torch.equal(given[document, :n, :m], wanted)
+        assert given[document].abs().sum() == wanted.abs().sum()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_extra_dimensions_strides_and_no_documents(constraint, generator):
+    similarity = torch.rand(2, 3, 4, 5, generator=generator).transpose(0, 1)
+    for overlap in (set_overlap, sequence_overlap):
+        value = overlap(similarity, constraint=constraint)
+        assert torch.equal(value, overlap(similarity.flatten(0, 1), constraint=constraint).view(3, 2))
+        for empty, shape in (((0, 4, 5), (0,)), ((2, 0, 5), (2,)), ((2, 4, 0), (2,)), ((2, 0, 0), (2,))):
+            found = overlap(torch.zeros(empty), constraint=constraint)
+            assert found.shape == shape and found.dtype == torch.float64 and not found.any()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("overlap", [set_overlap, sequence_overlap])
+def test_nan_spoils_its_document_alone_and_minus_infinity_forbids(overlap, constraint):
+    similarity = torch.ones(3, 2, 2)
+    similarity[0, 1, 1] = torch.nan
+    similarity[1, 0, 0] = torch.inf
+    similarity[2] = -torch.inf
+    assert overlap(similarity, constraint=constraint).isnan().tolist() == [True, True, False]
+    assert overlap(similarity, constraint=constraint)[2] == 0
+
+
+def test_half_precision_is_summed_from_single(device):
+    similarity = torch.full((300, 300), 0.1, dtype=torch.bfloat16, device=device)
+    assert float(set_overlap(similarity)) == pytest.approx(300 * float(similarity[0, 0].float()), rel=1e-6)
+
+
+def test_normalizers():
+    assert Normalizer.parse("f1e1") == FScore(10.0) and Normalizer.parse("f2").name == "f2"
+    assert Normalizer.parse("dice") == Normalizer.parse("f") == Normalizer.parse("f1") == FScore()
+    for text in ("f0", "f-1", "F1", "fscore", "", "f1e999"):
+        with pytest.raises(ValueError) as error:
+            Normalizer.parse(text)
+        assert str(error.value) == (
+            f"normalizer: got {text!r}, wanted one of 'none', 'precision', 'p', 'recall', 'r', 'jaccard', 'j', 'dice', "
+            f"'f', or 'f' and a positive number such as 'f0.5'"
+        )
+    zero, one = torch.zeros(2), torch.tensor([0.0, 1.0])
+    assert normalize(zero, zero, one, "p", "agree").tolist() == [1, 0]
+    assert normalize(zero, zero, one, "p", 0.5).tolist() == [0.5, 0.5]
+    assert normalize(zero, zero, zero, "f1", math.nan).isnan().all()
+
+
+def test_refused():
+    similarity = torch.zeros(2, 3)
+    for call, message in (
+        (
+            lambda: set_overlap(similarity, constraint="~", return_pairs=True),
+            "return_pairs: got '~', under which an item has many partners; compare similarity > 0 instead",
+        ),
+        (
+            lambda: SetMatch("~").update(similarity),
+            "pred_self, ref_self: got None under '~', wanted the overlap of each side with itself",
+        ),
+        (lambda: Policy.parse("strict"), "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'"),
+        (
+            lambda: normalize(similarity, similarity, similarity, "p", "never"),
+            "zero_division: got 'never', wanted a number, 'agree' or 'metametric'",
+        ),
+        (lambda: set_overlap(torch.zeros(3)), "similarity: got shape (3,), wanted (..., N, M)"),
+    ):
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == message

@@ -1,0 +1,79 @@
+"""Readers give back what was written."""
+
+import random
+
+import pytest
+import torch
+
+from tensormetrics.structured import CorefScores, SpanScores, read_conll_coref, read_tags
+
+
+def written_tags(spans: list[tuple[str, int, int]], width: int, scheme: str) -> list[str]:
+    tags = ["O"] * width
+    for label, first, last in spans:
+        tags[first : last + 1] = [f"I-{label}"] * (last + 1 - first)
+        tags[first] = f"B-{label}"
+        if scheme == "iobes":
+            tags[last] = f"{'S' if first == last else 'E'}-{label}"
+    return tags
+
+
+def disjoint_spans(draw: random.Random, width: int) -> list[tuple[str, int, int]]:
+    cuts = sorted(draw.sample(range(width + 1), draw.randrange(2, 8)))
+    pieces = [(draw.choice("XYZ"), a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [piece for piece in pieces if draw.random() < 0.7]
+
+
+@pytest.mark.parametrize(
+    ("mode", "scheme"), [("lenient", "iob2"), ("lenient", "iobes"), ("iob2", "iob2"), ("iobes",) * 2]
+)
+def test_tags(mode, scheme):
+    draw = random.Random(0)
+    documents = [disjoint_spans(draw, 12) for _ in range(50)] + [[]]
+    read = read_tags([written_tags(spans, 12, scheme) for spans in documents], mode)
+    rows = zip(read.spans.tolist(), read.lengths.tolist(), strict=True)
+    assert [[(read.labels[label], a, b) for label, a, b in row[:n]] for row, n in rows] == documents
+    metric = SpanScores()
+    metric.update_tags(*[[written_tags(spans, 12, scheme) for spans in documents]] * 2, mode)
+    assert metric.compute()["f1"] == 1
+
+
+def bracketed(name: str, clusters: list[list[tuple[int, int]]], width: int) -> list[str]:
+    lines = [f"#begin document {name}"]
+    for token in range(width):
+        marks = []
+        for number, cluster in enumerate(clusters):
+            for first, last in sorted(cluster):
+                if first == token:
+                    marks.append(f"({number})" if last == token else f"({number}")
+                elif last == token:
+                    marks.append(f"{number})")
+        lines.append(f"doc 0 {token} word {'|'.join(marks) or '-'}")
+    return [*lines, "", "#end document"]
+
+
+def nested_clusters(draw: random.Random, width: int) -> list[list[tuple[int, int]]]:
+    """Mentions of one cluster do not overlap, so that each bracket has one partner."""
+    clusters = []
+    for _ in range(4):
+        cuts = sorted(draw.sample(range(width + 1), draw.randrange(2, 7)))
+        mentions = [(a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+        clusters.append(draw.sample(mentions, draw.randrange(1, len(mentions) + 1)))
+    return clusters
+
+
+def test_conll():
+    draw = random.Random(0)
+    documents = {f"({n}); part 000": nested_clusters(draw, 15) for n in range(30)}
+    lines = [line for name, clusters in documents.items() for line in bracketed(name, clusters, 15)]
+    found = dict(read_conll_coref(lines))
+    assert found.keys() == documents.keys()
+    for name, clusters in documents.items():
+        assert sorted(map(sorted, found[name])) == sorted(map(sorted, clusters))
+
+
+def test_read_clusters_are_scored():
+    lines = bracketed("a", [[(0, 1), (3, 3)], [(4, 5)]], 6)
+    (_, clusters), metric = next(read_conll_coref(lines)), CorefScores()
+    metric.update_clusters([clusters], [clusters])
+    assert torch.stack(list(metric.compute().values())).eq(1).all()

@@ -1,0 +1,79 @@
+"""What every suite has in common: nothing depends on padding, on the order or shape of a batch, or on the side."""
+
+import itertools
+
+import pytest
+import torch
+from cases.structured import METRICS
+from torch import Tensor
+
+N = 24
+LENGTHS = ("MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores", "EventScores")
+SIDES = ("MultisetMatch", "BoxMatch", "SpanScores", "RelationScores", "EventScores", "CorefScores")
+
+
+def scored(name: str, inputs: tuple[Tensor, ...]) -> dict[str, float]:
+    metric = METRICS[name].make()
+    metric.update(*inputs)
+    return {key: float(value) for key, value in metric.compute().items()}
+
+
+@pytest.fixture
+def inputs(name: str, generator: torch.Generator) -> tuple[Tensor, ...]:
+    return METRICS[name].inputs(generator, N)
+
+
+@pytest.mark.parametrize(
+    ("name", "garbage"), [*itertools.product(LENGTHS, (0, 1, 2**40, -3)), ("BoxMatch", float("nan"))]
+)
+def test_padding_never_matters(name, inputs, garbage):
+    """Arguments are tables, then as many lengths."""
+    tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    padded = []
+    for table, length in zip(tables, lengths, strict=True):
+        wide = torch.cat([table, table[:, :2]], 1)
+        inside = torch.arange(wide.shape[1]) < length[:, None]
+        padded.append(wide.where(inside.view(*inside.shape, *[1] * (wide.ndim - 2)), garbage))
+    assert scored(name, (*padded, *lengths)) == scored(name, inputs)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_documents_in_any_order_and_shape(name, inputs, generator):
+    expected = pytest.approx(scored(name, inputs), rel=1e-12)
+    order = torch.randperm(N, generator=generator)
+    assert scored(name, tuple(t[order] for t in inputs)) == expected
+    assert scored(name, tuple(t.unflatten(0, (2, 3, 4)) for t in inputs)) == expected
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_swapped_sides_swap_precision_and_recall(name, inputs):
+    places = [place ^ 1 for place in range(len(inputs))]  # predictions and references take turns
+    found = scored(name, tuple(inputs[place] for place in places))
+    other = {"precision": "recall", "recall": "precision"}
+    for key, value in scored(name, inputs).items():
+        head, dash, score = key.rpartition("-")
+        score, bracket, label = score.partition("[")
+        mirrored = head + dash + other.get(score, score) + bracket + label
+        if "blanc" not in key:  # it asks which links the reference has
+            assert found[mirrored] == pytest.approx(value), key
+
+
+@pytest.mark.parametrize("name", ["MultisetMatch", "BoxMatch", "SpanScores", "RelationScores"])
+def test_items_in_any_order(name, inputs, generator):
+    tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    shuffled = []
+    for table, length in zip(tables, lengths, strict=True):
+        place = torch.rand(table.shape[:2], generator=generator)
+        order = (place + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
+        shuffled.append(table[torch.arange(N)[:, None], order])
+    assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)
+
+
+def test_boxes_of_nan():
+    """They match nothing where they count."""
+    metric = METRICS["BoxMatch"].make()
+    boxes = torch.tensor([[[0.0, 0, 2, 2], [torch.nan] * 4]])
+    metric.update(boxes, boxes, torch.tensor([1]), torch.tensor([1]))
+    assert {float(value) for value in metric.compute().values()} == {1.0}
+    metric.update(boxes, boxes)
+    assert {float(value) for value in metric.compute().values()} == {2 / 3}

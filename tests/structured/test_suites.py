@@ -1,0 +1,206 @@
+"""What golden values do not show: bootstrap, readers, conventions of the suites."""
+
+import pytest
+import torch
+
+from tensormetrics.structured import (
+    BoxMatch,
+    CorefScores,
+    MultisetMatch,
+    RankingScores,
+    SpanScores,
+    read_conll_coref,
+    read_tags,
+)
+
+
+def bootstrapped(documents: int, seed: int = 0, batch: int = 100) -> dict[str, float]:
+    generator = torch.Generator().manual_seed(1)
+    metric = MultisetMatch(bootstrap=200, seed=seed)
+    keys = [torch.randint(0, 6, (documents, 5), generator=generator) for _ in range(2)]
+    for pred, ref in zip(*(k.split(batch) for k in keys), strict=True):
+        metric(pred, ref)
+    return {name: float(value) for name, value in metric.compute().items()}
+
+
+def test_bootstrap_brackets_and_shrinks():
+    few, many = bootstrapped(500), bootstrapped(8000)
+    assert few == bootstrapped(500, batch=33) and few != bootstrapped(500, seed=1)
+    assert few["f1-low"] < few["f1"] < few["f1-high"]
+    widths = [scores["f1-high"] - scores["f1-low"] for scores in (few, many)]
+    assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)
+
+
+def test_macro_leaves_out_nan():
+    metric = MultisetMatch(average="macro", zero_division=float("nan"))
+    metric.update(torch.tensor([[1], [1]]), torch.tensor([[1], [1]]), n_pred=torch.tensor([1, 0]))
+    assert {name: float(value) for name, value in metric.compute().items()} == {
+        "precision": 1,
+        "recall": 0.5,
+        "f1": 0.5,
+    }
+
+
+def test_conll_brackets():
+    text = """#begin document (a); part 000
+w1 (0
+w2 (1)|0)
+
+w3 -
+w4 (0|(2
+w5 2)|0)
+#end document
+""".splitlines()
+    assert list(read_conll_coref(text)) == [("(a); part 000", [[(1, 1)], [(0, 1), (3, 4)], [(3, 4)]])]
+    for line, message in (
+        ("w (7", "line 2: bracket (7 is never closed"),
+        ("w 7)", "line 2: bracket 7) was never opened"),
+    ):
+        with pytest.raises(ValueError) as error:
+            list(read_conll_coref(["#begin document x", line, "#end document"]))
+        assert str(error.value) == message
+
+
+def test_a_mention_is_in_one_cluster():
+    metric = CorefScores()
+    with pytest.raises(ValueError) as error:
+        metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
+    assert str(error.value) == "document 1: mention 'a' is in two clusters of one side"
+    with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
+        metric.update_clusters([[]], [])
+
+
+def test_coref_does_not_see_names_or_order(generator):
+    pred, ref = (torch.randint(-1, 6, (8, 20), generator=generator) for _ in range(2))
+    order = torch.randperm(20, generator=generator)
+    values = []
+    for p, r in ((pred, ref), (pred[:, order], ref[:, order]), (torch.where(pred < 0, -7, 100 - 9 * pred), ref)):
+        metric = CorefScores()
+        metric.update(p, r)
+        values.append(torch.stack(list(metric.compute().values())))
+    assert torch.allclose(values[0], values[1]) and torch.allclose(values[0], values[2])
+
+
+def test_tags_that_do_not_fit():
+    tags = [["I-X", "B-X", "I-X", "E-X", "S-X", "I-Y", "O", "B-Y", "I-X"]]
+    for mode, spans in (
+        ("lenient", [[0, 0], [1, 3], [4, 4], [5, 5], [7, 7], [8, 8]]),
+        ("iob2", [[1, 2], [7, 7]]),
+        ("iobes", [[1, 3], [4, 4]]),
+    ):
+        read = read_tags(tags, mode)
+        assert read.spans[0, : read.lengths[0], 1:].tolist() == spans
+    with pytest.raises(ValueError) as error:
+        read_tags([["O"], ["O", "Q-X"]])
+    assert str(error.value) == (
+        "document 1, position 1: got tag 'Q-X', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
+    )
+
+
+@pytest.mark.parametrize("mode", ["lenient", "iob2", "iobes"])
+def test_tags_as_numbers(mode, generator):
+    vocabulary = ["O", *(f"{prefix}-{label}" for prefix in "BIES" for label in "XY")]
+    pred, ref = (torch.randint(0, len(vocabulary), (20, 12), generator=generator) for _ in range(2))
+    ignored = torch.rand(20, 12, generator=generator) < 0.2
+    words, numbers = (SpanScores(average="types", labels=("Y", "X")) for _ in range(2))
+    sides = [
+        [
+            [vocabulary[tag] for tag, out in zip(*row, strict=True) if not out]
+            for row in zip(side.tolist(), ignored.tolist(), strict=True)
+        ]
+        for side in (pred, ref)
+    ]
+    words.update_tags(*sides, mode)
+    numbers.update_tags(pred, ref.where(~ignored, -100), mode, vocabulary)
+    assert numbers.compute() == words.compute()
+
+
+def test_refused():
+    for call, message in (
+        (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
+        (
+            lambda: SpanScores("exact", labels=["a"]),
+            "labels: got ['a'] with scheme='exact', which ignores labels; leave them out",
+        ),
+        (
+            lambda: SpanScores(labels=["a"]).update_tags([["B-b"]], [["O"]]),
+            "labels: got tags of ['b'], wanted some of ('a',)",
+        ),
+        (
+            lambda: SpanScores().update_tags([["O"]], [["O", "O"]]),
+            "lengths differ: pred has [1] tags, ref has [2]",
+        ),
+        (
+            lambda: BoxMatch().update(torch.zeros(1, 4), torch.zeros(1, 4), pred_labels=torch.zeros(1).long()),
+            "pred_labels, ref_labels: got one of them, wanted both or neither",
+        ),
+        (
+            lambda: SpanScores().update_tags(torch.zeros(3).long(), torch.zeros(3).long(), vocabulary=["O", "Q-b"]),
+            "vocabulary[1]: got tag 'Q-b', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label",
+        ),
+        (
+            lambda: SpanScores(labels=["a"]).update_tags(*[torch.zeros(3).long()] * 2, vocabulary=["O", "B-b"]),
+            "labels: got tags of ['b'], wanted some of ('a',)",
+        ),
+        (
+            lambda: RankingScores(scores=("map",)),
+            "scores: got 'map', wanted one of 'precision', 'recall', 'hit', 'ap', 'ndcg', 'r_precision', 'rr', "
+            "'ap_metametric'",
+        ),
+        (
+            lambda: RankingScores(zero_division="one"),
+            "zero_division: got 'one', wanted a number, 'agree' or 'metametric'",
+        ),
+        (lambda: MultisetMatch(confidence=1.0), "confidence: got 1.0, wanted a number between 0 and 1"),
+    ):
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == message
+
+
+def test_ranking_conventions():
+    metric = RankingScores((2,), ("precision", "recall", "ap"), zero_division=float("nan"))
+    metric.update(torch.tensor([[3, 3, 4]]), torch.tensor([[3, 4]]))  # a repeated prediction is a miss
+    metric.update(torch.tensor([[3, 4]]), torch.tensor([[3]]), n_ref=torch.tensor([0]))
+    scores = {name: float(value) for name, value in metric.compute().items()}
+    assert scores == pytest.approx({"precision@2": 0.25, "recall@2": 0.5, "ap@2": 0.5, "ap": 5 / 6})
+
+
+def test_ranking_without_references(generator):
+    """Nothing found where nothing was to be found is right under "agree", and only there."""
+    pred = torch.randint(0, 9, (2, 12), generator=generator)
+    for zero_division, wanted in (("agree", 0.5), (0.25, 0.25), (1, 1)):
+        metric = RankingScores((2,), ("recall", "ap", "ndcg", "r_precision", "ap_metametric"), zero_division)
+        metric.update(pred, pred, torch.tensor([0, 3]), torch.tensor([0, 0]))
+        assert {float(value) for value in metric.compute().values()} == {wanted}
+
+
+def test_gains_of_ranked_items(generator):
+    """NDCG with gains, item by item; names of items are nothing."""
+    pred = torch.stack([torch.randperm(12, generator=generator)[:6] for _ in range(20)])
+    ref = torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(20)])
+    gain = torch.randint(1, 4, (20, 5), generator=generator)
+    metric = RankingScores((4,), ("ndcg",))
+    metric.update(pred * 7 - 3, ref * 7 - 3, ref_gain=gain)
+    discount = 1 / torch.arange(2, 6, dtype=torch.float64).log2()
+    worth = []
+    for p, r, g in zip(pred.tolist(), ref.tolist(), gain.tolist(), strict=True):
+        of = dict(zip(r, g, strict=True))
+        found = torch.tensor([of.get(item, 0) for item in p[:4]])
+        worth.append(float((found * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
+    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(worth) / 20)
+
+
+def test_several_thresholds_and_formats():
+    ref = torch.tensor([[0.0, 0.0, 2.0, 2.0]])
+    for format, pred in (
+        ("xyxy", [0.0, 0.0, 2.0, 1.4]),
+        ("xywh", [0.0, 0.0, 2.0, 1.4]),
+        ("cxcywh", [1.0, 0.7, 2.0, 1.4]),
+    ):
+        ours = BoxMatch((0.5, 0.75), format=format)
+        theirs = ref if format != "cxcywh" else torch.tensor([[1.0, 1.0, 2.0, 2.0]])
+        ours.update(torch.tensor([pred]), theirs)
+        scores = ours.compute()
+        assert (scores["f1@0.5"], scores["f1@0.75"]) == (1, 0)
+        assert float(scores["mean_iou@0.5"]) == pytest.approx(0.7, rel=1e-6)
