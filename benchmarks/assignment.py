@@ -1,17 +1,16 @@
 """linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
 
-    python benchmarks/assignment.py [--quick]
+    python benchmarks/assignment.py [--quick] [--device cuda] [--write PATH]
 
 All get the same float64 values; tensormetrics once as float64 (the fair column) and once as float32. Solvers with a
 batched call get the batch, the others a loop. Every total cost is compared with scipy's before anything is timed. The
-solvers take turns within a case, and a figure is the median of its turns. Writes results/assignment-<machine>.md.
-lap and lapx share the module name `lap`: run once with each (lap's table is called -lap.md); scipy and tensormetrics
-are the common columns.
+solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`:
+run once with each, into a table of its own; scipy and tensormetrics are the common columns. With `--device cuda` the
+solvers that take tensors get them there, and their times end when the totals are back on the CPU.
 """
 
 import argparse
 import importlib
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import scipy.optimize
 import torch
+from _common import machine
 from torch import Tensor
 
 from tensormetrics.assignment import _op, linear_sum_assignment
@@ -62,7 +62,7 @@ def scipy_loop(cost: np.ndarray, *_: Tensor) -> np.ndarray:
 
 def ours(which: int) -> Solver:
     def solve(*inputs: np.ndarray | Tensor) -> np.ndarray:
-        return linear_sum_assignment(inputs[which]).cost.numpy()
+        return linear_sum_assignment(inputs[which]).cost.cpu().numpy()
 
     return solve
 
@@ -82,7 +82,7 @@ def torch_linear_assignment() -> Solver:
 
     def solve(cost: np.ndarray, doubles: Tensor, floats: Tensor) -> np.ndarray:
         column = function(doubles)
-        return doubles.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0).sum(1).numpy()
+        return doubles.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0).sum(1).cpu().numpy()
 
     return solve
 
@@ -124,19 +124,15 @@ def seconds(solvers: dict[str, Solver], inputs: tuple, budget: float) -> dict[st
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def machine() -> str:
-    isa = next((f"avx{s}" for s in ("512", "2") if f"AVX{s}" in torch.backends.cpu.get_cpu_capability()), "plain")
-    return f"{os.cpu_count()}-core-{os.uname().machine.replace('x86_64', 'x86')}-{isa}"
-
-
-def table(quick: bool) -> str:
+def table(quick: bool, device: str) -> str:
     solvers, missing = installed()
     header = ["case", *(f"{name} ms" for name in solvers), "row scans", "scipy / 64", "scipy / 32"]
     header += ["best peer / 64"] if any(peer in solvers for peer in BEST_OF) else []
     header += ["torch-l-a / 64"] if "torch-linear-assignment" in solvers else []
     lines = ["| " + " | ".join(header) + " |", "| --- " * len(header) + "|"]
     for name, cost in cases(quick):
-        inputs = (cost, torch.from_numpy(cost), torch.from_numpy(cost).float())
+        doubles = torch.from_numpy(cost)
+        inputs = (cost, doubles.to(device), doubles.float().to(device))
         wanted = scipy_loop(*inputs)
         for solver, solve in solvers.items():
             tolerance = 1e-5 if solver == "ours float32" else 1e-9
@@ -147,7 +143,7 @@ def table(quick: bool) -> str:
         fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
         ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
         ratios += [took[name] / fair for name in took if name == "torch-linear-assignment"]
-        scans = _op.lsa(inputs[1], False)[6].double().mean()
+        scans = _op.lsa(doubles, False)[6].double().mean()
         cells = [
             name,
             *(f"{1e3 * t:.2f}" for t in took.values()),
@@ -156,25 +152,24 @@ def table(quick: bool) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
+    where = "One thread" if device == "cpu" else "Tensors on the GPU, arrays on one thread of the CPU"
     notes = (
-        "One thread, medians; x / 64: how many times longer x takes than ours in float64.\n"
-        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}.\n"
-        "The CUDA kernels compile and are not yet run on a GPU."
+        f"{where}, medians; x / 64: how many times longer x takes than ours in float64.\n"
+        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
     )
+    if device == "cpu":
+        notes += "\nThe CUDA kernels compile and are not yet run on a GPU."
     versions = f"torch {torch.__version__}, scipy {scipy.__version__}, numpy {np.__version__}."
-    return f"# Assignment, {machine()}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
+    return f"# Assignment, {machine(device)}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller batches, and no result file")
+    parser.add_argument("--quick", action="store_true", help="smaller batches and fewer turns")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--write", type=Path, help="file for the table")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = table(options.quick)
-    if options.quick:
-        print(text)
-    else:
-        rivals = "-lap" if "| lap lapjv ms" in text else ""
-        target = Path(__file__).parent / "results" / f"assignment-{machine()}{rivals}.md"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(text)
+    text = table(options.quick, options.device)
+    if options.write:
+        options.write.write_text(text)

@@ -1,6 +1,6 @@
 """k-NN search and ranks of positives on a CPU against faiss and pytorch-metric-learning.
 
-    python benchmarks/retrieval_knn.py [--large] [--write PATH]
+    python benchmarks/retrieval.py [search scores deep large_search large] [--write PATH]
 
 Equality is asserted before anything is timed: neighbours and ranks with a float64 brute force on 1,000 queries, scores
 with the peer. Times are taken interleaved in one process; the CPU seconds of all threads say less about how busy the
@@ -11,8 +11,10 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
+import logging
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -29,6 +31,7 @@ from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.ranks import rank_tiles
 
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")
+FIVE = (*METRICS, "mean_average_precision", "mean_reciprocal_rank")
 
 
 def clusters(n: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -37,14 +40,6 @@ def clusters(n: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
     centres = torch.nn.functional.normalize(torch.randn(classes, dim, generator=generator), dim=1)
     noise = torch.randn(n, dim, generator=generator) * 2.5 / dim**0.5
     return torch.nn.functional.normalize(centres[labels] + noise, dim=1), labels
-
-
-def mean_average_precision(x: Tensor, labels: Tensor) -> float:
-    scores = []
-    for _, ranks in rank_tiles(x, labels):
-        place = torch.arange(1, ranks.rank.shape[1] + 1, dtype=torch.float64)
-        scores.append(torch.where(ranks.rank > 0, place / ranks.rank, 0.0).sum(1) / ranks.relevant)
-    return float(torch.cat(scores).nanmean())
 
 
 def search(x: Tensor, k: int) -> Callable[[], np.ndarray]:
@@ -65,20 +60,20 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], np.ndarray]:
     return run
 
 
-def calculator(x: Tensor, labels: Tensor, k: int) -> Callable[[], dict]:
-    scores = AccuracyCalculator(METRICS, k=k)
+def calculator(x: Tensor, labels: Tensor, k: int | None, metrics=METRICS, **options) -> Callable[[], dict]:
+    scores = AccuracyCalculator(metrics, k=k, **options)
     return lambda: scores.get_accuracy(x.clone(), labels)  # of the same tensor it would remember the neighbours
 
 
 def peer_calculator(
-    x: Tensor, labels: Tensor, k: int | str | None, backend: str, metrics=METRICS
+    x: Tensor, labels: Tensor, k: int | None, backend: str, metrics=METRICS, **options
 ) -> Callable[[], dict]:
     from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.utils import accuracy_calculator, inference
 
     knn = inference.FaissKNN() if backend == "faiss" else inference.CustomKNN(LpDistance(normalize_embeddings=False))
     scores = accuracy_calculator.AccuracyCalculator(
-        include=metrics, k=k, knn_func=knn, kmeans_func=len, device=torch.device("cpu")
+        include=metrics, k=k, knn_func=knn, kmeans_func=len, device=torch.device("cpu"), **options
     )
     return lambda: scores.get_accuracy(x, labels)
 
@@ -107,33 +102,33 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
 
 
 def measure(calls: dict[str, Callable], repeats: int) -> dict[str, tuple[float, float]]:
-    """Name -> least wall and CPU seconds."""
-    best = dict.fromkeys(calls, (np.inf, np.inf))
-    for round_ in range(repeats + 1):
+    """Name -> median wall and CPU seconds."""
+    spent: dict[str, list] = {name: [] for name in calls}
+    for round_ in range(repeats + (repeats > 1)):
         for name, call in calls.items():
             wall, cpu = time.perf_counter(), time.process_time()
             with contextlib.redirect_stdout(None):  # the peer prints warnings
                 call()
-            spent = time.perf_counter() - wall, time.process_time() - cpu
-            if round_:  # the first one warms up
-                best[name] = tuple(map(min, best[name], spent))
-    return best
+            if round_ or repeats == 1:  # the first one warms up
+                spent[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+    return {name: tuple(map(statistics.median, zip(*times, strict=True))) for name, times in spent.items()}
 
 
-def peak_memory(task: str, n: int, dim: int, classes: int, k: str) -> int:
-    command = [sys.executable, __file__, "--child", task, str(n), str(dim), str(classes), k]
+def peak_memory(task: str, n: int, dim: int, classes: int, k: int | None) -> int:
+    command = [sys.executable, __file__, "--child", task, *map(str, (n, dim, classes, k or 0))]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def child(task: str, n: str, dim: str, classes: str, k: str) -> None:
-    x, labels = clusters(int(n), int(dim), int(classes))
+def child(task: str, *sizes: str) -> None:
+    n, dim, classes, k = map(int, sizes)
+    x, labels = clusters(n, dim, classes)
     tasks = {
         "nothing": lambda: None,
-        "search": lambda: search(x, int(k))(),
-        "faiss": lambda: faiss_search(x, int(k))(),
-        "scores": lambda: calculator(x, labels, int(k))(),
-        "peer, faiss": lambda: peer_calculator(x, labels, int(k), "faiss")(),
-        "ranks": lambda: mean_average_precision(x, labels),
+        "search": lambda: search(x, k)(),
+        "faiss": lambda: faiss_search(x, k)(),
+        "scores": lambda: calculator(x, labels, k)(),
+        "peer, faiss": lambda: peer_calculator(x, labels, k, "faiss")(),
+        "all ranks": lambda: calculator(x, labels, None, FIVE)(),
     }
     tasks[task]()
     # ru_maxrss would begin with the size of the parent process.
@@ -141,64 +136,100 @@ def child(task: str, n: str, dim: str, classes: str, k: str) -> None:
     print(int(peak.split()[1]) // 1024)
 
 
-def rows(large: bool) -> list[str]:
-    table = ["| case | who | wall s | CPU s | wall / ours | CPU / ours | peak MB |", "|---|---|---|---|---|---|---|"]
+def add(
+    table: list[str], case: str, calls: dict[str, Callable], repeats: int, memory: dict[str, tuple] | None = None
+) -> None:
+    best = measure(calls, repeats)
+    ours = next(iter(best.values()))
+    for name, (wall, cpu) in best.items():
+        peak = peak_memory(*memory[name]) if memory and name in memory else ""
+        ratios = f"{wall / ours[0]:.2f} | {cpu / ours[1]:.2f}"
+        table.append(f"| {case} | {name} | {wall:.3f} | {cpu:.3f} | {ratios} | {peak} |")
+        print(table[-1], flush=True)
 
-    def add(case: str, calls: dict[str, Callable], repeats: int, memory: dict[str, tuple] | None = None) -> None:
-        best = measure(calls, repeats)
-        ours = next(iter(best.values()))
-        for name, (wall, cpu) in best.items():
-            peak = peak_memory(*memory[name]) if memory and name in memory else ""
-            ratios = f"{wall / ours[0]:.2f} | {cpu / ours[1]:.2f}"
-            table.append(f"| {case} | {name} | {wall:.3f} | {cpu:.3f} | {ratios} | {peak} |")
-            print(table[-1], flush=True)
 
+def searches(table: list[str]) -> None:
     for dim, k in ((64, 10), (128, 10), (128, 99), (512, 10)):
         x, labels = clusters(10_000, dim, 100)
         differs = check(x, labels, k)
         case = f"search, 10,000 x {dim}, k = {k} (faiss differs in {differs} of the entries)"
-        sizes = (10_000, dim, 100, str(k))
+        sizes = (10_000, dim, 100, k)
         memory = {"ours": ("search", *sizes), "faiss": ("faiss", *sizes)}
-        add(case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 5, memory)
+        add(table, case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 5, memory)
+
+
+def scores(table: list[str]) -> None:
     x, labels = clusters(10_000, 128, 100)
     for k in (10, 99):
-        sizes = (10_000, 128, 100, str(k))
+        sizes = (10_000, 128, 100, k)
         calls = {"ours": calculator(x, labels, k)}
         calls |= {f"peer, {b}": peer_calculator(x, labels, k, b) for b in ("faiss", "torch")}
         memory = {"ours": ("scores", *sizes), "peer, faiss": ("peer, faiss", *sizes)}
-        add(f"three scores, 10,000 x 128, 100 classes, k = {k}", calls, 5, memory)
-    peer = peer_calculator(x, labels, None, "faiss", ("mean_average_precision",))
-    assert abs(mean_average_precision(x, labels) - peer()["mean_average_precision"]) < 1e-6
-    calls = {"ours": lambda: mean_average_precision(x, labels), "peer, faiss": peer}
-    add("MAP, 10,000 x 128, 100 classes, k = None", calls, 1, {"ours": ("ranks", 10_000, 128, 100, "0")})
-    if large:
-        x, labels = clusters(60_000, 128, 6_000)
-        sizes = (60_000, 128, 6_000, "10")
-        memory = {"ours": ("search", *sizes), "faiss": ("faiss", *sizes)}
-        add("search, 60,000 x 128, k = 10", {"ours": search(x, 10), "faiss": faiss_search(x, 10)}, 1, memory)
-        calls = {"ours": lambda: mean_average_precision(x, labels)}
-        add("MAP, 60,000 x 128, 6,000 classes, k = None", calls, 1, {"ours": ("ranks", *sizes)})
-    return table
+        add(table, f"three scores, 10,000 x 128, 100 classes, k = {k}", calls, 5, memory)
+
+
+def deep(table: list[str]) -> None:
+    x, labels = clusters(10_000, 128, 100)
+    ours, peer = calculator(x, labels, None, FIVE), peer_calculator(x, labels, None, "faiss", FIVE)
+    with contextlib.redirect_stdout(None):
+        found, wanted = ours(), peer()
+    assert all(abs(found[name] - value) < 1e-5 for name, value in wanted.items())
+    case = "five scores, 10,000 x 128, 100 classes, k = None"
+    add(table, case, {"ours": ours}, 5, {"ours": ("all ranks", 10_000, 128, 100, None)})
+    add(table, case, {"ours": ours, "peer, faiss": peer}, 1)
+
+
+def large_searches(table: list[str]) -> None:
+    for dim in (64, 128, 512):
+        x, _ = clusters(60_000, dim, 6_000)
+        calls = {"ours": search(x, 10), "faiss": faiss_search(x, 10)}
+        memory = {"ours": ("search", 60_000, dim, 6_000, 10)} if dim == 128 else None
+        add(table, f"search, 60,000 x {dim}, k = 10", calls, 1, memory)
+
+
+def large(table: list[str]) -> None:
+    x, labels = clusters(60_000, 128, 6_000)
+    sizes = (60_000, 128, 6_000, 10)
+    calls = {"ours": calculator(x, labels, 10), "peer, faiss": peer_calculator(x, labels, 10, "faiss")}
+    memory = {"ours": ("scores", *sizes), "peer, faiss": ("peer, faiss", *sizes)}
+    add(table, "three scores, 60,000 x 128, 6,000 classes, k = 10", calls, 1, memory)
+    macro = {"metrics": METRICS[:1], "avg_of_avgs": True}
+    calls = {
+        "ours": calculator(x, labels, "max_bin_count", **macro),
+        "peer, faiss": peer_calculator(x, labels, "max_bin_count", "faiss", **macro),
+    }
+    add(table, "MAP@R, average of averages, 60,000 x 128, 6,000 classes, k = max_bin_count", calls, 1)
+    memory = {"ours": ("all ranks", *sizes)}
+    case = "five scores, 60,000 x 128, 6,000 classes, k = None"
+    add(table, case, {"ours": calculator(x, labels, None, FIVE)}, 1, memory)
+
+
+SECTIONS = {"search": searches, "scores": scores, "deep": deep, "large_search": large_searches, "large": large}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--large", action="store_true", help="also 60,000 rows: some minutes")
+    parser.add_argument(
+        "sections", nargs="*", help=f"default: all of {', '.join(SECTIONS)}; the large ones take minutes"
+    )
     parser.add_argument("--write", type=Path, help="file for the table")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         return child(*arguments.child)
+    logging.disable(logging.WARNING)
     load = os.getloadavg()[0]
-    table = rows(arguments.large)
+    table = ["| case | who | wall s | CPU s | wall / ours | CPU / ours | peak MB |", "|---|---|---|---|---|---|---|"]
+    for name in arguments.sections or SECTIONS:
+        SECTIONS[name](table)
     packages = ("torch", "faiss-cpu", "pytorch-metric-learning", "numpy")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    idle = peak_memory("nothing", 10_000, 128, 100, "0")
+    idle = peak_memory("nothing", 10_000, 128, 100, None)
     text = f"""# k-NN search and ranks of positives on a CPU
 
 {datetime.date.today()}, {os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, load average
 {load:.1f} before the run and {os.getloadavg()[0]:.1f} after it; {versions}, Python {platform.python_version()}.
-Least of the repeats, interleaved. Peak memory of a process that only makes the data: {idle} MB.
+Medians of interleaved repeats (one run for the large cases). A process that only makes the data takes {idle} MB.
 
 """
     if arguments.write:

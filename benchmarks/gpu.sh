@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Builds tensormetrics on a machine with an NVIDIA GPU and no network, tests it there, and times it; within 10 minutes.
+#
+#     benchmarks/gpu.sh FOLDER        FOLDER gets a log of each step, the tables of the benchmarks and summary.txt
+#
+# Wanted on the machine: python3 with torch, torchmetrics, pytest, scipy, scikit-learn and tqdm; nvcc.
+# Taken along, if wanted, in .gpu/ (which git ignores): wheels of packages that the machine lacks, and
+# faiss_sm<NN>.tar.xz, a folder `site` with faiss-gpu for the card, its CUDA 12 libraries forwarding to CUDA 13's.
+#
+# Not yet run on a GPU. Without one its syntax was checked, and its steps on stand-ins for nvidia-smi, pip and pytest.
+# Unknown until it has run: whether the archive of FAISS answers rightly (its answers are compared with torch's, and it
+# is left aside where they differ), how long the steps take, and everything that the tests find.
+set -uo pipefail
+
+[[ $# == 1 ]] || { echo "usage: $0 FOLDER" >&2; exit 2; }
+mkdir -p "$1" || exit 2
+out=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.." || exit 2
+taken=$PWD/.gpu
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+summary=$out/summary.txt
+failed=0
+DEADLINE=580 # seconds from the start
+export OMP_WAIT_POLICY=passive PYTHONUNBUFFERED=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+shopt -s nullglob
+
+# step NAME SECONDS COMMAND...: its output goes to NAME.txt, its outcome and last line to the summary.
+step() {
+  local name=$1 limit=$2 start=$SECONDS status=0 outcome=passed
+  shift 2
+  ((limit <= DEADLINE - start)) || limit=$((DEADLINE - start))
+  if ((limit < 5)); then
+    printf '%-11s %-12s\n' "$name" "no time left" >>"$summary"
+    failed=1
+    return 1
+  fi
+  echo "$name: at most $limit s"
+  timeout --signal=INT --kill-after=5 "$limit" "$@" >"$out/$name.txt" 2>&1 || status=$?
+  case $status in
+    0) ;;
+    124 | 137) outcome="out of time" ;;
+    *) outcome="failed ($status)" ;;
+  esac
+  ((status == 0)) || failed=1
+  printf '%-11s %-12s %4d s  %s\n' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$out/$name.txt")" >>"$summary"
+  return "$status"
+}
+
+finish() {
+  printf '\n%s\n' "$(date -u +%F), $SECONDS s, logs and tables in the folder" >>"$summary"
+  cat "$summary"
+  exit "$failed"
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$summary" || {
+  echo "$0: no GPU answers to nvidia-smi" >&2
+  exit 2
+}
+python3 -c 'import torch; print("torch", torch.__version__, "sees", torch.cuda.get_device_name())' >>"$summary" || {
+  echo "$0: torch sees no GPU" >&2
+  exit 2
+}
+
+wheels=("$taken"/*.whl)
+if ((${#wheels[@]})); then
+  step wheels 60 python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$work/wheels" \
+    "${wheels[@]}" && export PYTHONPATH=$work/wheels${PYTHONPATH:+:$PYTHONPATH}
+fi
+
+step build 240 env TENSORMETRICS_CUDA=1 python3 -m pip install -v --no-build-isolation --no-deps -e . || finish
+
+# FAISS is used only where its search on the GPU finds what torch finds.
+archives=("$taken"/faiss_sm*.tar.xz)
+if ((${#archives[@]})) && tar -xJf "${archives[0]}" -C "$work"; then
+  with_faiss=$work/site${PYTHONPATH:+:$PYTHONPATH}
+  site=$(python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])')
+  [[ ! -f $site/nvidia/cu13/lib/libcublas.so.13 ]] || export REAL_CUBLAS=$site/nvidia/cu13/lib/libcublas.so.13
+  step faiss 60 env PYTHONPATH="$with_faiss" python3 - <<'PYTHON' && export PYTHONPATH=$with_faiss
+import torch
+import faiss
+
+queries, references = torch.randn(500, 64), torch.randn(5000, 64)
+index = faiss.GpuIndexFlatL2(faiss.StandardGpuResources(), 64)
+index.add(references.numpy())
+distances, found = index.search(queries.numpy(), 10)
+wanted = torch.cdist(queries.double(), references.double()).square()
+nearest = wanted.topk(10, largest=False)
+agreement = (torch.from_numpy(found) == nearest.indices).double().mean().item()
+assert agreement > 0.999, f"{agreement:.4%} of the neighbours agree"
+torch.testing.assert_close(torch.from_numpy(distances).double(), nearest.values, rtol=1e-4, atol=1e-4)
+print(f"faiss {faiss.__version__}: {agreement:.4%} of the neighbours agree with torch")
+PYTHON
+fi
+
+# The device fixture of tests/conftest.py takes "cuda" by itself. What runs on the GPU comes first, the rest if time is
+# left.
+workers=()
+python3 -c 'import xdist' 2>/dev/null && workers=(-n 4)
+step gpu-tests 240 python3 -m pytest -k cuda --tb=short ${workers[@]+"${workers[@]}"}
+step benchmarks 300 python3 -m benchmarks --device cuda --output "$out"
+step cpu-tests 240 python3 -m pytest -k 'not cuda' --tb=short ${workers[@]+"${workers[@]}"}
+
+{ echo && grep -E '^(passed|failed) ' "$out/benchmarks.txt"; } >>"$summary"
+finish
