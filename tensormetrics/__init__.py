@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-__all__ = ["assignment", "association", "posterior", "retrieval"]
+__all__ = ["assignment", "association", "posterior", "retrieval", "structured"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,37 +1,40 @@
-"""The command line: `python -m tensormetrics demo`."""
+"""The command line, `tensormetrics` or `python -m tensormetrics`."""
 
-import argparse
 import os
 import sys
-from pathlib import Path
+from importlib import import_module
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
-import torch  # noqa: E402
+
+try:
+    import click
+except ImportError as error:
+    raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
+
+COMMANDS = {  # name -> file
+    "association": "association",
+    "demo": "demo",
+    "posterior": "posterior",
+    "retrieval": "retrieval",
+    **dict.fromkeys(("structured", "coref", "ner", "amr"), "structured"),
+}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tensormetrics", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="train on handwritten digits and watch every metric, epoch by epoch")
-    demo.add_argument("--out", type=Path, metavar="DIR", help="write report.json and report.png there")
-    demo.add_argument("--epochs", type=int, default=12, metavar="N")
-    demo.add_argument("--seed", type=int, default=0, metavar="N")
-    demo.add_argument("--device", help="such as cpu or cuda:1; the GPU when there is one")
-    options = parser.parse_args(arguments)
-    if options.epochs < 1:
-        demo.error(f"--epochs: got {options.epochs}, wanted at least 1")
-    try:
-        device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch raises AssertionError where it was built without CUDA
-        demo.error(f"--device: got {options.device!r}, which cannot be used here: {error}")
-    try:
-        from . import _demo
+class Commands(click.Group):
+    """Commands in files of their own, imported when they are named."""
 
-        return _demo.run(device, epochs=options.epochs, seed=options.seed, out=options.out)
-    except ImportError as error:
-        demo.error(f"{error}; install it with: pip install 'tensormetrics[demo]'")
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name]}"), name) if name in COMMANDS else None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="tensormetrics")
+def main() -> None:
+    """Evaluation metrics from files: neighbours, biases, matchings and credible intervals."""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog_name="tensormetrics"))

@@ -195,7 +195,7 @@ def test_failed_update_and_forward_change_nothing(case, fed, device):
     assert same(metric.compute(), value)
 
 
-@rows(METRICS)
+@rows({name: case for name, case in METRICS.items() if not case.waits})
 def test_update_does_not_wait_for_the_device(case, generator, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")

@@ -1,4 +1,4 @@
-"""Imports run one way: _metric, _checks <- assignment <- a domain <- __main__, and no domain knows another."""
+"""Imports run one way: _metric, _checks, _native <- assignment <- a domain <- __main__, and no domain knows another."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,8 @@ import pytest
 import tensormetrics
 
 PACKAGE = Path(tensormetrics.__file__).parent
-DOMAINS = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists())
+DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
+COMMAND_LINE = "__main__.py", "_cli", "_demo.py"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -31,11 +32,11 @@ def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
 def breach(path: Path, module: str) -> str | None:
     """Why the file at `path` must not import `module`, or None."""
     own, target = path.parts[0], module.partition(".")[0]
-    if path.name in ("__main__.py", "_demo.py") or target in ("_metric", "_checks"):
+    if own in COMMAND_LINE or target in ("_metric", "_checks", "_native"):
         return None
     if target not in DOMAINS:
-        return "only _metric, _checks and domains may be imported"
-    if own in ("_metric.py", "_checks.py", "__init__.py"):
+        return "only _metric, _checks, _native and domains may be imported"
+    if own in ("_metric.py", "_checks.py", "_native.py", "__init__.py"):
         return "the ground floor imports no domain"
     if target not in (own, "assignment"):
         return "a domain imports only itself and assignment"

@@ -9,7 +9,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
-from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, accuracy_calculator
+from tensormetrics.retrieval import AccuracyCalculator, FaissKMeans, TorchKMeans, TorchKNN, accuracy_calculator
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -91,6 +91,28 @@ def test_clustering_of_the_same_clusters():
         got = run_tester(GlobalEmbeddingSpaceTester, ours, [("val", ["val"])], levels)
         wanted = run_tester(GlobalEmbeddingSpaceTester, expected, [("val", ["val"])], levels)
         assert got == pytest.approx(wanted, abs=1e-9)
+
+
+def test_everything_with_the_clusters_of_faiss():
+    metrics = ("AMI", "NMI", *KNN_METRICS)
+    ours = AccuracyCalculator(kmeans_func=FaissKMeans())
+    got = run_tester(GlobalEmbeddingSpaceTester, ours, [("val", ["val"])], 0)
+    wanted = run_tester(
+        GlobalEmbeddingSpaceTester, theirs.AccuracyCalculator(device=torch.device("cpu")), [("val", ["val"])], 0
+    )
+    assert {f"val/{name}_level0" for name in metrics} < got.keys() and got == pytest.approx(wanted, abs=1e-6)
+
+
+def test_levels_at_once_are_their_levels_one_by_one():
+    pixels, labels = digits(0, 300)
+    got = AccuracyCalculator(KNN_METRICS, label_levels=True).get_accuracy(pixels, labels)
+    calculator = theirs.AccuracyCalculator(KNN_METRICS, device=torch.device("cpu"))
+    wanted = {
+        f"{name}_level{i}": value
+        for i in range(2)
+        for name, value in calculator.get_accuracy(pixels, labels[:, i]).items()
+    }
+    assert got == pytest.approx(wanted, abs=1e-6)
 
 
 def test_two_stream_tester():

@@ -1,0 +1,183 @@
+"""`tensormetrics association`: how biased are these word vectors?"""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import association as domain
+from ..association import BaseMetric, Query, WordEmbeddingModel
+from .inputs import BadInput, naming
+from .output import common_options, find_device, save_figure, table, write_json
+
+METRICS: dict[str, type[BaseMetric]] = {
+    name.lower(): getattr(domain, name) for name in ("WEAT", "RND", "RIPA", "ECT", "MAC", "RNSB", "GWEAT", "SCWEAT")
+}
+TESTED = {"weat", "rnd", "ripa", "ect", "gweat"}  # one p-value to a query
+STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
+    ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
+    ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
+    ("european_american_names_5", "african_american_names_5", "pleasant_5", "unpleasant_5b"),
+    ("european_american_names_7", "african_american_names_7", "pleasant_5", "unpleasant_5b"),
+    ("european_american_names_7", "african_american_names_7", "pleasant_9", "unpleasant_9"),
+    ("male_names", "female_names", "career", "family"),
+    ("math", "arts", "male_terms", "female_terms"),
+    ("science", "arts_2", "male_terms_2", "female_terms_2"),
+    ("mental_disease", "physical_disease", "temporary", "permanent"),
+    ("young_people_names", "old_people_names", "pleasant_9", "unpleasant_9"),
+)
+
+
+@click.command()
+@click.argument("vectors")
+@click.option(
+    "--queries",
+    metavar="FILE",
+    help="A .json list of {target_sets, attribute_sets, target_sets_names, "
+    "attribute_sets_names}; default the ten published WEAT tests.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    type=click.Choice(list(METRICS)),
+    default=("weat",),
+    show_default=True,
+    help="May be repeated.",
+)
+@click.option("--p-value", type=click.Choice(["exact", "approximate", "auto"]), help="Permutation tests.")
+@click.option("--lowercase", is_flag=True, help="Look words up in lower case where they are not found as they stand.")
+@click.option(
+    "--lost",
+    type=click.FloatRange(0, 1),
+    default=0.2,
+    show_default=True,
+    help="Share of unknown words beyond which a set is not scored.",
+)
+@common_options
+def association(
+    vectors: str,
+    queries: str | None,
+    metrics: tuple[str, ...],
+    p_value: str | None,
+    lowercase: bool,
+    lost: float,
+    device: str | None,
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Association of sets of words in VECTORS, a word2vec file: text or binary, also .gz; without a header, as GloVe's.
+
+    Of the file, only the words of the queries are kept in memory.
+    """
+    asked = _read_queries(queries) if queries else _standard()
+    if untested := sorted(set(metrics) - TESTED) if p_value else []:
+        raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
+    model = _read_vectors(vectors, asked, find_device(device))
+    logging.getLogger("tensormetrics.association").setLevel(logging.ERROR)  # lost words are a column of the table
+    options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
+    answer: dict[str, Any] = {}
+    for metric in dict.fromkeys(metrics):
+        with naming(queries=queries):
+            answer[metric] = _scores(metric, asked, model, lost, options, p_value)
+        rows = answer[metric]
+        columns = [key for key in next(iter(rows.values())) if key != "reason"]
+        click.echo(table([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
+        for name, row in rows.items():
+            if row["reason"]:
+                click.echo(f"{name}: {row['reason']}", err=True)
+    write_json(json_file, "association", {"files": {"vectors": vectors, "queries": queries}, "metrics": answer})
+    save_figure(plot, lambda: draw(answer))
+
+
+def _standard() -> list[Query]:
+    sets = domain.load_weat()
+    return [
+        Query([sets[name] for name in names[:2]], [sets[name] for name in names[2:]], names[:2], names[2:])
+        for names in STANDARD
+    ]
+
+
+def _read_queries(file: str) -> list[Query]:
+    try:
+        rows = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file}: cannot be read as JSON: {error}") from error
+    if not isinstance(rows, list) or not rows:
+        raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
+    queries = []
+    for number, row in enumerate(rows):
+        try:
+            queries.append(Query(**row))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{file}, query {number}: {error}") from error
+    return queries
+
+
+def _read_vectors(file: str, queries: list[Query], device: Any) -> WordEmbeddingModel:
+    words = {
+        word for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets for word in s
+    }
+    try:
+        with Path(file).open("rb") as opened:
+            headless = not file.endswith(".gz") and len(opened.readline().split()) > 2
+        return WordEmbeddingModel.from_word2vec(
+            file, only=words | {word.lower() for word in words}, no_header=headless, device=device
+        )
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(str(error) if str(error).startswith(file) else f"{file}: {error}") from error
+
+
+def _scores(
+    metric: str,
+    queries: list[Query],
+    model: WordEmbeddingModel,
+    lost: float,
+    options: dict[str, Any],
+    p_value: str | None,
+) -> dict[str, dict[str, Any]]:
+    """Query -> its score, what else the metric says of it in one number, and why it has none."""
+    values = {"score": ("result", {})}
+    if metric == "weat":
+        values["effect size"] = ("effect_size", {})
+    if p_value:
+        values["p"] = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
+    rows: dict[str, dict[str, Any]] = {}
+    reasons: dict[tuple[str, str], str] = {}
+    for column, (value, more) in values.items():
+        found = domain.run_queries(
+            METRICS[metric],
+            queries,
+            [model],
+            lost_vocabulary_threshold=lost,
+            metric_params={**options, **more},
+            generate_subqueries=True,
+            value=value,
+            as_dataframe=False,
+        )
+        reasons |= found.reasons
+        for name, number in zip(found.query_names, found.values[0].tolist(), strict=True):
+            rows.setdefault(name, {})[column] = number
+    return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
+
+
+def draw(answer: dict[str, dict[str, dict[str, Any]]]) -> Any:
+    """A panel for each metric, a bar for each query; bars of p < 0.05 are filled."""
+    from matplotlib.figure import Figure
+
+    most, longest = max(map(len, answer.values())), max(len(name) for rows in answer.values() for name in rows)
+    figure = Figure(figsize=(len(answer) * (4 + 0.08 * longest), 1.2 + 0.3 * most), layout="constrained")
+    panels = figure.subplots(1, len(answer), squeeze=False)[0]
+    for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
+        scores = [row["score"] for row in rows.values()]
+        clear = [row.get("p", 0) < 0.05 for row in rows.values()]
+        faces = ["C0" if filled else "white" for filled in clear]
+        panel.barh(range(len(rows)), scores, color=faces, edgecolor="C0")
+        panel.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=f"{metric.upper()} score")
+        panel.axvline(0, color="black", linewidth=0.8)
+        panel.invert_yaxis()
+        if any("p" in row for row in rows.values()):
+            panel.set_title("filled: p < 0.05", fontsize=9)
+    return figure

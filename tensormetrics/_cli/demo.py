@@ -1,0 +1,26 @@
+"""`tensormetrics demo`: a training run under the eyes of three domains."""
+
+from pathlib import Path
+
+import click
+
+from .inputs import BadInput
+from .output import find_device
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and report.png there.")
+@click.option("--epochs", type=click.IntRange(1), default=12, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--device", help="Such as cpu or cuda:1; default the GPU where there is one.")
+@click.pass_context
+def demo(context: click.Context, out: Path | None, epochs: int, seed: int, device: str | None) -> None:
+    """Train on handwritten digits and watch every metric, epoch by epoch."""
+    place = find_device(device)
+    try:
+        from .. import _demo
+
+        status = _demo.run(place, epochs=epochs, seed=seed, out=out)
+    except ImportError as error:
+        raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error
+    context.exit(status)

@@ -1,0 +1,235 @@
+"""Rows of the association domain."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+import scipy.stats
+import torch
+from torch import Generator, Tensor
+
+from tensormetrics import association
+from tensormetrics._metric import Metric
+
+from .case import FunctionCase, MetricCase
+
+
+def rows_at_length_1(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def cosine(u: np.ndarray, v: np.ndarray) -> float:
+    return u @ v / np.linalg.norm(u) / np.linalg.norm(v)
+
+
+def gaps(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
+    """Each word's mean cosine with a less that with b (Caliskan et al. 2017)."""
+    return [np.mean([cosine(v, u) for u in a]) - np.mean([cosine(v, u) for u in b]) for v in w]
+
+
+def centred(groups: np.ndarray) -> np.ndarray:
+    return groups - groups.mean(0)
+
+
+def mean_gaps(groups: np.ndarray) -> np.ndarray:
+    means = rows_at_length_1(groups).mean(1)
+    return means[0] - means[1:]
+
+
+def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """The divergence from uniform of the shares of negative sentiment (Sweeney & Najafian 2019), by another solver."""
+    x = np.pad(np.concatenate([a, -b]), ((0, 0), (0, 1)), constant_values=1)
+    x[len(a) :, -1] = -1
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        margin = x @ v
+        return v @ v / 2 + np.logaddexp(0, -margin).sum(), v - x.T @ scipy.special.expit(-margin)
+
+    v = scipy.optimize.minimize(loss, np.zeros(6), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    p = scipy.special.expit(-(t @ v[:5] + v[5]))
+    q = p / p.sum()
+    return np.sum(q * np.log(q * len(q)))
+
+
+def of_queries(
+    metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12
+) -> MetricCase:
+    """Items are queries of four words per set, of three sets for groups g, h; the oracle scores them one by one."""
+
+    def inputs(generator: Generator, items: int) -> tuple[Tensor, ...]:
+        shapes = [(items, 3, 4, 5) if name in "gh" else (items, 4, 5) for name in names]
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+    def oracle(*sets: np.ndarray) -> list[float]:
+        return [np.mean([score(*query) for query in zip(*sets, strict=True)])]
+
+    narrow, *others = inputs(Generator(), 2)
+    bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
+    return MetricCase(metric, inputs, oracle, rtol, False, bad)  # forward answers with the score of each item
+
+
+def of_samples() -> MetricCase:
+    """Items are samples, whose effect sizes are combined (DerSimonian & Laird 1986)."""
+    case = of_queries(association.CEAT, "xyab", lambda *sets: 0.0)
+
+    def oracle(*sets: np.ndarray) -> list[float]:
+        gap = [np.array([gaps(x, a, b), gaps(y, a, b)]) for x, y, a, b in zip(*sets, strict=True)]
+        v = np.array([g.var(ddof=1) for g in gap])
+        e = np.array([g[0].mean() - g[1].mean() for g in gap]) / np.sqrt(v)
+        q = np.sum((e - np.average(e, weights=1 / v)) ** 2 / v)
+        between = max(0, (q - (len(e) - 1)) / (np.sum(1 / v) - np.sum(1 / v**2) / np.sum(1 / v)))
+        return [np.average(e, weights=1 / (v + between))]
+
+    return dataclasses.replace(case, oracle=oracle)
+
+
+METRICS = {
+    "WEAT": of_queries(association.WEAT, "xyab", lambda x, y, a, b: sum(gaps(x, a, b)) - sum(gaps(y, a, b))),
+    "RIPA": of_queries(association.RIPA, "xya", lambda x, y, a: np.mean(a @ rows_at_length_1(x - y).T)),
+    "RND": of_queries(
+        association.RND,
+        "xya",
+        lambda x, y, a: np.mean([np.linalg.norm(w - x.mean(0)) - np.linalg.norm(w - y.mean(0)) for w in a]),
+    ),
+    "ECT": of_queries(
+        association.ECT,
+        "xya",
+        lambda x, y, a: scipy.stats.spearmanr(*(rows_at_length_1(a) @ s.mean(0) for s in (x, y))).statistic,
+    ),
+    "MAC": of_queries(
+        association.MAC, "tg", lambda t, a: 1 - np.mean([rows_at_length_1(t) @ rows_at_length_1(s).T for s in a])
+    ),
+    "ExampleMetric": of_queries(
+        association.ExampleMetric, "xya", lambda x, y, a: cosine(y.mean(0), a.mean(0)) - cosine(x.mean(0), a.mean(0))
+    ),
+    "SCWEAT": of_queries(
+        association.SCWEAT,
+        "wab",
+        lambda w, a, b: np.mean(
+            np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
+        ),
+    ),
+    "GWEAT": of_queries(
+        association.GWEAT,
+        "gh",
+        lambda x, a: np.sum(centred(rows_at_length_1(x).mean(1)) * centred(rows_at_length_1(a).mean(1))),
+    ),
+    "SAME": of_queries(
+        lambda: association.SAME(weighting="unit"),
+        "tg",
+        lambda t, groups: np.mean(
+            np.abs(rows_at_length_1(t) @ np.linalg.qr(mean_gaps(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
+        ),
+    ),
+    "DirectBias": of_queries(
+        association.DirectBias,
+        "tg",
+        lambda t, groups: np.mean(
+            np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
+        ),
+    ),
+    "CEAT": of_samples(),
+    "RNSB": of_queries(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
+}
+
+
+def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **options: Any) -> FunctionCase:
+    """A row for a score of word sets: p p are pairs, P groups of tuples, other capitals groups of sets."""
+    names = {"p": "pair", "P": "tuple", "G": "groups"}
+    masked = [names.get(s, s.lower()) for s in dict.fromkeys(sets)]
+    shapes = [(3, 6, 5) if s.isupper() else (6, 5) for s in sets]
+
+    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+        shape_of = dict(zip(sets, shapes, strict=True))
+        masks = [shape[-2:-1] if s == "P" else shape[:-1] for s, shape in shape_of.items()]
+        return (
+            *(torch.randn(*lead, *shape, generator=generator) for shape in shapes),
+            *(torch.rand(*lead, *shape, generator=generator) < 0.7 for shape in masks),
+        )
+
+    def call(*arguments: Tensor) -> tuple[Tensor, ...]:
+        masks = dict(zip((f"{name}_mask" for name in masked), arguments[len(sets) :], strict=True))
+        results = function(*arguments[: len(sets)], **masks, **options)
+        return tuple(results) if isinstance(results, tuple) else (results,)
+
+    def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+        wide = (torch.nn.functional.pad(words, (0, 0, 2, 3), value=garbage) for words in arguments[: len(sets)])
+        return (*wide, *(torch.nn.functional.pad(mask, (2, 3)) for mask in arguments[len(sets) :]))
+
+    def unpad(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...]:
+        return tuple(r[..., 2:-3] for r in results) if function is association.sc_weat else results
+
+    return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9)
+
+
+def scalar_scores(*masks: str, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
+    """A row for a p-value of scalar scores, with a mask for each side."""
+
+    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+        return (
+            *(torch.randn(*lead, 6, generator=generator) for _ in masks),
+            *(torch.rand(*lead, 6, generator=generator) < 0.7 for _ in masks),
+        )
+
+    def call(*arguments: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(masks, arguments[len(masks) :], strict=True))
+        return (function(*arguments[: len(masks)], **given, **options),)
+
+    def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+        pad = torch.nn.functional.pad
+        wide = (pad(scores, (2, 3), value=garbage) for scores in arguments[: len(masks)])
+        return (*wide, *(pad(mask, (2, 3)) for mask in arguments[len(masks) :]))
+
+    return FunctionCase(call, inputs, pad)
+
+
+def pools(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.randn(*lead, 4, contexts, 5, generator=generator) for contexts in (3, 2, 4, 1))
+
+
+def effects(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return torch.randn(*lead, 7, generator=generator), torch.rand(*lead, 7, generator=generator) + 0.1
+
+
+FUNCTIONS = {
+    "weat": word_sets("xyab", association.weat),
+    "weat_effect_size": word_sets("xyab", association.weat_effect_size),
+    "sc_weat": word_sets("wab", association.sc_weat),
+    "mean_sc_weat": word_sets("wab", association.mean_sc_weat),
+    "rnd": word_sets("xya", association.rnd),
+    "rnd_cos": word_sets("xya", association.rnd, distance="cos"),
+    "ripa": word_sets("ppa", association.ripa),
+    "ect": word_sets("xya", association.ect),
+    "mac": word_sets("tA", association.mac),
+    "example_metric": word_sets("xya", association.example_metric),
+    "rnsb": word_sets("tab", association.rnsb, compiles=False),
+    "gweat": word_sets("XA", association.gweat),
+    "same": word_sets("tG", association.same),
+    "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
+    "ceat": FunctionCase(lambda *p: association.ceat(*p, samples=20), pools, compiles=True, rtol=1e-9),
+    "random_effects": FunctionCase(
+        lambda *e: tuple(association.random_effects(*e)), effects, compiles=True, rtol=1e-12
+    ),
+    "permutation_p_value": scalar_scores("u_mask", "v_mask", function=association.permutation_p_value),
+    "permutation_p_value_drawn": scalar_scores(
+        "u_mask", "v_mask", function=association.permutation_p_value, method="approximate", iterations=99
+    ),
+    "sign_flip_p_value": scalar_scores("mask", function=association.sign_flip_p_value),
+    "sign_flip_p_value_drawn": scalar_scores(
+        "mask", function=association.sign_flip_p_value, method="approximate", iterations=99
+    ),
+    "target_permutation_p_value": word_sets(
+        "xya",
+        functools.partial(association.target_permutation_p_value, association.rnd),
+        compiles=False,
+        method="approximate",
+        iterations=20,
+    ),
+    "group_permutation_p_value": word_sets("XA", association.group_permutation_p_value, compiles=False, iterations=20),
+    "bootstrap_interval": word_sets(
+        "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, iterations=20
+    ),
+}

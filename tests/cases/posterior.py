@@ -1,0 +1,158 @@
+"""Rows of the posterior domain."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.utils._pytree import tree_leaves
+
+from tensormetrics import posterior
+
+from .case import FunctionCase, MetricCase
+
+
+def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    target = torch.randint(0, 3, (items,), generator=generator)
+    logits = torch.randn(items, 3, generator=generator) + 2 * torch.nn.functional.one_hot(target, 3)
+    return logits, target
+
+
+def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
+    """Median and narrowest 95 % interval of the sampled accuracy, from a matrix counted one item at a time."""
+    counts = np.zeros((3, 3))
+    for row, label in zip(logits, target, strict=True):
+        counts[int(label), int(np.argmax(row))] += 1
+    sums = posterior.sample_sums(
+        torch.from_numpy(counts),
+        500,
+        prevalence_prior="perks",
+        confusion_prior="perks",
+        names=["posterior"],
+        need="diag",
+    )
+    accuracy = np.sort((sums.tp.double().sum(-1) / (sums.tp + sums.fn).double().sum(-1)).numpy()[:, 0])
+    inside = int(0.95 * len(accuracy))
+    start = int(np.argmin(accuracy[inside:] - accuracy[:-inside]))
+    return [np.median(accuracy), accuracy[start], accuracy[start + inside]]
+
+
+METRICS = {
+    "ConfusionPosterior": MetricCase(
+        lambda: posterior.ConfusionPosterior(3, ["acc"], num_samples=500),
+        confusion_inputs,
+        posterior_of_counts,
+        rtol=1e-6,  # the samples are float32
+        forward_is_compute=False,
+        bad=(
+            (torch.zeros(4, 3), torch.zeros(5, dtype=torch.int64)),
+            (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)),
+            (torch.zeros(4, dtype=torch.int64), torch.full((4,), 3)),
+            (torch.full((4,), -1), torch.zeros(4, dtype=torch.int64)),
+            (torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)),
+            (torch.zeros(4, 3), torch.zeros(4)),
+        ),
+    ),
+}
+
+SCORES = ["acc", "ba+adjusted=True", "mcc", "kappa", "tpr", "fbeta+beta=2.0", "log_plr+clamp=True", "log_dor", "p4"]
+SCORES += [
+    "f1_gain",
+    "rmse",
+    "pwkappa+power=2.0",
+    "f1@macro",
+    "jaccard@micro",
+    "tnr@weighted",
+    "npv@harmonic",
+    "ppv@max",
+]
+
+
+def matrices(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (torch.randint(0, 20, (*lead, 5, 5), generator=generator),)
+
+
+def samples_last(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    x = torch.rand(*lead, 40, generator=generator, dtype=torch.float64)
+    x[..., 7] = torch.nan
+    return (x,)
+
+
+def means_and_variances(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(2, *lead, 5, generator=generator, dtype=torch.float64))
+
+
+def uniform_and_parameters(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    a, b = torch.rand(2, *lead, generator=generator, dtype=torch.float64) * 5 + 0.5
+    return torch.rand(*lead, 30, generator=generator, dtype=torch.float64), a, b
+
+
+def experiments(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    u = torch.rand(*lead, 30, generator=generator, dtype=torch.float64)
+    return 0.8 + 0.04 * torch.randn(*lead, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
+
+
+def pooled(function: Any) -> FunctionCase:
+    def call(samples: Tensor, u: Tensor) -> tuple[Tensor, ...]:
+        return (function(samples.movedim((-2, -1), (0, 1)), u.movedim(-1, 0), (0.0, 1.0)).movedim(0, -1),)
+
+    return FunctionCase(call, experiments, rtol=1e-9)
+
+
+def inverted(function: Any) -> FunctionCase:
+    return FunctionCase(
+        lambda u, a, b: (function(u.movedim(-1, 0), a, b).movedim(0, -1),), uniform_and_parameters, rtol=1e-9
+    )
+
+
+def summarized(x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(ci_probability=())))
+
+
+def compared(x: Tensor) -> tuple[Tensor, ...]:
+    found = posterior.pairwise_compare(x.movedim(-1, 0), 0.9)
+    return found.median, *found.interval, found.p_direction, found.min_sig_diff, found.p_rope, found.p_uni_sig
+
+
+FUNCTIONS = {
+    "get_metric": FunctionCase(
+        lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES), matrices, rtol=1e-12
+    ),
+    "hdi": FunctionCase(lambda x: posterior.hdi(x, dim=-1), samples_last),
+    "summarize": FunctionCase(
+        lambda x: tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(ci_probability=()))),
+        samples_last,
+        rtol=1e-12,
+    ),
+    "kde": FunctionCase(lambda x: tuple(posterior.kde(x.movedim(-1, 0), grid_samples=20)), samples_last, rtol=1e-12),
+    "pairwise_compare": FunctionCase(
+        compared, lambda g, lead: tuple(x - 0.4 for x in samples_last(g, lead)), rtol=1e-12
+    ),
+    "score_interval_width": FunctionCase(lambda p: (posterior.score_interval_width(p, 50),), samples_last),
+    "expected_reward": FunctionCase(
+        lambda p: (posterior.expected_reward(p, [3.0, 1.0]),),
+        lambda g, lead: (torch.rand(*lead, 4, 4, generator=g, dtype=torch.float64),),
+        rtol=1e-12,
+    ),
+    "heterogeneity_dl": FunctionCase(
+        lambda m, v: (posterior.heterogeneity_dl(m.movedim(-1, 0), v.movedim(-1, 0)),), means_and_variances, rtol=1e-9
+    ),
+    "heterogeneity_pm": FunctionCase(
+        lambda m, v: (posterior.heterogeneity_pm(m.movedim(-1, 0), v.movedim(-1, 0)),), means_and_variances, rtol=1e-9
+    ),
+    "compare_folds": FunctionCase(
+        lambda a, b: tuple(posterior.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)),
+        means_and_variances,
+        rtol=1e-9,
+    ),
+    "truncated_normal_icdf": inverted(lambda u, a, b: posterior.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
+    "truncated_t_icdf": inverted(lambda u, a, b: posterior.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),
+    "truncated_gamma_icdf": inverted(posterior.truncated_gamma_icdf),
+    "beta_icdf": inverted(posterior.beta_icdf),
+    "pool_fixed_effects": pooled(posterior.pool_fixed_effects),
+    "pool_random_effects": pooled(posterior.pool_random_effects),
+    "pool_correlated": pooled(posterior.pool_correlated),
+    "pool_beta": pooled(posterior.pool_beta),
+    "pool_gamma": pooled(posterior.pool_gamma),
+    "pool_histogram": pooled(posterior.pool_histogram),
+}

@@ -1,0 +1,241 @@
+"""Rows of the retrieval domain."""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.optimize
+import sklearn.metrics as scores
+import torch
+from torch import Generator, Tensor
+
+from tensormetrics import retrieval
+from tensormetrics._metric import Metric
+
+from .case import FunctionCase, MetricCase
+
+
+def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    """Overlapping classes: every score lies strictly between its bounds."""
+    labels = torch.randint(0, 4, (items,), generator=generator)
+    centres = torch.randn(4, 5, generator=generator)
+    return centres[labels] + torch.randn(items, 5, generator=generator), labels
+
+
+def first_columns(x: Tensor, n_clusters: int) -> Tensor:
+    """In place of k-means: the oracle then needs none."""
+    return x[:, :4].argmax(1)
+
+
+def default_accuracies(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+    """The default metrics in order, self-retrieval one query at a time (Musgrave et al. 2020)."""
+    clusters = embeddings[:, :4].argmax(1)
+    rows = []
+    for i in range(len(labels)):
+        distance = ((embeddings - embeddings[i]) ** 2).sum(1)
+        order = [j for j in sorted(range(len(labels)), key=lambda j: (distance[j], j)) if j != i]  # noqa: B023
+        match = labels[order] == labels[i]
+        if r := match.sum():
+            at_r = average_precision_of(match, r)
+            rows.append((average_precision_of(match), at_r, 1 / (1 + match.argmax()), match[0], match[:r].mean()))
+    shared = [
+        scores.adjusted_mutual_info_score(labels, clusters),
+        scores.normalized_mutual_info_score(labels, clusters),
+    ]
+    return shared + np.mean(rows, 0).tolist()
+
+
+EMBEDDINGS_BAD = (
+    (torch.zeros(3, 5), torch.zeros(4, dtype=torch.int64)),
+    (torch.zeros(3), torch.zeros(3, dtype=torch.int64)),
+    (torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.int64)),
+    (torch.zeros(3, 5, dtype=torch.complex64), torch.zeros(3, dtype=torch.int64)),
+)
+
+
+def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float], average=np.mean) -> MetricCase:
+    """`score` sees one query: for each of its neighbours, nearest first, whether it has the query's label."""
+
+    def oracle(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+        scores = []
+        for i in range(len(labels)):
+            distance = ((embeddings - embeddings[i]) ** 2).sum(1)
+            order = [j for j in sorted(range(len(labels)), key=lambda j: (distance[j], j)) if j != i]  # noqa: B023
+            match = labels[order] == labels[i]
+            if match.any():
+                scores.append(score(match))
+        return [average(scores)]
+
+    return MetricCase(make, class_embeddings, oracle, bad=EMBEDDINGS_BAD)
+
+
+def average_precision_of(match: np.ndarray, k: int | None = None) -> float:
+    return sum(match[: j + 1].mean() for j in match[:k].nonzero()[0]) / match.sum()
+
+
+def ndcg_of(match: np.ndarray, k: int | None = None) -> float:
+    discount = 1 / np.log2(2 + np.arange(len(match)))
+    return (match * discount)[:k].sum() / (np.sort(match)[::-1] * discount)[:k].sum()
+
+
+def nearest_mean(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
+    """Share of items whose own class has the nearest mean, the item itself taken out of it."""
+    right = []
+    for i, label in enumerate(labels):
+        others = np.arange(len(labels)) != i
+        means = {c: embeddings[others & (labels == c)].mean(0) for c in np.unique(labels)}
+        distance = {c: ((mean - embeddings[i]) ** 2).sum() for c, mean in means.items()}
+        right.append(min(distance, key=distance.get) == label)
+    return [np.mean(right)]
+
+
+def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
+    counts = np.array([[np.sum((labels == a) & (clusters == b)) for b in range(4)] for a in range(4)])
+    rows, columns = scipy.optimize.linear_sum_assignment(counts, maximize=True)
+    return counts[rows, columns].sum() / len(labels)
+
+
+def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    """Labels, and clusters that agree on about half of them."""
+    labels, noise = torch.randint(0, 5, (2, items), generator=generator)
+    return labels, torch.where(torch.rand(items, generator=generator) < 0.5, labels, noise)
+
+
+def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
+    integers = torch.zeros(3, dtype=torch.int64)
+    bad = ((integers, integers[:2]), (integers, integers[None]), (integers, torch.full((3,), torch.nan)))
+    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad)
+
+
+METRICS = {
+    "AccuracyCalculator": MetricCase(
+        lambda: retrieval.AccuracyCalculator(kmeans_func=first_columns),
+        class_embeddings,
+        default_accuracies,
+        rtol=1e-11,
+        bad=EMBEDDINGS_BAD,
+    ),
+    "PrecisionAtK": retrieval_score(lambda: retrieval.PrecisionAtK(5), lambda match: match[:5].mean()),
+    "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
+    "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
+    "HitRate": retrieval_score(lambda: retrieval.HitRate(2), lambda match: match[:2].any()),
+    "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
+    "AveragePrecisionAtR": retrieval_score(
+        retrieval.AveragePrecisionAtR, lambda match: average_precision_of(match, match.sum())
+    ),
+    "ReciprocalRank": retrieval_score(retrieval.ReciprocalRank, lambda match: 1 / (1 + match.argmax())),
+    "NDCG": retrieval_score(lambda: retrieval.NDCG(10), lambda match: ndcg_of(match, 10)),
+    "FirstRank": retrieval_score(lambda: retrieval.FirstRank("mean"), lambda match: 1 + match.argmax()),
+    "InverseNegativePenalty": retrieval_score(
+        retrieval.InverseNegativePenalty, lambda match: match.sum() / (len(match) - match[::-1].argmax())
+    ),
+    "RankingAUROC": retrieval_score(
+        retrieval.RankingAUROC, lambda match: np.less.outer(match.nonzero()[0], (~match).nonzero()[0]).mean()
+    ),
+    "NearestCentroidAccuracy": MetricCase(
+        retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD
+    ),
+    "ClusterAccuracy": MetricCase(
+        lambda: retrieval.ClusterAccuracy(kmeans_func=first_columns),
+        class_embeddings,
+        lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
+        bad=EMBEDDINGS_BAD,
+    ),
+    "NormalizedMutualInfo": clustering(retrieval.NormalizedMutualInfo, scores.normalized_mutual_info_score),
+    "AdjustedMutualInfo": clustering(retrieval.AdjustedMutualInfo, scores.adjusted_mutual_info_score, rtol=1e-10),
+    "AdjustedRand": clustering(retrieval.AdjustedRand, scores.adjusted_rand_score),
+    "Homogeneity": clustering(retrieval.Homogeneity, scores.homogeneity_score),
+    "Completeness": clustering(retrieval.Completeness, scores.completeness_score),
+    "VMeasure": clustering(retrieval.VMeasure, scores.v_measure_score),
+    "FowlkesMallows": clustering(retrieval.FowlkesMallows, scores.fowlkes_mallows_score),
+}
+
+
+def found_ranks(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    match = torch.rand(*lead, 7, 10, generator=generator) < 0.4
+    deeper = torch.randint(0, 3, (*lead, 7), generator=generator)  # positives that the search did not reach
+    return torch.arange(1, 11) * match, match.sum(-1) + deeper
+
+
+def pad_ranks(garbage: float, rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
+    return torch.nn.functional.pad(rank, (3, 4)), relevant
+
+
+def score(function: Callable[..., Tensor], **options: int) -> FunctionCase:
+    def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
+        return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
+
+    return FunctionCase(call, found_ranks, pad_ranks, compiles=True)
+
+
+def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return tuple(torch.randint(0, 4, (*lead, 30), generator=generator) for _ in range(2))
+
+
+def partition_score(function: Callable[..., Tensor]) -> FunctionCase:
+    return FunctionCase(lambda *pair: (function(*pair),), label_pairs)
+
+
+def query_and_references(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    labels = [torch.randint(0, 4, (*lead, items), generator=generator) for items in (7, 20)]
+    rows = [torch.randn(*lead, items, 3, generator=generator) for items in (7, 20)]
+    return rows[0], labels[0], rows[1], labels[1]
+
+
+def masked_query_and_references(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    masks = torch.rand(*lead, 7, generator=generator) < 0.8, torch.rand(*lead, 20, generator=generator) < 0.8
+    return *query_and_references(generator, lead), *masks
+
+
+def pad_queries_and_references(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+    query, query_labels, reference, reference_labels, *masks = arguments
+    pad = torch.nn.functional.pad
+    rows = (pad(side, (0, 0, 0, 3), value=garbage) for side in (query, reference))
+    labels = (pad(side, (0, 3), value=2) for side in (query_labels, reference_labels))
+    return *(side for pair in zip(rows, labels, strict=True) for side in pair), *(pad(mask, (0, 3)) for mask in masks)
+
+
+def first_queries(results: tuple[Tensor, ...], query: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+    return tuple(result[:, : query.shape[-2]] for result in results)
+
+
+def nearest_neighbours(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+    masks = {"query_mask": query_mask, "reference_mask": reference_mask}
+    return retrieval.TorchKNN()(query, 4, reference, False, **masks)
+
+
+def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+    masks = {"query_mask": query_mask, "reference_mask": reference_mask}
+    ranks = retrieval.positive_ranks(query, query_labels, reference, reference_labels, **masks)
+    return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
+
+
+FUNCTIONS = {
+    "TorchKNN": FunctionCase(
+        nearest_neighbours, masked_query_and_references, pad_queries_and_references, first_queries
+    ),
+    "positive_ranks": FunctionCase(
+        ranks_of_masked, masked_query_and_references, pad_queries_and_references, first_queries
+    ),
+    "nearest_centroid": FunctionCase(lambda *sides: (retrieval.nearest_centroid(*sides),), query_and_references),
+    "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
+    "mutual_info": partition_score(retrieval.mutual_info),
+    "expected_mutual_info": partition_score(retrieval.expected_mutual_info),
+    "normalized_mutual_info": partition_score(retrieval.normalized_mutual_info),
+    "adjusted_mutual_info": partition_score(retrieval.adjusted_mutual_info),
+    "homogeneity": partition_score(retrieval.homogeneity),
+    "completeness": partition_score(retrieval.completeness),
+    "v_measure": partition_score(retrieval.v_measure),
+    "adjusted_rand": partition_score(retrieval.adjusted_rand),
+    "fowlkes_mallows": partition_score(retrieval.fowlkes_mallows),
+    "precision": score(retrieval.precision, k=3),
+    "r_precision": score(retrieval.r_precision),
+    "average_precision_at_r": score(retrieval.average_precision_at_r),
+    "average_precision": score(retrieval.average_precision),
+    "recall": score(retrieval.recall, k=3),
+    "hit_rate": score(retrieval.hit_rate, k=3),
+    "reciprocal_rank": score(retrieval.reciprocal_rank, k=3),
+    "ndcg": score(retrieval.ndcg, k=12),
+    "first_rank": score(retrieval.first_rank),
+    "inverse_negative_penalty": score(retrieval.inverse_negative_penalty),
+    "ranking_auroc": score(retrieval.ranking_auroc),
+}

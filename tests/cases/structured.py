@@ -1,0 +1,277 @@
+"""Rows of the structured domain."""
+
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Generator, Tensor
+
+from tensormetrics import structured
+
+from .case import FunctionCase, MetricCase
+
+CONSTRAINTS = ("<->", "->", "<-", "~")
+
+
+def eighths(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Similarities whose sums are exact, so that the order of adding never shows."""
+    similarity = torch.randint(-2, 9, (*lead, 4, 5), generator=generator) / 8
+    return similarity, *(torch.randint(0, n + 1, lead, generator=generator) for n in (4, 5))
+
+
+def key_lists(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    keys = (torch.randint(0, 4, (*lead, n), generator=generator) for n in (5, 6))
+    return *keys, *(torch.randint(0, n + 1, lead, generator=generator) for n in (5, 6))
+
+
+def best(similarity: np.ndarray) -> float:
+    gain = np.maximum(similarity, 0)
+    return gain[scipy.optimize.linear_sum_assignment(gain, maximize=True)].sum()
+
+
+def chain(similarity: np.ndarray) -> float:
+    table = np.zeros((similarity.shape[0] + 1, similarity.shape[1] + 1))
+    for i, j in np.ndindex(*similarity.shape):
+        table[i + 1, j + 1] = max(table[i, j + 1], table[i + 1, j], table[i, j] + max(similarity[i, j], 0))
+    return table[-1, -1]
+
+
+def ratios(cross: float, pred: float, ref: float) -> list[float]:
+    return [cross / pred, cross / ref, 2 * cross / (pred + ref)]
+
+
+def matched_by(overlap):
+    def oracle(similarity: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+        cross = sum(overlap(s[:n, :m]) for s, n, m in zip(similarity, n_pred, n_ref, strict=True))
+        return ratios(cross, n_pred.sum(), n_ref.sum())
+
+    return oracle
+
+
+def counted(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+    rows = zip(pred, ref, n_pred, n_ref, strict=True)
+    cross = sum((Counter(p[:n].tolist()) & Counter(r[:m].tolist())).total() for p, r, n, m in rows)
+    return ratios(cross, n_pred.sum(), n_ref.sum())
+
+
+def two_clusterings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    pred, ref = (torch.randint(-1, 4, (items, 9), generator=generator) for _ in range(2))
+    return pred.where(torch.rand(items, 9, generator=generator) < 0.6, ref), ref
+
+
+def coreference(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Mentions, MUC and CEAF-m from tables; BLANC by looking at every pair of mentions."""
+    sums, links = np.zeros((3, 3)), np.zeros((2, 3))
+    for p, r in zip(pred, ref, strict=True):
+        rows, cols = sorted({*p} - {-1}), sorted({*r} - {-1})
+        table = np.array([[((p == i) & (r == j)).sum() for j in cols] for i in rows]).reshape(len(rows), len(cols))
+        n, m = (p >= 0).sum(), (r >= 0).sum()
+        sums[0] += table.sum(), n, m
+        sums[1] += np.maximum(table - 1, 0).sum(), n - len(rows), m - len(cols)
+        sums[2] += best(table), n, m
+        for x, y in combinations(range(len(p)), 2):
+            kinds = [None if ids[x] < 0 or ids[y] < 0 else int(ids[x] != ids[y]) for ids in (p, r)]
+            for kind in {*kinds} - {None}:
+                links[kind] += kinds[0] == kinds[1], kinds[0] == kind, kinds[1] == kind
+    return [*(x for row in sums for x in ratios(*row)), *np.mean([ratios(*row) for row in links], 0)]
+
+
+def rankings(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    pred, ref = torch.randint(0, 9, (items, 6), generator=generator), torch.rand(items, 9, generator=generator)
+    return pred, ref.argsort(-1)[:, :5], *(torch.randint(0, n + 1, (items,), generator=generator) for n in (6, 5))
+
+
+def ranked(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+    found = [
+        [len({*p[: min(k, n)]} & {*r[:m]}) for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True)]
+        for k in (1, 2, 4)
+    ]
+    return [*(np.mean(f) / k for f, k in zip(found, (1, 2, 4), strict=True)), *(np.mean(np.sign(f)) for f in found)]
+
+
+def noisy_boxes(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    start = torch.rand(items, 4, 2, generator=generator) * 10
+    ref = torch.cat([start, start + 2 + 4 * torch.rand(items, 4, 2, generator=generator)], -1)
+    pred = ref[:, torch.tensor([2, 0, 3])] + torch.randn(items, 3, 4, generator=generator) / 2
+    return pred, ref, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (3, 4))
+
+
+def paired_boxes(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+    def iou(a: np.ndarray, b: np.ndarray) -> float:
+        shared = np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0))
+        area = [np.prod(np.maximum(box[2:] - box[:2], 0)) for box in (a, b)]
+        return shared / (sum(area) - shared) if min(area) > 0 else 0.0
+
+    pairs = 0
+    for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True):
+        pairs += best(np.array([[iou(a, b) >= 0.5 for b in r[:m]] for a in p[:n]], dtype=float).reshape(n, m))
+    return ratios(pairs, n_pred.sum(), n_ref.sum())
+
+
+def some_spans(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    def side(n: int) -> Tensor:
+        first = torch.randint(0, 3, (items, n), generator=generator)
+        length = torch.randint(0, 2, (items, n), generator=generator)
+        return torch.stack([torch.randint(0, 2, (items, n), generator=generator), first, first + length], -1)
+
+    return side(4), side(5), *(torch.randint(0, n + 1, (items,), generator=generator) for n in (4, 5))
+
+
+def strict_spans(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+    sums = np.zeros((2, 3))
+    for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True):
+        for label in range(2):
+            one, two = (Counter(map(tuple, side[side[:, 0] == label])) for side in (p[:n], r[:m]))
+            sums[label] += (one & two).total(), one.total(), two.total()
+    return np.array([ratios(*row) for row in (sums.sum(0), *sums)]).T.ravel().tolist()
+
+
+def some_relations(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    sides = (torch.randint(0, 2, (items, n, 5), generator=generator) for n in (6, 7))
+    return *sides, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (6, 7))
+
+
+def some_events(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    def drawn(*highs: int, rows: int) -> Tensor:
+        return torch.stack([torch.randint(0, high, (items, rows), generator=generator) for high in highs], -1)
+
+    ranges = ((3, 4), (3, 5), (0, 6), (0, 8))
+    lengths = (torch.randint(low, high, (items,), generator=generator) for low, high in ranges)
+    triggers = drawn(2, 2, 1, rows=3), drawn(2, 2, 1, rows=4)
+    return *triggers, drawn(3, 2, 2, 1, rows=5), drawn(3, 2, 2, 1, rows=7), *lengths
+
+
+def linked_by_trigger(*arguments: np.ndarray) -> list[float]:
+    """Events as lists, all pairs of them compared."""
+    sums = np.zeros((4, 3))
+    for row in zip(*arguments, strict=True):
+        lengths = row[4:]
+        triggers = [list(map(tuple, t[:n])) for t, n in zip(row[:2], lengths, strict=False)]
+        args = [a[:n] for a, n in zip(row[2:4], lengths[2:], strict=True)]
+        for metric, columns in enumerate((slice(1, 3), slice(0, 3))):
+            sides = [Counter(trigger[columns] for trigger in side) for side in triggers]
+            sums[metric] += (sides[0] & sides[1]).total(), len(triggers[0]), len(triggers[1])
+        for metric, columns in ((2, slice(2, 4)), (3, slice(1, 4))):
+            events = [
+                [(trigger, Counter(tuple(a[columns]) for a in table if a[0] == n)) for n, trigger in enumerate(side)]
+                for side, table in zip(triggers, args, strict=True)
+            ]
+            shared = np.array([[(x & y).total() * (s == t) for t, y in events[1]] for s, x in events[0]], dtype=float)
+            sums[metric] += best(shared), len(args[0]), len(args[1])
+    return [value for row in sums for value in ratios(*row)]
+
+
+def relabelled(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    tables = [
+        np.array([[((p == i) & (r == j)).sum() for j in range(4)] for i in range(4)])
+        for p, r in zip(pred, ref, strict=True)
+    ]
+    return [sum(best(t) for t in tables) / sum(t.sum() for t in tables)]
+
+
+SIMILARITY_BAD = (
+    (torch.zeros(3),),
+    (torch.zeros(2, 3, dtype=torch.int64),),
+    (torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.int64)),
+    (torch.zeros(2, 3, 4), torch.zeros(2)),
+)
+KEYS_BAD = (
+    (torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64)),
+    (torch.zeros(2, 3, dtype=torch.int64), torch.zeros(4, 3, dtype=torch.int64)),
+)
+METRICS = {
+    "SetMatch": MetricCase(structured.SetMatch, lambda g, n: eighths(g, (n,)), matched_by(best), bad=SIMILARITY_BAD),
+    "SequenceMatch": MetricCase(
+        structured.SequenceMatch, lambda g, n: eighths(g, (n,)), matched_by(chain), bad=SIMILARITY_BAD
+    ),
+    "MultisetMatch": MetricCase(structured.MultisetMatch, lambda g, n: key_lists(g, (n,)), counted, bad=KEYS_BAD),
+    "CorefScores": MetricCase(
+        lambda: structured.CorefScores(("mentions", "muc", "ceaf_m", "blanc")),
+        two_clusterings,
+        coreference,
+        bad=KEYS_BAD,
+    ),
+    "RankingScores": MetricCase(
+        lambda: structured.RankingScores((1, 2, 4), ("precision", "hit")), rankings, ranked, bad=KEYS_BAD
+    ),
+    "BoxMatch": MetricCase(
+        lambda: structured.BoxMatch(objective="count"),
+        noisy_boxes,
+        paired_boxes,
+        bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 4)), (torch.zeros(2, 3, 4), torch.zeros(3, 3, 4))),
+    ),
+    "SpanScores": MetricCase(
+        lambda: structured.SpanScores(labels=("a", "b")),
+        some_spans,
+        strict_spans,
+        bad=((torch.zeros(2, 3, 3), torch.zeros(2, 3, 3)), (torch.zeros(2, 4).long(), torch.zeros(2, 3).long())),
+    ),
+    "RelationScores": MetricCase(
+        lambda: structured.RelationScores(labels=("a", "b")),
+        some_relations,
+        strict_spans,
+        bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 5)), (torch.zeros(2, 4, 5).long(), torch.zeros(2, 4, 3).long())),
+    ),
+    "EventScores": MetricCase(
+        structured.EventScores,
+        some_events,
+        linked_by_trigger,
+        bad=(
+            (torch.zeros(2, 3, 3), *[torch.zeros(2, 3, 4).long()] * 3),
+            (*[torch.zeros(2, 3, 3).long()] * 2, torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long()),
+        ),
+    ),
+    "ClusterAccuracy": MetricCase(structured.ClusterAccuracy, two_clusterings, relabelled, bad=KEYS_BAD),
+}
+
+
+def pad_similarity(garbage: float, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> tuple[Tensor, ...]:
+    padded = similarity.new_full((*similarity.shape[:-2], 7, 9), garbage)
+    padded[..., :4, :5] = similarity
+    row, col = torch.arange(7).to(n_pred.device), torch.arange(9).to(n_pred.device)
+    inside = (row < n_pred[..., None])[..., None] & (col < n_ref[..., None])[..., None, :]
+    return padded.where(inside, garbage), n_pred, n_ref
+
+
+def pad_keys(garbage: float, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> tuple[Tensor, ...]:
+    wide = (torch.nn.functional.pad(keys, (0, 3), value=2) for keys in (pred, ref))
+    garbage = 1 if garbage != garbage else int(garbage)
+    lengths = (n_pred, n_ref)
+    return *(
+        keys.where(torch.arange(keys.shape[-1]).to(n.device) < n[..., None], garbage)
+        for keys, n in zip(wide, lengths, strict=True)
+    ), *lengths
+
+
+def every_constraint(overlap):
+    return lambda *arguments: tuple(overlap(*arguments, c) for c in CONSTRAINTS)
+
+
+def some_overlaps(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.randint(0, 4, lead, generator=generator).double() for _ in range(3))
+
+
+def two_sets_of_boxes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(*lead, n, 4, generator=generator) for n in (3, 5))
+
+
+FUNCTIONS = {
+    "set_overlap": FunctionCase(every_constraint(structured.set_overlap), eighths, pad_similarity, compiles=True),
+    "sequence_overlap": FunctionCase(
+        every_constraint(structured.sequence_overlap), eighths, pad_similarity, compiles=True
+    ),
+    "multiset_overlap": FunctionCase(
+        lambda *a: tuple(part for c in CONSTRAINTS for part in structured.multiset_overlap(*a, c)),
+        key_lists,
+        pad_keys,
+        compiles=True,
+    ),
+    "normalize": FunctionCase(
+        lambda *a: tuple(structured.normalize(*a, n) for n in ("none", "p", "r", "j", "f2")),
+        some_overlaps,
+        compiles=True,
+    ),
+    "box_iou": FunctionCase(lambda a, b: (structured.box_iou(a, b),), two_sets_of_boxes, compiles=True),
+}

@@ -1,0 +1,87 @@
+"""`tensormetrics association` on vectors made up here."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tensormetrics.__main__ import main
+from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat
+
+QUERY = {
+    "target_sets": [["he", "him", "his"], ["she", "her", "hers"]],
+    "attribute_sets": [["work", "wage"], ["home", "care"]],
+    "target_sets_names": ["male", "female"],
+    "attribute_sets_names": ["career", "family"],
+}
+WORDS = [word for sets in (QUERY["target_sets"], QUERY["attribute_sets"]) for s in sets for word in s] + ["tree"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["association", *map(str, arguments)])
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(len(WORDS), 5))
+    lines = [" ".join([word, *map(repr, row.tolist())]) for word, row in zip(WORDS, rows, strict=True)]
+    (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "vectors.txt").write_text(f"{len(WORDS)} 5\n" + "\n".join(lines) + "\n")
+    (tmp_path / "vectors.txt.gz").write_bytes(gzip.compress((tmp_path / "vectors.txt").read_bytes()))
+    (tmp_path / "queries.json").write_text(json.dumps([QUERY]))
+    return tmp_path, WordEmbeddingModel.from_numpy(rows, WORDS)
+
+
+@pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt"])
+def test_numbers_are_those_of_the_library(vectors, file):
+    folder, model = vectors
+    result = run(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
+                 "--p-value", "exact", "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    answer = json.loads((folder / "o.json").read_text())["metrics"]
+    expected = WEAT().run_query(Query(**QUERY), model, calculate_p_value=True)
+    (row,) = answer["weat"].values()
+    assert row["score"] == pytest.approx(expected["weat"], rel=1e-6)
+    assert row["effect size"] == pytest.approx(expected["effect_size"], rel=1e-6) and row["p"] == expected["p_value"]
+    assert list(answer["rnd"]) == ["male and female wrt career", "male and female wrt family"]
+    single = Query(QUERY["target_sets"], QUERY["attribute_sets"][1:], ["male", "female"], ["family"])
+    value = RND().run_query(single, model)["rnd"]
+    assert answer["rnd"]["male and female wrt family"]["score"] == pytest.approx(value, rel=1e-6)
+    assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
+    sets = load_weat()
+    words = [*sets["flowers"], *sets["insects"], *sets["pleasant_5"], *sets["unpleasant_5a"]]
+    rows = np.random.default_rng(0).normal(size=(len(words), 4))
+    lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)]
+    (tmp_path / "v.txt").write_text(f"{len(words)} 4\n" + "\n".join(lines))
+    result = run(tmp_path / "v.txt", "--json", tmp_path / "o.json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["weat"]
+    assert len(answer) == 10 and [row["score"] is not None for row in answer.values()] == [True] + 9 * [False]
+    assert "'instruments' lost 25 of 25 words" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "message"),
+    [
+        ({}, ["none.txt"], "{}/none.txt: "),
+        ({"v.txt": "3 2\nhe 1 2\n"}, ["v.txt"], "{}/v.txt"),
+        ({"v.txt": "1 2\nhe 1 x\n"}, ["v.txt"], "{}/v.txt"),
+        ({"q.json": "[{"}, ["vectors.txt", "--queries", "q.json"], "{}/q.json: cannot be read as JSON: "),
+        ({"q.json": "[]"}, ["vectors.txt", "--queries", "q.json"], "{}/q.json: wanted a list of at least one query"),
+        ({"q.json": '[{"target_sets": 1}]'}, ["vectors.txt", "--queries", "q.json"], "{}/q.json, query 0: "),
+        ({}, ["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
+         "--metric mac"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_status_2(vectors, files, arguments, message):
+    folder, _ = vectors
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    result = run(*(folder / a if "." in a else a for a in arguments))
+    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"tensormetrics: {message.format(folder)}")

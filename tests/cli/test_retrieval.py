@@ -1,0 +1,99 @@
+"""`tensormetrics retrieval` on digits."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.datasets import load_digits
+
+from tensormetrics.__main__ import main
+from tensormetrics.retrieval import AccuracyCalculator
+
+WORDS = np.array("zero one two three four five six seven eight nine".split())
+
+
+@pytest.fixture
+def digits(tmp_path):
+    data = load_digits()
+    np.save(tmp_path / "pixels.npy", data.data[:500])
+    np.save(tmp_path / "labels.npy", data.target[:500])
+    (tmp_path / "words.txt").write_text("\n".join(WORDS[data.target[:500]]))
+    return tmp_path, data.data[:500], data.target[:500]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["retrieval", *map(str, arguments)])
+
+
+def test_numbers_are_those_of_the_library(digits):
+    folder, pixels, labels = digits
+    result = run(folder / "pixels.npy", folder / "words.txt", "--json", folder / "o.json", "--plot", folder / "o.png",
+                 "--per-class", "--bootstrap", 200)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    answer = json.loads((folder / "o.json").read_text())
+    calculator = AccuracyCalculator()
+    for name, value in calculator.get_accuracy(pixels, labels).items():
+        assert answer["metrics"][name]["value"] == pytest.approx(value) and f"{value:.4f}" in result.stdout
+    precision = calculator.last.scores["precision_at_1"]
+    for number, word in enumerate(WORDS):
+        assert answer["per_class"][word]["precision_at_1"] == pytest.approx(precision[labels == number].mean().item())
+    interval = answer["metrics"]["precision_at_1"]
+    assert interval["low"] < interval["value"] < interval["high"]
+    assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_queries_against_references_and_options(digits):
+    folder, pixels, labels = digits
+    np.save(folder / "q.npy", pixels[:50])
+    np.save(folder / "ql.npy", labels[:50])
+    result = run(folder / "q.npy", folder / "ql.npy", "--reference", folder / "pixels.npy", "--reference-labels",
+                 folder / "labels.npy", "--metric", "ndcg_at_5", "--k", 7, "--distance", "cosine", "--knn", "torch",
+                 "--json", folder / "o.json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((folder / "o.json").read_text())["metrics"]
+    calculator = AccuracyCalculator(include=("ndcg_at_5",), k=7, distance="cosine")
+    expected = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)
+    assert metrics == {"ndcg_at_5": {"value": pytest.approx(expected["ndcg_at_5"])}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pixels.npy", "nothing.npy"], "{}/nothing.npy: there is no such file"),
+        (["labels.npy", "labels.npy"], "{}/labels.npy: got an array of shape (500,), wanted one row per item: (N, D)"),
+        (["pixels.npy", "short.txt"], "{}/short.txt: got 2 labels for the 500 rows of {}/pixels.npy"),
+        (["nan.npy", "labels.npy"], "{}/nan.npy: 1 of 500 rows hold NaN or infinity, the first is row 3; wanted finite "
+         "values"),
+        (["pixels.npy", "labels.npy", "--reference", "pixels.npy"], "--reference and --reference-labels: give both or "
+         "neither"),
+        (["pixels.npy", "labels.npy", "--reference", "pixels.npy", "--reference-labels", "words.txt"],
+         "{}/words.txt: wanted labels of the kind of {}/labels.npy, words or integers"),
+        (["pixels.npy", "labels.npy", "--k", "many"], "k must be an integer >= 1, None or 'max_bin_count', got 'many'"),
+        (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: [Errno 2] No such file "
+         "or directory: '{}/no/o.json'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_status_2(digits, arguments, message):
+    folder, pixels, _ = digits
+    pixels[3, 1] = np.nan
+    np.save(folder / "nan.npy", pixels)
+    (folder / "short.txt").write_text("a\nb\n")
+    result = run(*(folder / a if "." in a else a for a in arguments))
+    assert result.exit_code == 2
+    assert result.stderr == f"tensormetrics: {message.format(folder, folder)}\n"
+
+
+def test_ranks_answer_as_one_process(digits):
+    folder, _, _ = digits
+    command = ["-m", "tensormetrics", "retrieval", str(folder / "pixels.npy"), str(folder / "labels.npy")]
+    options = ["--metric", "mean_average_precision", "--metric", "precision_at_1", "--device", "cpu", "--json"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    answers = []
+    for start in ([sys.executable], launcher):
+        file = folder / f"{len(start)}.json"
+        subprocess.run([*start, *command, *options, str(file)], check=True, capture_output=True)
+        answers.append(json.loads(file.read_text())["metrics"])
+    assert answers[0] == answers[1]

@@ -1,0 +1,118 @@
+"""`tensormetrics structured`, `coref`, `ner` and `amr` on files written here."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tensormetrics.__main__ import main
+
+SCHEMA = """
+from dataclasses import dataclass
+from tensormetrics.structured import metametric
+
+@metametric
+@dataclass
+class Mention:
+    left: int
+    right: int
+
+@metametric(normalizer="f1")
+@dataclass
+class Doc:
+    mentions: list[Mention]
+
+@dataclass
+class Bag:
+    words: list[str]
+"""
+FILES = {
+    "schema_of_documents.py": SCHEMA,
+    "p.jsonl": '{"mentions": [{"left": 1, "right": 2}, {"left": 3, "right": 4}, {"left": 5, "right": 6}]}\n\n'
+    '{"mentions": []}\n',
+    "r.jsonl": '{"mentions": [{"left": 1, "right": 2}]}\n{"mentions": [{"left": 0, "right": 0}]}\n',
+    "p.bio": "a B-PER\nb I-PER\nc O\n\nd B-LOC\n",
+    "r.bio": "-DOCSTART- O\n\na B-PER\nb I-PER\nc B-LOC\n\nd B-LOC\n",
+    "p.conll": "#begin document (x); part 000\na (0)\nb (1\nc 1)\nd (0)\n#end document\n",
+    "r.conll": "#begin document (x); part 000\na (0)\nb (0\nc 0)\nd (0)\n#end document\n",
+    "p.amr": "(w / want-01 :ARG0 (b / boy)\n  :ARG1 (g / go-01 :ARG0 b))\n",
+    "r.amr": "# ::id 1\n(w / want-01 :ARG0 (b / boy) :ARG1 (f / football))\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(folder, *arguments):
+    arguments = [str(folder / a) if "." in a else a for a in arguments]
+    return CliRunner().invoke(main, arguments)
+
+
+SCHEMA_OPTION = ["--schema", "schema_of_documents.py:Doc"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["structured", "p.jsonl", "r.jsonl", *SCHEMA_OPTION],
+            {"micro-precision": 1 / 3, "micro-recall": 1 / 2, "macro-precision": 1 / 6, "macro-f1": 1 / 4},
+        ),
+        (["ner", "p.bio", "r.bio"], {"f1": 0.8, "recall[LOC]": 0.5, "precision[PER]": 1.0}),
+        (["coref", "p.conll", "r.conll"], {"muc-recall": 1 / 2, "muc-precision": 1.0, "mentions-f1": 1.0}),
+        (["amr", "p.amr", "r.amr"], {"precision": 5 / 7, "recall": 5 / 6, "exact": 1.0}),
+    ],
+)
+def test_hand_worked_scores(folder, arguments, expected):
+    if arguments[0] == "amr":
+        pytest.importorskip("penman")
+    result = run(folder, *arguments, "--bootstrap", "20", "--json", "o.json", "--plot", "o.png")
+    assert result.exit_code == 0, result.output
+    answer = json.loads((folder / "o.json").read_text())["scores"]
+    for name, value in expected.items():
+        assert answer[name]["value"] == pytest.approx(value) and f"{value:.4f}" in result.stdout
+        assert answer[name]["low"] <= answer[name]["high"]
+    assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "arguments", "message"),
+    [
+        ("x.jsonl", "", ["structured", "x.jsonl", "r.jsonl", *SCHEMA_OPTION], "{}/x.jsonl: the file is empty"),
+        ("x.jsonl", "{\n", ["structured", "x.jsonl", "r.jsonl", *SCHEMA_OPTION], "{}/x.jsonl, line 1: this is no JSON"),
+        ("x.jsonl", '{"mentions": [{"left": 1}]}\n', ["structured", "x.jsonl", "r.jsonl", *SCHEMA_OPTION],
+         "{}/x.jsonl, line 1: required field missing @ document.mentions[0].right"),
+        ("x.jsonl", '{"mentions": []}\n', ["structured", "x.jsonl", "r.jsonl", *SCHEMA_OPTION],
+         "{}/x.jsonl: got 1 documents, but {}/r.jsonl has 2"),
+        ("x.py", "", ["structured", "p.jsonl", "r.jsonl", "--schema", "nowhere:Doc"],
+         "--schema: got 'nowhere:Doc', wanted MODULE:CLASS: No module named 'nowhere'"),
+        ("x.py", "", ["structured", "p.jsonl", "r.jsonl", "--schema", "json:Doc"],
+         "--schema: got 'json:Doc', wanted MODULE:CLASS: module 'json' has no attribute 'Doc'"),
+        ("x.bio", "a B-PER\n\nd B-LOC\n", ["ner", "x.bio", "r.bio"], "{}/x.bio: sentence 1 has 1 tokens, but in "
+         "{}/r.bio it has 3"),
+        ("x.bio", "a Q-PER\nb O\nc O\n\nd O\n", ["ner", "x.bio", "r.bio"], ""),
+        ("x.conll", "#begin document (y); part 000\na (0)\n#end document\n", ["coref", "x.conll", "r.conll"],
+         "{}/x.conll: document 1 is '(y); part 000', but in {}/r.conll it is '(x); part 000'"),
+        ("x.conll", "#begin document (x); part 000\na (0\n#end document\n", ["coref", "x.conll", "r.conll"],
+         "{}/x.conll, line 2: bracket (0 is never closed"),
+        ("x.conll", "a (0)\n", ["coref", "x.conll", "r.conll"], "{}/x.conll: wanted '#begin document' to"),
+        ("x.amr", "(a / b\n", ["amr", "x.amr", "r.amr"], ""),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_status_2(folder, name, text, arguments, message):
+    if arguments[0] == "amr":
+        pytest.importorskip("penman")
+    (folder / name).write_text(text)
+    result = run(folder, *arguments)
+    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1, result.output
+    assert result.stderr.startswith(f"tensormetrics: {message.format(folder, folder)}")
+
+
+def test_a_class_without_a_metric_gets_one(folder):
+    (folder / "w.jsonl").write_text('{"words": ["a", "b"]}\n')
+    result = run(folder, "structured", "w.jsonl", "w.jsonl", "--schema", "schema_of_documents.py:Bag")
+    assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout

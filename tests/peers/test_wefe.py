@@ -1,0 +1,110 @@
+"""Agreement with WEFE 1.0.1, where it is right."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import association
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    metrics = pytest.importorskip("wefe.metrics")
+    import gensim
+    from wefe.query import Query
+    from wefe.utils import calculate_ranking_correlations, create_ranking, run_queries
+    from wefe.word_embedding_model import WordEmbeddingModel
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+SETS = {name: [f"{name}{i}" for i in range(words)] for name, words in zip("TUVABC", (7, 5, 6, 8, 9, 4), strict=True)}
+WORDS = sum(SETS.values(), [])
+
+
+@pytest.fixture
+def models(generator):
+    vectors = torch.randn(len(WORDS), 20, generator=generator, dtype=torch.float64).numpy()
+    keyed = gensim.models.KeyedVectors(20, dtype=np.float64)
+    keyed.add_vectors(WORDS, vectors)
+    return association.WordEmbeddingModel(keyed, "drawn"), WordEmbeddingModel(keyed, "drawn")
+
+
+def both(kind, targets, attributes):
+    """The same query for either package."""
+    return kind([SETS[n] for n in targets], [SETS[n] for n in attributes], list(targets), list(attributes))
+
+
+def flat(values):
+    return [n for value in values.values() for n in (flat(value) if isinstance(value, dict) else [value])]
+
+
+def check(ours, theirs, rtol=1e-10):
+    """Every number of the result that both have, and the keys of dictionaries."""
+    for key in ours.keys() & theirs.keys() - {"query_name", "p_value"}:
+        got, wanted = ours[key], theirs[key]
+        if isinstance(got, dict):
+            assert got.keys() == wanted.keys()
+            got, wanted = flat(got), flat({name: wanted[name] for name in got})
+        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=1e-12, err_msg=key)
+    assert ours["query_name"] == theirs["query_name"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "targets", "attributes", "options"),
+    [
+        ("WEAT", "TU", "AB", {}),
+        ("WEAT", "TU", "AB", {"return_effect_size": True}),
+        ("RND", "TU", "A", {}),
+        ("ECT", "TU", "A", {}),
+        ("MAC", "TUV", "ABC", {}),
+    ],
+)
+def test_run_query(metric, targets, attributes, options, models):
+    ours = getattr(association, metric)().run_query(both(association.Query, targets, attributes), models[0], **options)
+    theirs = getattr(metrics, metric)().run_query(both(Query, targets, attributes), models[1], **options)
+    check(ours, theirs)
+
+
+def test_rnd_by_cosines_is_theirs_by_similarity(models):
+    ours = association.RND().run_query(both(association.Query, "TU", "A"), models[0], distance="cos_similarity")
+    theirs = metrics.RND().run_query(both(Query, "TU", "A"), models[1], distance="cos")
+    check(ours, theirs)
+
+
+def test_ripa_of_lists_of_one_length(models):
+    sets = [SETS["U"], SETS["V"][:5]]
+    ours = association.RIPA().run_query(association.Query(sets, [SETS["A"]]), models[0])
+    theirs = metrics.RIPA().run_query(Query(sets, [SETS["A"]]), models[1])
+    assert ours["result"] == pytest.approx(theirs["result"], rel=1e-10)
+    for word, values in theirs["word_values"].items():
+        assert ours["word_values"][word] == pytest.approx(values, rel=1e-10)
+
+
+def test_rnsb_fitted_to_the_end(models):
+    params = {"solver": "liblinear", "tol": 1e-12, "max_iter": 1_000_000}
+    ours = association.RNSB().run_query(both(association.Query, "TUV", "AB"), models[0])
+    theirs = metrics.RNSB().run_query(both(Query, "TUV", "AB"), models[1], holdout=False, estimator_params=params)
+    check(ours, theirs, rtol=1e-4)
+
+
+@pytest.mark.parametrize("metric", ["WEAT", "RND", "ECT"])
+def test_run_queries(metric, models):
+    queries = (both(kind, "TUV", "ABC") for kind in (association.Query, Query))
+    options = {"generate_subqueries": True, "aggregate_results": True}
+    ours = association.run_queries(getattr(association, metric), [next(queries)], [models[0]], **options)
+    theirs = run_queries(getattr(metrics, metric), [next(queries)], [models[1]], **options)
+    assert list(ours.columns) == list(theirs.columns) and list(ours.index) == list(theirs.index)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_rankings(models):
+    queries = [both(association.Query, "TUV", "ABC")]
+    other = association.WordEmbeddingModel(models[0].to(dtype=torch.float32), "narrow")
+    tables = [
+        association.run_queries(metric, queries, [models[0], other], generate_subqueries=True, aggregate_results=True)
+        for metric in (association.WEAT, association.RND)
+    ]
+    ours, theirs = association.create_ranking(tables), create_ranking(tables)
+    np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = association.calculate_ranking_correlations(ours), calculate_ranking_correlations(theirs)
+    np.testing.assert_allclose(ours, theirs)
