@@ -1,15 +1,16 @@
 """Runs the benchmarks of this folder, each in a process of its own, one after another.
 
     python -m benchmarks [--quick] [--only NAME ...] [--device cuda] [--output FOLDER]
+    python -m benchmarks --readme
 
-Every file asserts that values are equal before it times them. What a file needs and how it is called stands in
+Every file asserts that values are equal before it times them. Its table becomes a section of the machine's file in
+`results`, and `--readme` copies some rows of it into the README. What a file needs and how it is called stands in
 BENCHMARKS below: a new file gets a row. A benchmark without its rival is skipped; the status is 1 if one failed.
 """
 
 import argparse
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
+from . import _report
 from ._common import machine
 
 FOLDER = Path(__file__).resolve().parent
@@ -91,14 +93,17 @@ def outcome(file: Path, benchmark: Benchmark, output: Path | None, quick: bool, 
     if reason:
         return "skipped", reason
     with tempfile.TemporaryDirectory() as scratch:
-        table = Path(scratch) / f"{file.stem.replace('_', '-')}-{machine(device)}.md"
+        table = Path(scratch) / f"{file.stem}.md"
         reason = run(file, benchmark, table, quick, device)
         if reason:
-            return "failed", reason
+            return "failed", reason  # and the last table stays as it is
         if output is None:
             return "passed", "table not kept"
         output.mkdir(parents=True, exist_ok=True)
-        return "passed", str(shutil.copy(table, output))  # a run that fails leaves the last table alone
+        report = output / f"{machine(device)}.md"
+        before = report.read_text() if report.exists() else ""
+        report.write_text(_report.with_section(before, machine(device), file.stem, table.read_text()))
+        return "passed", str(report)
 
 
 def main(
@@ -109,9 +114,13 @@ def main(
     parser.add_argument("--only", nargs="+", choices=benchmarks, metavar="NAME", help=f"of {', '.join(benchmarks)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--output", type=Path, help="folder of the tables; default: benchmarks/results")
+    parser.add_argument("--readme", action="store_true", help="measure nothing; bring the README's table up to date")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no GPU here; leave it out to run on the CPU")
+    if options.readme:
+        _report.write_readme(folder.parent / "README.md", folder / "results" / _report.MACHINE)
+        return 0
     output = options.output or (None if options.quick else folder / "results")
     rows = []
     with tqdm(options.only or benchmarks, unit="benchmark", disable=None) as bar:  # a bar on a terminal only

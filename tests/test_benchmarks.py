@@ -8,8 +8,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PASSING = """
 import sys
 print("a row", *sys.argv[1:-1])
-open(sys.argv[-1], "w").write("the table")
+open(sys.argv[-1], "w").write("# A title\\n\\nthe table\\n")
 """
+REPORT = "# Measured on 1-core-test\n\n## good_one: A title\n\nthe table\n"
 FAILING = "assert 1 == 2, 'ours differs'"
 
 
@@ -44,23 +45,25 @@ def run(runner, tmp_path, capfd):
 def test_one_passes_one_fails_one_is_skipped(run, tmp_path):
     status, printed, tables = run()
     assert status == 1
-    assert tables == {"good-one-1-core-test.md": "the table"}
+    assert tables == {"1-core-test.md": REPORT}
     lines = [" ".join(line.split()) for line in printed.out.splitlines()]
     assert lines[:2] == ["a row --write", ""]
     good, bad, lonely, total = lines[2:]
-    assert good.startswith("passed good_one") and good.endswith(f" s {tmp_path}/results/good-one-1-core-test.md")
+    assert good.startswith("passed good_one") and good.endswith(f" s {tmp_path}/results/1-core-test.md")
     assert bad.startswith("failed bad_one") and bad.endswith(" s exit status 1")
     assert lonely == "skipped lonely 0 s not installed: no_such_rival"
     assert total == "1 passed, 1 failed, 1 skipped"
     assert "AssertionError: ours differs" in printed.err
 
 
-def test_a_failed_run_leaves_the_last_table_alone(run, tmp_path):
+def test_a_run_changes_its_own_section_alone(run, tmp_path):
     (tmp_path / "results").mkdir()
-    table = tmp_path / "results" / "bad-one-1-core-test.md"
-    table.write_text("of the last run")
-    assert run("--only", "bad_one")[0] == 1
-    assert table.read_text() == "of the last run"
+    report = tmp_path / "results" / "1-core-test.md"
+    old = "\n## {0}: of the last run\n\nold\n".format
+    report.write_text("# Measured on 1-core-test\n" + old("another") + old("bad_one") + old("good_one"))
+    assert run("--only", "bad_one", "good_one")[0] == 1
+    new = "\n## good_one: A title\n\nthe table\n"
+    assert report.read_text() == "# Measured on 1-core-test\n" + old("another") + old("bad_one") + new
 
 
 def test_skipped_is_not_failed(run):
@@ -73,7 +76,7 @@ def test_a_quick_run_keeps_its_tables_where_it_is_told(run, tmp_path):
     assert status == 0 and not tables
     assert printed.out.startswith("a row --small --write\n") and " s  table not kept\n" in printed.out
     assert run("--quick", "--only", "good_one", "--output", str(tmp_path / "there"))[0] == 0
-    assert (tmp_path / "there" / "good-one-1-core-test.md").read_text() == "the table"
+    assert (tmp_path / "there" / "1-core-test.md").read_text() == REPORT
 
 
 def test_a_file_that_only_prints(runner, tmp_path):
@@ -108,6 +111,47 @@ def test_a_device_that_is_not_there(run, runner, monkeypatch, capfd):
 def test_every_benchmark_is_known(runner):
     files = {path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")}
     assert files == set(runner.BENCHMARKS)
+
+
+@pytest.fixture
+def report(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import _report
+
+    return _report
+
+
+def test_the_readme_quotes_the_results(report):
+    table = report.quoted((ROOT / "benchmarks" / "results" / report.MACHINE).read_text())
+    found = (ROOT / "README.md").read_text().partition(report.MARKS[0])[2].partition(report.MARKS[1])[0]
+    assert found == table, "python -m benchmarks --readme brings the README up to date"
+
+
+def test_quotes(report, monkeypatch, tmp_path):
+    quotes = [
+        report.Quote("an operation", "rival", "one", "small", "ours", "theirs ms"),
+        report.Quote("another", "peer", "one", "large | ours", "wall s", "wall s", "large | peer"),
+    ]
+    monkeypatch.setattr(report, "QUOTES", quotes)
+    section = "# One\n\n| case | ours | theirs ms |\n|---|---|---|\n| small | 0.0312 (0.03; 9) | 1.25e+03 |\n\n"
+    section += "| case | who | wall s |\n|---|---|---|\n| large | ours | 1,200.04 |\n| large | peer | 600 |\n"
+    (tmp_path / "report.md").write_text(report.with_section("", "a-machine", "one", section))
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n" + report.MARKS[0] + "stale\n" + report.MARKS[1] + "after\n")
+    report.write_readme(readme, tmp_path / "report.md")
+    assert readme.read_text().splitlines() == [
+        "before",
+        report.MARKS[0].strip(),
+        "| operation | ours | theirs | theirs / ours |",
+        "|---|---|---|---|",
+        "| an operation | 0.0312 ms | 1.25 s, rival | 40,000 |",
+        "| another | 1,200 s | 600 s, peer | 0.5 |",
+        report.MARKS[1].strip(),
+        "after",
+    ]
+    quotes[0] = quotes[0]._replace(column="lost")
+    with pytest.raises(ValueError, match="^0 rows begin with 'small' and have a column 'lost', wanted one$"):
+        report.write_readme(readme, tmp_path / "report.md")
 
 
 def test_names_of_machines(monkeypatch):

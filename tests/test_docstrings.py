@@ -1,25 +1,82 @@
-"""Every public name says what it is."""
+"""Every public name says what it is and of what shape its tensors are, stands in the README, and has a place in the
+reference that is built from all this."""
 
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import tensormetrics
 
-
-def public_names() -> list[tuple[str, str]]:
-    domains = ((domain, import_module(f"tensormetrics.{domain}")) for domain in tensormetrics.__all__)
-    return [
-        (domain, name)
-        for domain, module in domains
-        for name, value in vars(module).items()
-        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value))
-    ]
+NAMES = [
+    (domain, name) for domain in tensormetrics.__all__ for name in import_module(f"tensormetrics.{domain}").__all__
+]
+SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
+    r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
+)
 
 
-@pytest.mark.parametrize(("domain", "name"), public_names(), ids=str)
+def value_of(domain: str, name: str):
+    return getattr(import_module(f"tensormetrics.{domain}"), name)
+
+
+@pytest.mark.parametrize(("domain", "name"), NAMES, ids=str)
 def test_has_a_docstring_of_its_own(domain, name):
-    value = getattr(import_module(f"tensormetrics.{domain}"), name)
+    value = value_of(domain, name)
     text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
     assert text and not text.startswith(f"{name}(")  # which is what a dataclass without one has
+
+
+def functions_of(value) -> list[list]:
+    """A public function; of a class, each public method that takes tensors, in all classes that define it."""
+    if inspect.isfunction(value):
+        return [[value]] if "Tensor" in str(inspect.signature(value)) else []
+    classes = [base for base in value.__mro__ if re.match(r"tensormetrics\.[a-z]", base.__module__)]
+    names = {name for base in classes for name in vars(base) if not name.startswith("_")} | {"__call__"}
+    methods = [[vars(base)[name] for base in classes if inspect.isfunction(vars(base).get(name))] for name in names]
+    return [versions for versions in methods if versions and takes_tensors(versions[0])]
+
+
+def takes_tensors(method) -> bool:
+    annotations = [str(parameter.annotation) for parameter in inspect.signature(method).parameters.values()]
+    return any("Tensor" in text and "Callable" not in text for text in annotations)
+
+
+def says_shapes(function) -> bool:
+    comments = re.findall(r"#(.*)", inspect.getsource(function))
+    return any(SHAPE.search(text) for text in [*comments, function.__doc__ or ""])
+
+
+@pytest.mark.parametrize(("domain", "name"), NAMES, ids=str)
+def test_says_of_what_shape_its_tensors_are(domain, name):
+    value = value_of(domain, name)
+    if inspect.isclass(value) and SHAPE.search(value.__doc__):
+        return
+    assert [versions for versions in functions_of(value) if not any(map(says_shapes, versions))] == []
+
+
+def test_shapes_are_told_from_other_brackets():
+    assert all(SHAPE.search(text) for text in ("x: (..., N, D)", "(N,) int64", "->  (...)", "(Q + 1, k)"))
+    assert not any(SHAPE.search(text) for text in ("no shape", "a function (of two arguments)", "f(x) + 1"))
+
+
+def test_stands_in_the_readme():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    table = readme.partition("## Everything there is\n")[2].partition("\n## ")[0]
+    listed = {}
+    for line in table.splitlines():
+        if heading := re.match(r"\| \*\*(\w+)\*\* \|", line):
+            domain = heading[1]
+        elif line.startswith("|"):
+            for name in re.findall(r"`(\w+)`", line):
+                listed[domain, name] = value_of(domain, name)  # which fails where there is no such name
+    assert set(NAMES) - set(listed) == set()
+
+
+def test_the_reference_shows_every_name(tmp_path):
+    pdoc = pytest.importorskip("pdoc")
+    pdoc.pdoc("tensormetrics", r"!tensormetrics\.\w+\.", output_directory=tmp_path)
+    pages = {domain: (tmp_path / "tensormetrics" / f"{domain}.html").read_text() for domain in tensormetrics.__all__}
+    assert [(domain, name) for domain, name in NAMES if f'id="{name}"' not in pages[domain]] == []

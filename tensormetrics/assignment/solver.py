@@ -129,6 +129,7 @@ def _raise(
 
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
+    # ->  (M,), (M,) int64
     """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns."""
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]

@@ -61,3 +61,6 @@ from .target_permutation import target_permutation_p_value as target_permutation
 from .weat import WEAT as WEAT
 from .weat import weat as weat
 from .weat import weat_effect_size as weat_effect_size
+
+# Whatever is imported above: what `import *` brings and the reference shows.
+__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]

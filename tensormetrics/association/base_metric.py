@@ -91,6 +91,7 @@ class BaseMetric(Metric):
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
     def measure(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
     def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
@@ -177,6 +178,7 @@ class BaseMetric(Metric):
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
     def evaluate(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        # as in `measure`  ->  name: (...)
         """What `measure` returns, and the p-values and the interval that the options ask for."""
         measured = self.measure(*sets, **masks)
         if self.calculate_p_value:

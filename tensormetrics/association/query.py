@@ -1,7 +1,7 @@
 """Which word sets are compared: `Query` in words, `IndexedQuery` in rows of an embedding table."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -60,7 +60,7 @@ class Query:
             [self.attribute_sets_names[i] for i in attributes],
         )
 
-    def dict(self) -> "dict[str, Any]":
+    def dict(self) -> Mapping[str, Any]:
         names = ("target_sets", "attribute_sets", "target_sets_names", "attribute_sets_names", "query_name", "template")
         return {name: getattr(self, name) for name in names}
 

@@ -75,3 +75,6 @@ from .truncated import beta_icdf as beta_icdf
 from .truncated import truncated_gamma_icdf as truncated_gamma_icdf
 from .truncated import truncated_normal_icdf as truncated_normal_icdf
 from .truncated import truncated_t_icdf as truncated_t_icdf
+
+# Whatever is imported above: what `import *` brings and the reference shows.
+__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]

@@ -20,6 +20,7 @@ DTYPES = torch.float32, torch.float64
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
+    # ->  (...) = shape
     """Prior concentrations (float64) of `shape`, the last axis being the one that is drawn.
 
     `strategy`: a number >= 0 for every cell; an array of `shape`, up to axes of size 1, with finite entries >= 0; or

@@ -59,3 +59,6 @@ from .uncertainty import Interval as Interval
 from .uncertainty import Test as Test
 from .uncertainty import bootstrap as bootstrap
 from .uncertainty import paired_randomisation as paired_randomisation
+
+# Whatever is imported above: what `import *` brings and the reference shows.
+__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]

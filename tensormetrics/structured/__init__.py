@@ -63,3 +63,6 @@ from .structures import Trigger as Trigger
 from .tags import TagSpans as TagSpans
 from .tags import read_tags as read_tags
 from .variable import Variable as Variable
+
+# Whatever is imported above: what `import *` brings and the reference shows.
+__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]

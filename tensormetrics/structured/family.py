@@ -61,6 +61,7 @@ class Corpus(nn.Module):
         return self
 
     def extended(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        # values: name -> ()
         for extra in self.extras:
             values |= extra(values)
         return values
