@@ -1,14 +1,12 @@
 """Objects as padded tables of numbers."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import chain, count
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
-
-Row = tuple[int, ...]
 
 
 def numbers() -> defaultdict[Any, int]:
@@ -16,14 +14,13 @@ def numbers() -> defaultdict[Any, int]:
     return defaultdict(count().__next__)
 
 
-def padded(documents: Sequence[Sequence[Row]], columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    # -> rows (D, W, columns) int64, how many of them are a document's (D,)
+def padded(lengths: Iterable[int], columns: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    # lengths: D numbers of rows  columns: C columns of all rows  ->  rows (D, W, C) int64, lengths (D,) int64
     """The rows of each document, filled up with zeros."""
-    lengths = torch.tensor(list(map(len, documents)), dtype=torch.int64)
-    flat = torch.tensor(list(chain.from_iterable(chain.from_iterable(documents))), dtype=torch.int64)
-    width = int(lengths.max()) if len(documents) else 0
-    table = torch.zeros(len(documents), width, columns, dtype=torch.int64)
-    table[torch.arange(width) < lengths[:, None]] = flat.reshape(-1, columns)
+    lengths = torch.tensor(list(lengths), dtype=torch.int64)
+    width = int(lengths.max()) if len(lengths) else 0
+    table = torch.zeros(len(lengths), width, len(columns), dtype=torch.int64)
+    table[torch.arange(width) < lengths[:, None]] = torch.tensor(columns, dtype=torch.int64).mT
     return table.to(device), lengths.to(device)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .constraints import Constraint
-from .overlap import common, sorted_groups
+from .overlap import common, numbered, sorted_groups
 
 
 class Terms(NamedTuple):
@@ -109,9 +109,7 @@ def _form(items: Tensor) -> Tensor:
 
 def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
-    order, group = sorted_groups(torch.cat([left, right]))
-    group_of = torch.empty_like(group).scatter(0, order, group)
-    of_left, of_right = group_of.split([len(left), len(right)])
+    of_left, of_right = numbered(torch.cat([left, right])).split([len(left), len(right)])
     of_right, by_group = of_right.sort(stable=True)
     start, stop = (torch.searchsorted(of_right, of_left, right=end) for end in (False, True))
     times = stop - start

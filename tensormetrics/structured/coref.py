@@ -11,7 +11,7 @@ from ..assignment import linear_sum_assignment
 from . import policy
 from ._tables import check_as_many
 from .normalizers import normalize
-from .overlap import sorted_groups
+from .overlap import numbered, sorted_groups
 from .reduction import CountMetric
 
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
@@ -111,8 +111,7 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], document: int) -> dict[H
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
     # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
     ids = ids.clamp(min=-1)
-    order, group = sorted_groups(ids[..., None])
-    cluster = torch.empty_like(ids).scatter(-1, order, group) - (ids < 0).any(-1, keepdim=True).long()
+    cluster = numbered(ids[..., None]) - (ids < 0).any(-1, keepdim=True).long()
     return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
 
 
