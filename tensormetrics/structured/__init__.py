@@ -2,8 +2,6 @@
 
 from . import dsl as dsl
 from ._programme import Solved as Solved
-from .amr import AMR as AMR
-from .amr import Prop as Prop
 from .amr import Smatch as Smatch
 from .amr import read_penman as read_penman
 from .amr import read_triples as read_triples
@@ -50,6 +48,7 @@ from .reduction import OverlapMetric as OverlapMetric
 from .relations import RelationScores as RelationScores
 from .sequence import sequence_overlap as sequence_overlap
 from .spans import SpanScores as SpanScores
+from .structures import AMR as AMR
 from .structures import Argument as Argument
 from .structures import Entity as Entity
 from .structures import EntitySet as EntitySet
@@ -57,6 +56,7 @@ from .structures import Event as Event
 from .structures import EventSet as EventSet
 from .structures import Membership as Membership
 from .structures import Mention as Mention
+from .structures import Prop as Prop
 from .structures import Relation as Relation
 from .structures import RelationSet as RelationSet
 from .structures import Trigger as Trigger

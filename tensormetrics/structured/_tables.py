@@ -22,8 +22,3 @@ def padded(lengths: Iterable[int], columns: Sequence[Sequence[int]], device: tor
     table = torch.zeros(len(lengths), width, len(columns), dtype=torch.int64)
     table[torch.arange(width) < lengths[:, None]] = torch.tensor(columns, dtype=torch.int64).mT
     return table.to(device), lengths.to(device)
-
-
-def check_as_many(preds: Sequence[Any], refs: Sequence[Any]) -> None:
-    if len(preds) != len(refs):
-        raise ValueError(f"lengths differ: preds has {len(preds)}, refs has {len(refs)}")

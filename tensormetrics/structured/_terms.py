@@ -54,12 +54,15 @@ class Side(NamedTuple):
         return torch.cat([self.valid.nonzero()[:, :1], self.is_var[self.valid].long(), self.props[self.valid]], -1)
 
 
-def read_terms(pred: Side, ref: Side, constraint: Constraint) -> Terms:
-    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables."""
+def read_terms(pred: Side, ref: Side, constraint: Constraint, distinct: bool) -> Terms:
+    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables. distinct: of equal
+    items of one side only one counts."""
     width = pred.props.shape[-1]
     n_pred, n_ref = pred.variables(), ref.variables()
     p, r = (int(n.max()) if n.numel() else 0 for n in (n_pred, n_ref))
     (pred_rows, pred_count), (ref_rows, ref_count) = merge_rows(pred.rows()), merge_rows(ref.rows())
+    if distinct:
+        pred_count, ref_count = torch.ones_like(pred_count), torch.ones_like(ref_count)
     left, right = _equal_pairs(_form(pred_rows), _form(ref_rows))
     weight = common(pred_count[left], ref_count[right], constraint).double()
 

@@ -1,7 +1,6 @@
 """Smatch: how many triples two AMR graphs share, under the best mapping of their variables."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,25 +11,10 @@ from ._programme import check_solver
 from .latent import latent_overlap
 from .normalizers import normalize
 from .reduction import CountMetric
+from .structures import AMR, Prop
 from .variable import Variable
 
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # roles whose name ends so
-
-
-@dataclass(frozen=True)
-class Prop:
-    """A triple of a graph."""
-
-    subj: Variable
-    pred: str
-    obj: Variable | str
-
-
-@dataclass
-class AMR:
-    """A graph as its triples."""
-
-    props: list[Prop]
 
 
 Triple = tuple[str, str, str | None]  # source, role, target: a variable has an `instance` triple; None is left out

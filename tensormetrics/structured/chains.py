@@ -15,6 +15,8 @@ from .sequence import sequence_overlap
 class Sequence(Matched):
     """The heaviest chain of pairs of items along which neither index falls; see `sequence_overlap`."""
 
+    ordered = "a sequence"
+
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part in alike(rows.count[i], rows.count[j]):

@@ -99,7 +99,10 @@ class Matched(Collection):
 
     empty_is_one: an empty collection has self-overlap 1, and cross-overlap 1 with another. duplicates, of items that
     are equal or not: "multiset"; "set": equal items of one side count once; "set_cross": in the cross-overlap alone.
+    ordered: what it is called where equal items are told apart by their places, so that each of them counts.
     """
+
+    ordered = ""
 
     def __init__(
         self,
@@ -120,6 +123,11 @@ class Matched(Collection):
         cls, policy: Policy, inner: Node, items: Callable[[Any], Sequence[Any]], constraint: Constraint
     ) -> "Matched":
         """With what a policy says; its "set_cross" is about plain values matched one-to-one."""
+        if cls.ordered and policy.duplicates == "set":
+            raise ValueError(
+                f"duplicates: got 'set' for {cls.ordered}, whose equal items stand at different places; wanted "
+                "'multiset', which a dataclass of its own may say by @metametric(duplicates='multiset')"
+            )
         plain = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
         duplicates = "multiset" if policy.duplicates == "set_cross" and not plain else policy.duplicates
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)

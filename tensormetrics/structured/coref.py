@@ -9,7 +9,6 @@ from torch import Tensor
 from .. import _checks
 from ..assignment import linear_sum_assignment
 from . import policy
-from ._tables import check_as_many
 from .normalizers import normalize
 from .overlap import numbered, sorted_groups
 from .reduction import CountMetric
@@ -68,7 +67,7 @@ class CorefScores(CountMetric):
         self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
     ) -> None:
         """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         sides = [[_cluster_of(document, i) for i, document in enumerate(side)] for side in (preds, refs)]
         mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
         width = max(map(len, mentions), default=0)

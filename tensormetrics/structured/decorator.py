@@ -13,10 +13,9 @@ from .policy import Policy
 
 
 def metametric(
-    cls: type | None = None,
-    *,
-    normalizer: str | Normalizer = "none",
+    normalizer: str | Normalizer | type = "none",
     constraint: str | Constraint = "<->",
+    *,
     policy: str | Policy | None = None,
     empty: str | None = None,
     zero_division: float | str | None = None,
@@ -46,6 +45,8 @@ def metametric(
     TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
     are looked up at first use.
     """
+    bare = not isinstance(normalizer, str | Normalizer)  # it is the class then
+    target, normalizer = (normalizer, "none") if bare else (None, normalizer)
     normalizer, constraint = Normalizer.parse(normalizer), Constraint.parse(constraint)
     own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
     given = policy is not None or any(value is not None for value in own.values())
@@ -66,7 +67,7 @@ def metametric(
         setattr(cls, "latent_metric" if latent else "metric", metric)
         return cls
 
-    return decorate if cls is None else decorate(cls)
+    return decorate(target) if bare else decorate
 
 
 def derive(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._tables import check_as_many, numbers, padded
+from ._tables import numbers, padded
 from .normalizers import normalize
 from .overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from .policy import Policy
@@ -89,7 +89,7 @@ class EventScores(CountMetric):
         self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
     ) -> None:
         """Add documents given as `EventSet`s or collections of `Event`s."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
         triggers, args = [], []
         for side in (preds, refs):
@@ -142,7 +142,7 @@ class EventScores(CountMetric):
         keys = keys.split([o.shape[-1] for o in owner], -1)
         has = [
             torch.zeros(*k.shape[:-1], (size + 1) * width, device=k.device)  # float32 counts exactly up to 2**24
-            .scatter(-1, o * width + k, 1.0)
+            .scatter_(-1, o * width + k, 1.0)
             .unflatten(-1, (size + 1, width))[..., :size, :]
             for k, o, size in zip(keys, owner, sizes, strict=True)
         ]  # (..., N, K), (..., M, K)
@@ -178,5 +178,5 @@ def _occurrences(keys: Tensor) -> Tensor:
     # keys: (..., A)  ->  (..., A) how often the key came before
     order, group = sorted_groups(keys[..., None])
     place = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
-    first = torch.full_like(place, keys.shape[-1]).scatter_reduce(-1, group, place, "amin").gather(-1, group)
-    return torch.empty_like(place).scatter(-1, order, place - first)
+    first = torch.full_like(place, keys.shape[-1]).scatter_reduce_(-1, group, place, "amin").gather(-1, group)
+    return torch.empty_like(place).scatter_(-1, order, place - first)

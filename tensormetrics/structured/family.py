@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import _checks
 from .._metric import NoDataError
 from .labels import LabelScores
 from .matching import Hook, Path
-from .metric import SolvedOverlap, StructuredMetric, check_lengths
+from .metric import SolvedOverlap, StructuredMetric
 from .normalizers import Normalizer
 from .overlap import Overlap
 from .policy import Policy
@@ -178,7 +179,7 @@ class Suite(Corpus):
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        check_lengths(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         for member in self.members.values():
             member.update(preds, refs)
 

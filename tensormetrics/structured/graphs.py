@@ -30,6 +30,7 @@ class Graph(Matched):
     """
 
     inexact = True
+    ordered = "a graph"
 
     def check(self, values: Sequence[Any], where: Where) -> None:
         for row, value in enumerate(values):

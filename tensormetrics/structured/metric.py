@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import _checks
 from .matching import Match, Matching, Path
 from .nodes import Node, Normalized, Preprocess, bounding
 from .normalizers import Normalizer, Raw, normalize
@@ -64,14 +65,14 @@ class StructuredMetric(nn.Module):
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> Tensor:
         # B objects each  ->  (B,) float64
         """The normalised score of each pair."""
-        check_lengths(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         rows, here = self._encode(preds, refs)
         return self._score(self._overlap(rows, here, here + len(preds)))
 
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
         """The overlaps of each pair, before any normalizer; ValueError for lists of different lengths."""
-        check_lengths(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         rows, here = self._encode(preds, refs)
         found = self._overlap(rows, here, here + len(preds))
         if not self.node().inexact:
@@ -155,11 +156,6 @@ class StructuredMetric(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_nodes": {}}
-
-
-def check_lengths(preds: Sequence[Any], refs: Sequence[Any]) -> None:
-    if len(preds) != len(refs):
-        raise ValueError(f"preds, refs: got {len(preds)} and {len(refs)} objects, wanted as many of both")
 
 
 def _preprocessed(metric: StructuredMetric, functions: tuple[Callable, Callable], policy: Policy) -> Node:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import _checks
 from ._labels import LabelScores
-from ._tables import check_as_many, numbers, padded
+from ._tables import numbers, padded
 from .structures import Relation, RelationSet
 
 
@@ -41,7 +41,7 @@ class RelationScores(LabelScores):
         refs: Sequence[RelationSet | Iterable[Relation]],
     ) -> None:
         """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         types = numbers()
         for label in self.labels or ():
             types[label]

@@ -87,6 +87,16 @@ def test_kinds_of_input_agree(device):
     assert len({tuple(map(float, metric.compute().values())) for metric in metrics}) == 1
 
 
+def test_dataclasses_have_the_metric():
+    for pred, ref in GOLDEN["amr"][-1]["input"]["pairs"]:
+        one, other = AMR(read_penman(pred)), AMR(read_penman(ref))
+        smatch = Smatch()
+        smatch.update([pred], [ref])
+        found = AMR.metric.overlap([one], [other])
+        assert found.exact and 2 * found.cross / (found.pred + found.ref) == smatch.compute()["f1"]
+    assert Prop.latent_metric.score(*props("a arg0 b", "x arg0 y")) == 1
+
+
 def test_empty_graphs(device):
     metric = Smatch().to(device)
     metric.update([[], []], [[], "(a / cat)"])
