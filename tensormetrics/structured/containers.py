@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._pairs import counted_overlap, expand, join, matched, ranked
 from .constraints import Constraint
-from .leaves import Where, check_collection
+from .leaves import Where, check_collection, read_once
 from .nodes import Leaf, Node, Part
 from .policy import Policy
 
@@ -37,11 +37,9 @@ class Collection(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Ragged:
         self.check(values, where)
-        columns = list(map(self.items, values))
-        count = torch.tensor(list(map(len, columns)), dtype=torch.int64)
+        count, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         start = count.cumsum(0) - count
-        inner_where = _item_paths(where, start)
-        rows = self.inner.encode(list(chain.from_iterable(columns)), int(count[:split].sum()), inner_where, device)
+        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
         return Ragged(start.to(device), count.to(device), rows, self.inner.key(rows))
 
     def check(self, values: Sequence[Any], where: Where) -> None:
@@ -250,6 +248,12 @@ def alike(n: Tensor, m: Tensor) -> Iterator[Tensor]:
         few = max(int((size <= MAX_PAIRS).sum()), 1)
         yield order[:few]
         order, square = order[few:], square[few:]
+
+
+def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[Tensor, list[Any]]:
+    # ->  count (n,) int64, the items of all values
+    columns = list(map(items, values))
+    return torch.tensor(list(map(len, columns)), dtype=torch.int64), list(chain.from_iterable(columns))
 
 
 def _item_paths(where: Where, start: Tensor) -> Where:

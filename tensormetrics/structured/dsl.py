@@ -11,7 +11,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
@@ -20,7 +19,7 @@ from .bindings import LatentSet
 from .chains import Sequence
 from .constraints import Constraint
 from .containers import Matched, MaxPair, Set
-from .derive import Derivation, Plan, as_list, field_names, is_record, name_of, no_check, record_check, union_of
+from .derive import Derivation, Plan, as_list, field, field_names, is_record, name_of, no_check, record_check, union_of
 from .family import Family as family  # noqa: F401
 from .family import Suite as suite  # noqa: F401
 from .family import macro_average as macro_average
@@ -211,7 +210,7 @@ def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetr
     hints = derivation.hints(tp)
     nodes = {
         (name,): (
-            attrgetter(name),
+            field(name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),
         )
         for name, metric in metrics.items()

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from .. import _checks
 from .._metric import NoDataError
 from .labels import LabelScores
+from .leaves import shared_columns
 from .matching import Hook, Path
-from .metric import SolvedOverlap, StructuredMetric
+from .metric import StructuredMetric
 from .normalizers import Normalizer
 from .overlap import Overlap
 from .policy import Policy
@@ -112,37 +113,33 @@ class Family(Corpus):
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        self._add(preds, refs)
+        overlap = self.metric.cross_and_selves(preds, refs)
+        for average in self.averages:
+            average.update(overlap)
+        for scores in self.by_label:
+            scores.update(preds, refs)
+        self._run_hooks(preds, refs)
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Add documents; key -> () float64, of these alone."""
-        overlap = self._add(preds, refs)
-        alone = self.new()
-        for average in alone.averages:
-            average.update(Overlap(*overlap[:3]))
-        for scores in alone.by_label:
-            scores.update(preds, refs)
-        return alone.compute()
+        """Add documents; key -> () float64, of these alone, and of this rank alone."""
+        overlap = self.metric.cross_and_selves(preds, refs)
+        values = self._keyed([average(overlap) for average in self.averages])
+        for scores in self.by_label:
+            values |= scores(preds, refs)
+        self._run_hooks(preds, refs)
+        return self.extended(values)
 
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
-        return self.extended(
-            {
-                keyed(prefix, name): value
-                for prefix, average in zip(self.prefixes, self.averages, strict=True)
-                for name, value in computed(average).items()
-            }
-            | {key: value for scores in self.by_label for key, value in scores.compute().items()}
-        )
+        values = self._keyed(list(map(computed, self.averages)))
+        for scores in self.by_label:
+            values |= scores.compute()
+        return self.extended(values)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = self.metric.overlap(preds, refs)
-        return {
-            name: value
-            for average in self.averages
-            for name, value in average.read_scores(torch.stack(overlap[:3], -1)).items()
-        }
+        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1)
+        return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
     def reset(self) -> None:
         """Forget all documents."""
@@ -157,17 +154,15 @@ class Family(Corpus):
         fresh.hooks = dict(hooks or {})
         return fresh
 
-    def _add(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
-        overlap = self.metric.overlap(preds, refs)
-        for average in self.averages:
-            average.update(Overlap(*overlap[:3]))
-        for scores in self.by_label:
-            scores.update(preds, refs)
+    def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        named = zip(self.prefixes, scores, strict=True)
+        return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
+
+    def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         if self.hooks:
             for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
                 self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
         self.documents += len(preds)
-        return overlap
 
 
 class Suite(Corpus):
@@ -180,12 +175,15 @@ class Suite(Corpus):
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         _checks.same_length(preds=preds, refs=refs)
-        for member in self.members.values():
-            member.update(preds, refs)
+        with shared_columns():
+            for member in self.members.values():
+                member.update(preds, refs)
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
-        return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
 
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
@@ -193,7 +191,8 @@ class Suite(Corpus):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Key -> (B,) float64; the state is left as it is."""
-        return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
+        with shared_columns():
+            return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
 
     def reset(self) -> None:
         """Forget all documents."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _checks
+from .leaves import read_once
 from .matching import Match, Matching, Path
 from .nodes import Node, Normalized, Preprocess, bounding
 from .normalizers import Normalizer, Raw, normalize
@@ -65,9 +66,14 @@ class StructuredMetric(nn.Module):
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> Tensor:
         # B objects each  ->  (B,) float64
         """The normalised score of each pair."""
+        return self._score(self.cross_and_selves(preds, refs))
+
+    def cross_and_selves(self, preds: Sequence[Any], refs: Sequence[Any]) -> Overlap:
+        # B objects each  ->  (B,) each
+        """What `overlap` gives, without the proof."""
         _checks.same_length(preds=preds, refs=refs)
         rows, here = self._encode(preds, refs)
-        return self._score(self._overlap(rows, here, here + len(preds)))
+        return self._overlap(rows, here, here + len(preds))
 
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
@@ -128,7 +134,8 @@ class StructuredMetric(nn.Module):
         def where(row: int) -> str:
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
-        rows = self.node().encode([*preds, *refs], split, where, device)
+        values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
+        rows = self.node().encode(values, split, where, device)
         return rows, torch.arange(split, device=device)
 
     def _row(self, number: int) -> Tensor:  # ->  (1,) int64
