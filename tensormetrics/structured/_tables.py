@@ -2,16 +2,28 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .leaves import check_type
+
 
 def numbers() -> defaultdict[Any, int]:
     """Gives every key that it is asked for a number, from 0 on."""
     return defaultdict(count().__next__)
+
+
+def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:
+    """The items of each document, which has them as `attribute` or consists of them, and of all together.
+
+    TypeError with the place of one that is no `wanted`; `name` is that of the side."""
+    documents = [list(getattr(document, attribute, document)) for document in side]
+    for number, items in enumerate(documents):
+        check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
+    return documents, list(chain.from_iterable(documents))
 
 
 def padded(lengths: Iterable[int], columns: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -101,7 +101,10 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], document: int) -> dict[H
     clusters = getattr(clusters, "entities", clusters)
     found: dict[Hashable, int] = {}
     for number, cluster in enumerate(clusters):
-        for mention in getattr(cluster, "mentions", cluster):
+        mentions = getattr(cluster, "mentions", cluster)
+        if isinstance(mentions, str) or not isinstance(mentions, Iterable):
+            raise TypeError(f"document {document}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
+        for mention in mentions:
             if found.setdefault(mention, number) != number:
                 raise ValueError(f"document {document}: mention {mention!r} is in two clusters of one side")
     return found

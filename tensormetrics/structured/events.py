@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._tables import numbers, padded
+from ._tables import items_of, numbers, padded
 from .normalizers import normalize
 from .overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from .policy import Policy
@@ -92,13 +92,13 @@ class EventScores(CountMetric):
         _checks.same_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
         triggers, args = [], []
-        for side in (preds, refs):
-            documents = [list(getattr(document, "events", document)) for document in side]
-            heads = [event.trigger for document in documents for event in document]
+        for name, side in (("preds", preds), ("refs", refs)):
+            documents, events = items_of(side, "events", Event, name)
+            heads = [event.trigger for event in events]
             columns = [types[head.type] for head in heads], *_ends(heads)
             triggers.append(padded(map(len, documents), columns, self.device))
             sizes = [[len(event.args) for event in document] for document in documents]
-            given = [argument for document in documents for event in document for argument in event.args]
+            given = [argument for event in events for argument in event.args]
             owner = [number for row in sizes for number, size in enumerate(row) for _ in range(size)]
             columns = owner, [roles[argument.role] for argument in given], *_ends(given)
             args.append(padded(map(sum, sizes), columns, self.device))

@@ -13,7 +13,7 @@ from .labels import LabelScores
 from .leaves import shared_columns
 from .matching import Hook, Path
 from .metric import StructuredMetric
-from .normalizers import Normalizer
+from .normalizers import Normalizer, parse_normalizers
 from .overlap import Overlap
 from .policy import Policy
 from .reduction import OverlapMetric
@@ -30,12 +30,12 @@ class Reduction(NamedTuple):
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Overlaps are summed over documents, then normalised."""
-    return Reduction("micro", tuple(map(Normalizer.parse, normalizers)))
+    return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Overlaps are normalised in each document; the mean is over the documents where the score is defined."""
-    return Reduction("macro", tuple(map(Normalizer.parse, normalizers)))
+    return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
 class OverlapScores(OverlapMetric):
@@ -93,6 +93,8 @@ class Family(Corpus):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if not isinstance(metric, StructuredMetric):
+            raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
         for prefix, given in reductions.items():
             if not isinstance(given, Reduction):
@@ -170,7 +172,15 @@ class Suite(Corpus):
 
     def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
         super().__init__()
-        self.members = nn.ModuleDict(members)
+        for name, member in members.items():
+            if not isinstance(member, Corpus):
+                raise TypeError(f"member {name!r}: got {member!r:.60}, wanted a Family or a Suite")
+        self.names, self.parts = list(members), nn.ModuleList(members.values())  # a ModuleDict refuses some names
+
+    @property
+    def members(self) -> dict[str, "Family | Suite"]:
+        """Families and suites by name."""
+        return dict(zip(self.names, self.parts, strict=True))
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import _checks
 from ._labels import LabelScores
-from ._tables import numbers, padded
+from ._tables import items_of, numbers, padded
 from .structures import Relation, RelationSet
 
 
@@ -47,9 +47,8 @@ class RelationScores(LabelScores):
             types[label]
 
         tables = []
-        for side in (preds, refs):
-            documents = [list(getattr(document, "relations", document)) for document in side]
-            relations = [relation for document in documents for relation in document]
+        for name, side in (("preds", preds), ("refs", refs)):
+            documents, relations = items_of(side, "relations", Relation, name)
             columns = [[types[relation.type] for relation in relations]]
             for mentions in ([relation.subj for relation in relations], [relation.obj for relation in relations]):
                 columns += [mention.left for mention in mentions], [mention.right for mention in mentions]

@@ -119,6 +119,13 @@ def test_errors(monkeypatch):
     with pytest.raises(ValueError) as error:
         Smatch(solver="fast")
     assert str(error.value) == "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"
+    with pytest.raises(ValueError, match=r"^refs\[1\]: text: '\(a / cat' is no graph in PENMAN notation: "):
+        metric.update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
+    for graph, got in ((3, "3"), ([("a", "b")], "('a', 'b')"), (["(a / cat)"], "'(a / cat)'")):
+        with pytest.raises(TypeError) as error:
+            metric.update([graph], [[]])
+        wanted = "wanted PENMAN text, an AMR, Props or triples of three texts"
+        assert str(error.value) == f"preds[0]: got {got}, {wanted}"
     monkeypatch.setitem(sys.modules, "penman", None)
     with pytest.raises(ImportError) as error:
         read_penman("(a / cat)")

@@ -49,6 +49,8 @@ def test_micro_and_macro():
 
 def test_keys():
     assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
+    names = {name: Family(Doc.metric, micro_average(["f1"])) for name in ("type", "a.b", "members")}
+    assert list(Suite(names).compute()) == ["type-f1", "a.b-f1", "members-f1"]
     suite = dsl.suite({"events": Suite({"x": dsl.family(Doc.metric, {"micro": micro_average(["f1", "none"])})})})
     assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
 

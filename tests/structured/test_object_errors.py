@@ -48,6 +48,10 @@ class Named:
     name: str
 
 
+class Graph(dict):
+    nodes, successors = dict.keys, dict.get
+
+
 GOOD = Doc([Event("a", ["x"])])
 ODD = dsl.set_matching[int](dsl.from_func(lambda x, y: [x, y]))
 NAN = dsl.set_matching[int](dsl.from_func(lambda x, y: math.nan))
@@ -214,6 +218,22 @@ COLLECTION = "wanted a collection such as a list"
             TypeError,
             lambda: Family(Doc.metric, ["f1"]),
             "reduction '': got ['f1'], wanted micro_average([...]) or macro_average([...])",
+        ),
+        (
+            TypeError,
+            lambda: Family(Doc, micro_average(["f1"])),
+            "metric: got <class 'test_object_errors.Doc'>, wanted the metric of a class, such as Document.metric",
+        ),
+        (TypeError, lambda: micro_average("f1"), "normalizers: got 'f1', wanted a list such as ['f1']"),
+        (
+            TypeError,
+            lambda: dsl.suite({"a": Doc.metric}),
+            "member 'a': got StructuredMetric(), wanted a Family or a Suite",
+        ),
+        (
+            ValueError,
+            lambda: dsl.graph_matching[str](...).score(Graph({"a": ["b"]}), Graph({})),
+            "preds[0]: got an edge from 'a' to 'b', which is not among its nodes()",
         ),
         (
             ValueError,
