@@ -23,9 +23,6 @@ from .graph import reachability as reachability
 from .latent import LatentMatch as LatentMatch
 from .latent import SolvedMapping as SolvedMapping
 from .latent import latent_overlap as latent_overlap
-from .match import MultisetMatch as MultisetMatch
-from .match import SequenceMatch as SequenceMatch
-from .match import SetMatch as SetMatch
 from .matching import Hook as Hook
 from .matching import Match as Match
 from .matching import Matching as Matching
@@ -47,6 +44,9 @@ from .reduction import CountMetric as CountMetric
 from .reduction import OverlapMetric as OverlapMetric
 from .relations import RelationScores as RelationScores
 from .sequence import sequence_overlap as sequence_overlap
+from .set_match import MultisetMatch as MultisetMatch
+from .set_match import SequenceMatch as SequenceMatch
+from .set_match import SetMatch as SetMatch
 from .spans import SpanScores as SpanScores
 from .structures import AMR as AMR
 from .structures import Argument as Argument

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .leaves import check_type
+from .columns import check_type
 
 
 def numbers() -> defaultdict[Any, int]:

@@ -26,7 +26,8 @@ def metametric(
     The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
     a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
     lets be matched. The normalizer makes a score of the overlap and the two self-overlaps. The constraint and the
-    policy hold for every collection below the class that has no metric of its own.
+    policy hold for every collection below the class that has no metric of its own. An empty collection is worth 0, and
+    so is what holds one beside other fields, unless `empty="one"`.
 
     normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ... constraint: see `Constraint`; `->`
     and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.

@@ -14,11 +14,11 @@ from typing import Any
 
 from torch import Tensor
 
-from .bindings import LatentSet, VariableLeaf
+from .columns import Where, check_tuple, check_type
 from .constraints import Constraint
-from .containers import Matched, Set
-from .functions import Reader
-from .leaves import Where, check_tuple, check_type
+from .node_function import Reader
+from .node_latent import LatentSet, VariableLeaf
+from .node_set import Matched, Set
 from .nodes import Leaf, Node, Product, Union
 from .policy import Policy
 from .variable import Variable

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from .. import _checks
 from .._metric import NoDataError
-from .labels import LabelScores
-from .leaves import shared_columns
+from .by_label import ByLabel
+from .columns import shared_columns
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .normalizers import Normalizer, parse_normalizers
@@ -72,7 +72,7 @@ class Family(Corpus):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
-    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `LabelScores`.
+    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
     bootstrap, confidence, seed: see `CountMetric`.
@@ -109,7 +109,7 @@ class Family(Corpus):
             for given in reductions.values()
         )
         names = {score.name: score for given in reductions.values() for score in given.normalizers}
-        self.by_label = [] if by is None else [LabelScores(self.metric, by, list(names.values()), labels)]
+        self.by_label = [] if by is None else [ByLabel(self.metric, by, list(names.values()), labels)]
         self.hooks = dict(hooks or {})
         self.documents = 0
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._exact import prove
+from ._latent_exact import prove
+from ._latent_search import bound_and_mapping
+from ._latent_terms import Side, Terms, read_terms
 from ._programme import check_solver
-from ._search import bound_and_mapping
-from ._terms import Side, Terms, read_terms
 from .constraints import Constraint
 from .overlap import Overlap
 from .reduction import OverlapMetric

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _checks
-from .leaves import read_once
+from .columns import read_once
 from .matching import Match, Matching, Path
 from .nodes import Node, Normalized, Preprocess, bounding
 from .normalizers import Normalizer, Raw, normalize

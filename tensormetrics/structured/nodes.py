@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._pairs import combined
-from .leaves import Where, ids_of, read_once
+from .columns import Where, ids_of, read_once
 from .normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize
 from .variable import Variable
 

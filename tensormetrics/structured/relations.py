@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from .. import _checks
-from ._labels import LabelScores
+from ._label_scores import LabelScores
 from ._tables import items_of, numbers, padded
 from .structures import Relation, RelationSet
 

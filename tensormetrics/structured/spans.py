@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._labels import LabelScores
+from ._label_scores import LabelScores
 from .tags import O, read_tags, tag_code, tag_spans
 
 SCHEMES = ("strict", "exact", "partial", "type")

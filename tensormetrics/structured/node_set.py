@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ._pairs import counted_overlap, expand, join, matched, ranked
+from .columns import Where, check_collection, read_once
 from .constraints import Constraint
-from .leaves import Where, check_collection, read_once
 from .nodes import Leaf, Node, Part
 from .policy import Policy
 

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .containers import Set
 from .matching import Path
 from .metric import StructuredMetric
+from .node_set import Set
 from .nodes import Leaf, Node, Product
 from .normalizers import Normalizer, Raw, normalize
 from .policy import Policy
 
 
-class LabelScores:
+class ByLabel:
     """Overlaps by the label of the items, summed over documents; its memory grows with the labels alone.
 
     by: the path, from an item of the one collection that an object consists of, to the plain value that is its label;

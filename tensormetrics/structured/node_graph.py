@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ._pairs import expand
-from .containers import Candidates, Matched, alike
+from .columns import Where
 from .graph import graph_overlap, reachability
-from .leaves import Where
+from .node_set import Candidates, Matched, alike
 from .nodes import Part, bounding
 
 

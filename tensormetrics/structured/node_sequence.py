@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .constraints import Constraint
-from .containers import Candidates, Matched, Ragged, alike
+from .node_set import Candidates, Matched, Ragged, alike
 from .nodes import Part
 from .sequence import sequence_overlap
 

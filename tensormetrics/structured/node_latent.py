@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ._pairs import expand, matched, places, ranked
 from ._programme import PROOF, Answer, Programme, solve
+from .columns import Where, check_type
 from .constraints import Constraint
-from .containers import Candidates, Matched, Ragged, alike, equal_pairs
 from .latent import SolvedMapping, latent_overlap
-from .leaves import Where, check_type
+from .node_set import Candidates, Matched, Ragged, alike, equal_pairs
 from .nodes import Node, Part, bounding
 from .variable import Variable
 
