@@ -19,7 +19,8 @@ def numbers() -> defaultdict[Any, int]:
 def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:
     """The items of each document, which has them as `attribute` or consists of them, and of all together.
 
-    TypeError with the place of one that is no `wanted`; `name` is that of the side."""
+    TypeError with the place of one that is no `wanted`; `name` is that of the side.
+    """
     documents = [list(getattr(document, attribute, document)) for document in side]
     for number, items in enumerate(documents):
         check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
