@@ -1,6 +1,6 @@
 """Claim: of metametric's time triggers, relations and events (four metrics against its one) take a hundredth from
 Python objects, triggers from id tensors a thousandth; all coreference metrics of 300 documents of 50 clusters take an
-eighth of a second; on one thread sequences of 64 take a thirtieth of a double loop in Python.
+eighth of a second; sequences of 64 take a hundredth of a double loop in Python.
 
     python benchmarks/structured.py [table.md]
 

@@ -2,8 +2,6 @@
 
 from . import dsl as dsl
 from ._programme import Solved as Solved
-from .amr import AMR as AMR
-from .amr import Prop as Prop
 from .amr import Smatch as Smatch
 from .amr import read_penman as read_penman
 from .amr import read_triples as read_triples
@@ -25,9 +23,6 @@ from .graph import reachability as reachability
 from .latent import LatentMatch as LatentMatch
 from .latent import SolvedMapping as SolvedMapping
 from .latent import latent_overlap as latent_overlap
-from .match import MultisetMatch as MultisetMatch
-from .match import SequenceMatch as SequenceMatch
-from .match import SetMatch as SetMatch
 from .matching import Hook as Hook
 from .matching import Match as Match
 from .matching import Matching as Matching
@@ -49,7 +44,11 @@ from .reduction import CountMetric as CountMetric
 from .reduction import OverlapMetric as OverlapMetric
 from .relations import RelationScores as RelationScores
 from .sequence import sequence_overlap as sequence_overlap
+from .set_match import MultisetMatch as MultisetMatch
+from .set_match import SequenceMatch as SequenceMatch
+from .set_match import SetMatch as SetMatch
 from .spans import SpanScores as SpanScores
+from .structures import AMR as AMR
 from .structures import Argument as Argument
 from .structures import Entity as Entity
 from .structures import EntitySet as EntitySet
@@ -57,6 +56,7 @@ from .structures import Event as Event
 from .structures import EventSet as EventSet
 from .structures import Membership as Membership
 from .structures import Mention as Mention
+from .structures import Prop as Prop
 from .structures import Relation as Relation
 from .structures import RelationSet as RelationSet
 from .structures import Trigger as Trigger

@@ -1,14 +1,14 @@
 """Objects as padded tables of numbers."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, count
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Row = tuple[int, ...]
+from .columns import check_type
 
 
 def numbers() -> defaultdict[Any, int]:
@@ -16,17 +16,22 @@ def numbers() -> defaultdict[Any, int]:
     return defaultdict(count().__next__)
 
 
-def padded(documents: Sequence[Sequence[Row]], columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    # -> rows (D, W, columns) int64, how many of them are a document's (D,)
+def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:
+    """The items of each document, which has them as `attribute` or consists of them, and of all together.
+
+    TypeError with the place of one that is no `wanted`; `name` is that of the side.
+    """
+    documents = [list(getattr(document, attribute, document)) for document in side]
+    for number, items in enumerate(documents):
+        check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
+    return documents, list(chain.from_iterable(documents))
+
+
+def padded(lengths: Iterable[int], columns: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    # lengths: D numbers of rows  columns: C columns of all rows  ->  rows (D, W, C) int64, lengths (D,) int64
     """The rows of each document, filled up with zeros."""
-    lengths = torch.tensor(list(map(len, documents)), dtype=torch.int64)
-    flat = torch.tensor(list(chain.from_iterable(chain.from_iterable(documents))), dtype=torch.int64)
-    width = int(lengths.max()) if len(documents) else 0
-    table = torch.zeros(len(documents), width, columns, dtype=torch.int64)
-    table[torch.arange(width) < lengths[:, None]] = flat.reshape(-1, columns)
+    lengths = torch.tensor(list(lengths), dtype=torch.int64)
+    width = int(lengths.max()) if len(lengths) else 0
+    table = torch.zeros(len(lengths), width, len(columns), dtype=torch.int64)
+    table[torch.arange(width) < lengths[:, None]] = torch.tensor(columns, dtype=torch.int64).mT
     return table.to(device), lengths.to(device)
-
-
-def check_as_many(preds: Sequence[Any], refs: Sequence[Any]) -> None:
-    if len(preds) != len(refs):
-        raise ValueError(f"lengths differ: preds has {len(preds)}, refs has {len(refs)}")

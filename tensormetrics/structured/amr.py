@@ -1,7 +1,6 @@
 """Smatch: how many triples two AMR graphs share, under the best mapping of their variables."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,25 +11,10 @@ from ._programme import check_solver
 from .latent import latent_overlap
 from .normalizers import normalize
 from .reduction import CountMetric
+from .structures import AMR, Prop
 from .variable import Variable
 
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # roles whose name ends so
-
-
-@dataclass(frozen=True)
-class Prop:
-    """A triple of a graph."""
-
-    subj: Variable
-    pred: str
-    obj: Variable | str
-
-
-@dataclass
-class AMR:
-    """A graph as its triples."""
-
-    props: list[Prop]
 
 
 Triple = tuple[str, str, str | None]  # source, role, target: a variable has an `instance` triple; None is left out
@@ -114,7 +98,10 @@ class Smatch(CountMetric):
                 raise TypeError(f"{name}: got a str, wanted a list of graphs; write [{name}]")
         _checks.same_length(preds=preds, refs=refs)
         constants: dict[str, int] = {}
-        pred, ref = ([_read(graph, self.top) for graph in graphs] for graphs in (preds, refs))
+        pred, ref = (
+            [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]
+            for name, graphs in (("preds", preds), ("refs", refs))
+        )
         *pred_items, n_pred = _encode(pred, constants, self.device)
         *ref_items, n_ref = _encode(ref, constants, self.device)
         solved = latent_overlap(*pred_items, *ref_items, n_pred, n_ref, **self.options)
@@ -128,11 +115,19 @@ class Smatch(CountMetric):
         return scores | {"exact": exact / documents, "bound-f1": normalize(bound, pred, ref, "f1")}
 
 
-def _read(graph: Any, top: bool | str) -> list[Prop]:
+def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
     if isinstance(graph, str):
-        return read_penman(graph, top)
-    graph = list(graph.props if isinstance(graph, AMR) else graph)
-    return graph if all(isinstance(item, Prop) for item in graph) else read_triples(graph, top)
+        try:
+            return read_penman(graph, top)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+    items = list(graph.props if isinstance(graph, AMR) else graph) if isinstance(graph, AMR | Iterable) else [graph]
+    if all(isinstance(item, Prop) for item in items):
+        return items
+    for item in items:
+        if not (isinstance(item, tuple | list) and len(item) == 3):
+            raise TypeError(f"{where}: got {item!r:.60}, wanted PENMAN text, an AMR, Props or triples of three texts")
+    return read_triples(items, top)
 
 
 def _encode(graphs: list[list[Prop]], constants: dict[str, int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

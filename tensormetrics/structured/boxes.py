@@ -36,6 +36,9 @@ class BoxMatch(CountMetric):
         _checks.one_of("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, float | int)
         thresholds = tuple(threshold) if several else (threshold,)
+        for t in thresholds:
+            if not (isinstance(t, float | int) and 0 <= t <= 1):
+                raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
         self.suffixes = {t: f"@{t:g}" if several else "" for t in thresholds}
         self.format, self.objective = format, objective
         super().__init__(2 + 2 * len(thresholds), average, **kwargs)

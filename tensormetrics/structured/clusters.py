@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import _checks
 from ..assignment import linear_sum_assignment
-from .overlap import sorted_groups
+from .overlap import numbered
 from .reduction import CountMetric
 
 
@@ -28,7 +28,7 @@ class ClusterAccuracy(CountMetric):
         _checks.shape("ref", ref, *pred.shape)
         _checks.same_device(pred=pred, ref=ref)
         counted = (pred >= 0) & (ref >= 0)
-        row, col = (_numbered(ids.long()) for ids in (pred, ref))
+        row, col = (numbered(ids.long()[..., None]) for ids in (pred, ref))
         width = pred.shape[-1]
         table = torch.zeros(*pred.shape[:-1], width * width, dtype=torch.float64, device=pred.device)
         table.scatter_add_(-1, row * width + col, counted.double())
@@ -39,9 +39,3 @@ class ClusterAccuracy(CountMetric):
         # counts: (..., 2)  ->  name: (...)
         matched, items = counts.unbind(-1)
         return {"accuracy": matched / items}
-
-
-def _numbered(ids: Tensor) -> Tensor:
-    # ids: (..., W)  ->  (..., W) in [0, W)
-    order, group = sorted_groups(ids[..., None])
-    return torch.empty_like(ids).scatter(-1, order, group)

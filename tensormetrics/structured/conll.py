@@ -5,29 +5,35 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 Span = tuple[int, int]
+NONE = ("-", "_", "*")  # where no bracket stands
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
     """Yield each document's name and its clusters of (first, last) token numbers, counted through the document.
 
     `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
-    `#end document`. A bracket that never opens, or never closes, is a ValueError with its line.
+    `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line.
     """
-    name, token = "", 0
-    clusters: dict[str, list[Span]] = defaultdict(list)
-    opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
+    name, begun = None, 0
     for number, line in enumerate(lines, 1):
         if line.startswith("#begin document"):
-            name, token = line.removeprefix("#begin document").strip(), 0
-            clusters.clear()
-            opened.clear()
-        elif line.startswith("#end document"):
+            _check_ended(name, begun)
+            name, begun, token = line.removeprefix("#begin document").strip(), number, 0
+            clusters: dict[str, list[Span]] = defaultdict(list)
+            opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
+            continue
+        ends = line.startswith("#end document")
+        fields = [] if line.startswith("#") else line.split()
+        if name is None and (ends or fields):
+            raise ValueError(f"line {number}: got {line.strip()!r} outside of a document, wanted #begin document")
+        if ends:
             for cluster, starts in opened.items():
                 if starts:
                     raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
             yield name, list(clusters.values())
-        elif not line.startswith("#") and (fields := line.split()):
-            for opening, cluster, closing in re.findall(r"(\()?(\w+)(\))?", fields[column]):
+            name = None
+        elif fields:
+            for opening, cluster, closing in _brackets(fields[column], number):
                 if opening:
                     opened[cluster].append((token, number))
                 if closing:
@@ -35,3 +41,19 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
                         raise ValueError(f"line {number}: bracket {cluster}) was never opened")
                     clusters[cluster].append((opened[cluster].pop()[0], token))
             token += 1
+    _check_ended(name, begun)
+
+
+def _check_ended(name: str | None, line: int) -> None:
+    if name is not None:
+        raise ValueError(f"line {line}: the document {name!r} has no end, wanted #end document")
+
+
+def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:
+    """Opening, cluster, closing of each bracket."""
+    if field in NONE:
+        return []
+    found = [re.fullmatch(r"(\(?)([^()]+)(\)?)", part) for part in field.split("|")]
+    if not all(match and (match[1] or match[3]) for match in found):
+        raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
+    return [match.groups() for match in found]

@@ -9,9 +9,8 @@ from torch import Tensor
 from .. import _checks
 from ..assignment import linear_sum_assignment
 from . import policy
-from ._tables import check_as_many
 from .normalizers import normalize
-from .overlap import sorted_groups
+from .overlap import numbered, sorted_groups
 from .reduction import CountMetric
 
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
@@ -68,7 +67,7 @@ class CorefScores(CountMetric):
         self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
     ) -> None:
         """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         sides = [[_cluster_of(document, i) for i, document in enumerate(side)] for side in (preds, refs)]
         mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
         width = max(map(len, mentions), default=0)
@@ -102,7 +101,10 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], document: int) -> dict[H
     clusters = getattr(clusters, "entities", clusters)
     found: dict[Hashable, int] = {}
     for number, cluster in enumerate(clusters):
-        for mention in getattr(cluster, "mentions", cluster):
+        mentions = getattr(cluster, "mentions", cluster)
+        if isinstance(mentions, str) or not isinstance(mentions, Iterable):
+            raise TypeError(f"document {document}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
+        for mention in mentions:
             if found.setdefault(mention, number) != number:
                 raise ValueError(f"document {document}: mention {mention!r} is in two clusters of one side")
     return found
@@ -111,8 +113,7 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], document: int) -> dict[H
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
     # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
     ids = ids.clamp(min=-1)
-    order, group = sorted_groups(ids[..., None])
-    cluster = torch.empty_like(ids).scatter(-1, order, group) - (ids < 0).any(-1, keepdim=True).long()
+    cluster = numbered(ids[..., None]) - (ids < 0).any(-1, keepdim=True).long()
     return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
 
 

@@ -13,10 +13,9 @@ from .policy import Policy
 
 
 def metametric(
-    cls: type | None = None,
-    *,
-    normalizer: str | Normalizer = "none",
+    normalizer: str | Normalizer | type = "none",
     constraint: str | Constraint = "<->",
+    *,
     policy: str | Policy | None = None,
     empty: str | None = None,
     zero_division: float | str | None = None,
@@ -27,7 +26,8 @@ def metametric(
     The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
     a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
     lets be matched. The normalizer makes a score of the overlap and the two self-overlaps. The constraint and the
-    policy hold for every collection below the class that has no metric of its own.
+    policy hold for every collection below the class that has no metric of its own. An empty collection is worth 0, and
+    so is what holds one beside other fields, unless `empty="one"`.
 
     normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ... constraint: see `Constraint`; `->`
     and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.
@@ -46,6 +46,8 @@ def metametric(
     TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
     are looked up at first use.
     """
+    bare = not isinstance(normalizer, str | Normalizer)  # it is the class then
+    target, normalizer = (normalizer, "none") if bare else (None, normalizer)
     normalizer, constraint = Normalizer.parse(normalizer), Constraint.parse(constraint)
     own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
     given = policy is not None or any(value is not None for value in own.values())
@@ -66,7 +68,7 @@ def metametric(
         setattr(cls, "latent_metric" if latent else "metric", metric)
         return cls
 
-    return decorate if cls is None else decorate(cls)
+    return decorate(target) if bare else decorate
 
 
 def derive(

@@ -8,17 +8,17 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from torch import Tensor
 
-from .bindings import LatentSet, VariableLeaf
+from .columns import Where, check_tuple, check_type
 from .constraints import Constraint
-from .containers import Matched, Set
-from .functions import Reader
-from .leaves import Where, check_tuple, check_type
+from .node_function import Reader
+from .node_latent import LatentSet, VariableLeaf
+from .node_set import Matched, Set
 from .nodes import Leaf, Node, Product, Union
 from .policy import Policy
 from .variable import Variable
@@ -27,6 +27,7 @@ COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, a
 SEQUENCES = (abc.Sequence, abc.MutableSequence)
 MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
+field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
 
 
@@ -134,11 +135,11 @@ class Derivation:
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
         if typing.get_origin(tp) is tuple:
             for n, hint in enumerate(typing.get_args(tp)):
-                yield (n,), itemgetter(n), hint, f"{at}[{n}]", inner
+                yield (n,), position(n), hint, f"{at}[{n}]", inner
             return
         hints = self.hints(tp)
         for name in field_names(tp):
-            yield (name,), attrgetter(name), hints[name], f"{at}.{name}".removeprefix("."), inner
+            yield (name,), field(name), hints[name], f"{at}.{name}".removeprefix("."), inner
 
     def hints(self, tp: type) -> dict[str, Any]:
         """The resolved annotations of a class; TypeError naming the field whose name is unknown."""
@@ -147,14 +148,14 @@ class Derivation:
         try:
             return typing.get_type_hints(tp, names, names, include_extras=True)
         except NameError as error:
-            field = next((name for name, hint in tp.__annotations__.items() if error.name in str(hint)), "?")
+            name = next((name for name, hint in tp.__annotations__.items() if error.name in str(hint)), "?")
             raise UnknownName(
-                f"{tp.__name__}.{field}: the name {error.name!r} is unknown; define it, or give it as localns"
+                f"{tp.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
             ) from error
 
     def mapping(self, arguments: tuple, at: str) -> Node:
         key, value = (
-            (name, (itemgetter(n), self.node(tp, f"{at}[*].{name}")))
+            (name, (position(n), self.node(tp, f"{at}[*].{name}")))
             for n, (name, tp) in enumerate(zip(("key", "value"), arguments, strict=True))
         )
         pair = Product({(key[0],): key[1], (value[0],): value[1]}, no_check)
@@ -207,7 +208,7 @@ def is_record(tp: Any) -> bool:
 def field_names(tp: type) -> list[str]:
     """The fields of a dataclass that take part in comparisons, or those of a NamedTuple."""
     if dataclasses.is_dataclass(tp):
-        return [field.name for field in dataclasses.fields(tp) if field.compare]
+        return [f.name for f in dataclasses.fields(tp) if f.compare]
     return list(tp._fields)
 
 

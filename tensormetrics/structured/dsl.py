@@ -11,27 +11,26 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
 
-from .bindings import LatentSet
-from .chains import Sequence
 from .constraints import Constraint
-from .containers import Matched, MaxPair, Set
-from .derive import Derivation, Plan, as_list, field_names, is_record, name_of, no_check, record_check, union_of
+from .derive import Derivation, Plan, as_list, field, field_names, is_record, name_of, no_check, record_check, union_of
 from .family import Family as family  # noqa: F401
 from .family import Suite as suite  # noqa: F401
 from .family import macro_average as macro_average
 from .family import micro_average as micro_average
-from .functions import Function, TensorFunction
-from .graphs import Graph, nodes_of
 from .matching import Hook as Hook
 from .matching import Match as Match
 from .matching import Matching as Matching
 from .matching import Path as Path
 from .metric import StructuredMetric
+from .node_function import Function, TensorFunction
+from .node_graph import Graph, nodes_of
+from .node_latent import LatentSet
+from .node_sequence import Sequence
+from .node_set import Matched, MaxPair, Set
 from .nodes import Leaf, Node, Product
 from .normalizers import Normalizer
 from .policy import Policy
@@ -211,7 +210,7 @@ def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetr
     hints = derivation.hints(tp)
     nodes = {
         (name,): (
-            attrgetter(name),
+            field(name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),
         )
         for name, metric in metrics.items()

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._tables import check_as_many, numbers, padded
+from ._tables import items_of, numbers, padded
 from .normalizers import normalize
-from .overlap import Overlap, multiset_overlap, set_overlap, sorted_groups
+from .overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from .policy import Policy
 from .reduction import CountMetric
-from .structures import Event, EventSet, Mention
+from .structures import Argument, Event, EventSet, Trigger
 
 METRICS = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
 SCORES = ("precision", "recall", "f1")
@@ -72,12 +72,14 @@ class EventScores(CountMetric):
             self._counted(*(side[..., 1:] for side in triggers), *n_events),
             self._counted(*triggers, *n_events),
         ]
-        for column in (2, 1):  # from the span of an argument on, or from its role
-            wanted = [side[..., column:] for side in args]
-            owner = [side[..., 0].long() for side in args]
+        owner = [side[..., 0].long() for side in args]
+        both = torch.cat(args, -2).long()
+        span = numbered(both[..., 2:])
+        for number in (span, numbered(torch.stack([both[..., 1], span], -1))):  # spans alone, and with roles
+            wanted = number.split([side.shape[-2] for side in args], -1)
             if self.link == "type":
                 types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
-                rows = (torch.cat([t[..., None], w], -1) for t, w in zip(types, wanted, strict=True))
+                rows = (torch.stack(pair, -1) for pair in zip(types, wanted, strict=True))
                 overlaps.append(self._counted(*rows, *n_args))
             else:
                 overlaps.append(self._nested(triggers, owner, wanted, n_events, n_args))
@@ -87,17 +89,20 @@ class EventScores(CountMetric):
         self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
     ) -> None:
         """Add documents given as `EventSet`s or collections of `Event`s."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
         triggers, args = [], []
-        for side in (preds, refs):
-            documents = [list(getattr(document, "events", document)) for document in side]
-            triggers.append([[(types[e.trigger.type], *_ends(e.trigger.mention)) for e in d] for d in documents])
-            args.append(
-                [[(n, roles[a.role], *_ends(a.mention)) for n, e in enumerate(d) for a in e.args] for d in documents]
-            )
-        tables = [padded(side, 3, self.device) for side in triggers] + [padded(side, 4, self.device) for side in args]
-        rows, lengths = zip(*tables, strict=True)
+        for name, side in (("preds", preds), ("refs", refs)):
+            documents, events = items_of(side, "events", Event, name)
+            heads = [event.trigger for event in events]
+            columns = [types[head.type] for head in heads], *_ends(heads)
+            triggers.append(padded(map(len, documents), columns, self.device))
+            sizes = [[len(event.args) for event in document] for document in documents]
+            given = [argument for event in events for argument in event.args]
+            owner = [number for row in sizes for number, size in enumerate(row) for _ in range(size)]
+            columns = owner, [roles[argument.role] for argument in given], *_ends(given)
+            args.append(padded(map(sum, sizes), columns, self.device))
+        rows, lengths = zip(*triggers, *args, strict=True)
         self.update(*rows, *lengths)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
@@ -118,7 +123,7 @@ class EventScores(CountMetric):
         self,
         triggers: Sequence[Tensor],  # (..., N, 3), (..., M, 3)
         owner: Sequence[Tensor],  # (..., A), (..., C) the events of the arguments
-        args: Sequence[Tensor],  # (..., A, F), (..., C, F)
+        args: Sequence[Tensor],  # (..., A), (..., C) in [0, A + C): equal arguments have one number
         n_events: Sequence[Tensor],  # (...), (...)
         n_args: Sequence[Tensor],  # (...), (...)
     ) -> Overlap:  # (...) each
@@ -128,17 +133,16 @@ class EventScores(CountMetric):
             events.where(_lengths.mask(n, events.shape[-1]) & (events >= 0), size).clamp(max=size)
             for events, n, size in zip(owner, n_args, sizes, strict=True)
         ]  # an event behind the last takes what does not count
-        repeats = [_occurrences(torch.cat([o[..., None], a], -1)) for o, a in zip(owner, args, strict=True)]
+        width = sum(a.shape[-1] for a in args)
+        repeats = [_occurrences(o * width + a) for o, a in zip(owner, args, strict=True)]
         if self._duplicates == "set":
             owner = [o.where(r == 0, size) for o, r, size in zip(owner, repeats, sizes, strict=True)]
         # The n-th of equal arguments of an event is a key of its own: what two events share is then a product.
-        rows = [torch.cat([a, r[..., None]], -1) for a, r in zip(args, repeats, strict=True)]
-        order, group = sorted_groups(torch.cat(rows, -2))
-        keys = torch.empty_like(order).scatter(-1, order, group).split([o.shape[-1] for o in owner], -1)
-        width = order.shape[-1]
+        keys = numbered((torch.cat(args, -1) * width + torch.cat(repeats, -1))[..., None])
+        keys = keys.split([o.shape[-1] for o in owner], -1)
         has = [
-            torch.zeros(*k.shape[:-1], (size + 1) * width, dtype=torch.float64, device=k.device)
-            .scatter(-1, o * width + k, 1.0)
+            torch.zeros(*k.shape[:-1], (size + 1) * width, device=k.device)  # float32 counts exactly up to 2**24
+            .scatter_(-1, o * width + k, 1.0)
             .unflatten(-1, (size + 1, width))[..., :size, :]
             for k, o, size in zip(keys, owner, sizes, strict=True)
         ]  # (..., N, K), (..., M, K)
@@ -159,8 +163,9 @@ class EventScores(CountMetric):
         return "set" if self.policy.duplicates == "set" else "multiset"
 
 
-def _ends(mention: Mention) -> tuple[int, int]:
-    return mention.left, mention.right
+def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:
+    mentions = [item.mention for item in items]
+    return [mention.left for mention in mentions], [mention.right for mention in mentions]
 
 
 def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
@@ -169,9 +174,9 @@ def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
     return types.gather(-1, event.clamp(0, triggers.shape[-2]))
 
 
-def _occurrences(rows: Tensor) -> Tensor:
-    # rows: (..., A, F)  ->  (..., A) how often the row came before
-    order, group = sorted_groups(rows)
-    place = torch.arange(rows.shape[-2], device=rows.device).expand_as(order)
-    first = torch.full_like(place, rows.shape[-2]).scatter_reduce(-1, group, place, "amin").gather(-1, group)
-    return torch.empty_like(place).scatter(-1, order, place - first)
+def _occurrences(keys: Tensor) -> Tensor:
+    # keys: (..., A)  ->  (..., A) how often the key came before
+    order, group = sorted_groups(keys[..., None])
+    place = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
+    first = torch.full_like(place, keys.shape[-1]).scatter_reduce_(-1, group, place, "amin").gather(-1, group)
+    return torch.empty_like(place).scatter_(-1, order, place - first)

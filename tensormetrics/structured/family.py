@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import _checks
 from .._metric import NoDataError
-from .labels import LabelScores
+from .by_label import ByLabel
+from .columns import shared_columns
 from .matching import Hook, Path
-from .metric import SolvedOverlap, StructuredMetric, check_lengths
-from .normalizers import Normalizer
+from .metric import StructuredMetric
+from .normalizers import Normalizer, parse_normalizers
 from .overlap import Overlap
 from .policy import Policy
 from .reduction import OverlapMetric
@@ -28,12 +30,12 @@ class Reduction(NamedTuple):
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Overlaps are summed over documents, then normalised."""
-    return Reduction("micro", tuple(map(Normalizer.parse, normalizers)))
+    return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Overlaps are normalised in each document; the mean is over the documents where the score is defined."""
-    return Reduction("macro", tuple(map(Normalizer.parse, normalizers)))
+    return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
 class OverlapScores(OverlapMetric):
@@ -71,7 +73,7 @@ class Family(Corpus):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
-    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `LabelScores`.
+    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
     bootstrap, confidence, seed: see `CountMetric`.
@@ -92,6 +94,8 @@ class Family(Corpus):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if not isinstance(metric, StructuredMetric):
+            raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
         for prefix, given in reductions.items():
             if not isinstance(given, Reduction):
@@ -106,43 +110,39 @@ class Family(Corpus):
             for given in reductions.values()
         )
         names = {score.name: score for given in reductions.values() for score in given.normalizers}
-        self.by_label = [] if by is None else [LabelScores(self.metric, by, list(names.values()), labels)]
+        self.by_label = [] if by is None else [ByLabel(self.metric, by, list(names.values()), labels)]
         self.hooks = dict(hooks or {})
         self.documents = 0
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        self._add(preds, refs)
+        overlap = self.metric.cross_and_selves(preds, refs)
+        for average in self.averages:
+            average.update(overlap)
+        for scores in self.by_label:
+            scores.update(preds, refs)
+        self._run_hooks(preds, refs)
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Add documents; key -> () float64, of these alone."""
-        overlap = self._add(preds, refs)
-        alone = self.new()
-        for average in alone.averages:
-            average.update(Overlap(*overlap[:3]))
-        for scores in alone.by_label:
-            scores.update(preds, refs)
-        return alone.compute()
+        """Add documents; key -> () float64, of these alone, and of this rank alone."""
+        overlap = self.metric.cross_and_selves(preds, refs)
+        values = self._keyed([average(overlap) for average in self.averages])
+        for scores in self.by_label:
+            values |= scores(preds, refs)
+        self._run_hooks(preds, refs)
+        return self.extended(values)
 
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
-        return self.extended(
-            {
-                keyed(prefix, name): value
-                for prefix, average in zip(self.prefixes, self.averages, strict=True)
-                for name, value in computed(average).items()
-            }
-            | {key: value for scores in self.by_label for key, value in scores.compute().items()}
-        )
+        values = self._keyed(list(map(computed, self.averages)))
+        for scores in self.by_label:
+            values |= scores.compute()
+        return self.extended(values)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = self.metric.overlap(preds, refs)
-        return {
-            name: value
-            for average in self.averages
-            for name, value in average.read_scores(torch.stack(overlap[:3], -1)).items()
-        }
+        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1)
+        return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
     def reset(self) -> None:
         """Forget all documents."""
@@ -157,17 +157,15 @@ class Family(Corpus):
         fresh.hooks = dict(hooks or {})
         return fresh
 
-    def _add(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
-        overlap = self.metric.overlap(preds, refs)
-        for average in self.averages:
-            average.update(Overlap(*overlap[:3]))
-        for scores in self.by_label:
-            scores.update(preds, refs)
+    def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        named = zip(self.prefixes, scores, strict=True)
+        return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
+
+    def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         if self.hooks:
             for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
                 self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
         self.documents += len(preds)
-        return overlap
 
 
 class Suite(Corpus):
@@ -175,17 +173,28 @@ class Suite(Corpus):
 
     def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
         super().__init__()
-        self.members = nn.ModuleDict(members)
+        for name, member in members.items():
+            if not isinstance(member, Corpus):
+                raise TypeError(f"member {name!r}: got {member!r:.60}, wanted a Family or a Suite")
+        self.names, self.parts = list(members), nn.ModuleList(members.values())  # a ModuleDict refuses some names
+
+    @property
+    def members(self) -> dict[str, "Family | Suite"]:
+        """Families and suites by name."""
+        return dict(zip(self.names, self.parts, strict=True))
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        check_lengths(preds, refs)
-        for member in self.members.values():
-            member.update(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            for member in self.members.values():
+                member.update(preds, refs)
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
-        return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
 
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
@@ -193,7 +202,8 @@ class Suite(Corpus):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Key -> (B,) float64; the state is left as it is."""
-        return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
+        with shared_columns():
+            return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
 
     def reset(self) -> None:
         """Forget all documents."""

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._exact import prove
+from ._latent_exact import prove
+from ._latent_search import bound_and_mapping
+from ._latent_terms import Side, Terms, read_terms
 from ._programme import check_solver
-from ._search import bound_and_mapping
-from ._terms import Side, Terms, read_terms
 from .constraints import Constraint
 from .overlap import Overlap
 from .reduction import OverlapMetric
@@ -40,12 +40,14 @@ def latent_overlap(
     restarts: int = 4,
     node_limit: int = 200_000,
     seed: int = 0,
+    duplicates: str = "multiset",
 ) -> SolvedMapping:
     """Largest `multiset_overlap` of items of F columns that a one-to-one mapping of the variables can give.
 
     Where `is_var`, an entry is the number of a variable of its own side, from 0; elsewhere a constant of both sides.
     Items match if their constants are equal and the mapping sends the variables of one to those of the other, column
-    by column. `n_pred` and `n_ref` say how many items count; what lies beyond never matters.
+    by column. With `duplicates="set"` equal items of one side count once. `n_pred` and `n_ref` say how many items
+    count; what lies beyond never matters.
 
     NP-hard. `solver="search"` bounds the value and looks for it, all documents at once, from `restarts` random
     mappings and three others; "auto" hands documents whose value is below their bound to scipy's integer programmes,
@@ -54,6 +56,7 @@ def latent_overlap(
     S. Cai, K. Knight, 2013, Smatch: an evaluation metric for semantic feature structures, aclanthology.org/P13-2131
     """
     constraint = Constraint.parse(constraint)
+    _checks.one_of("duplicates", duplicates, ("multiset", "set"))
     nodes = check_solver(solver, node_limit)
     restarts = _checks.integer_at_least("restarts", restarts, 0)
     seed = _checks.integer_at_least("seed", seed, 0)
@@ -62,7 +65,7 @@ def latent_overlap(
     *batch, _, width = pred_props.shape
     _checks.shape("ref_props", ref_props, *batch, "M", width)
     _checks.same_device(pred_props=pred_props, ref_props=ref_props)
-    terms = read_terms(pred, ref, constraint)
+    terms = read_terms(pred, ref, constraint, duplicates == "set")
     cells = (restarts + 3) * (max(terms.p, terms.r) + 1) ** 2  # of a document in the search
     solved = [
         _solve(terms.select(part), solver, restarts, nodes, seed)
@@ -100,9 +103,10 @@ def _read_side(side: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Si
 
 
 class LatentMatch(OverlapMetric):
-    """Scores of items with variables; see `latent_overlap`, `normalize` and `Policy`. Repeated items count each time.
+    """Scores of items with variables; see `latent_overlap`, `normalize` and `Policy`.
 
-    Under `~` the overlap of each side with itself is solved too. `update` waits for the device.
+    Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` waits for
+    the device.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class LatentMatch(OverlapMetric):
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
         self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
+        self.options["duplicates"] = "set" if self.policy.duplicates == "set" else "multiset"
 
     def update(
         self,
@@ -137,6 +142,6 @@ class LatentMatch(OverlapMetric):
         full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_props, batch, n)
         full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_props, batch, ref_props.shape[-2])
         selves = (full_pred, full_ref)
-        if self.constraint is Constraint.MANY_TO_MANY:
+        if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
             selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
         self.add_overlap(Overlap(cross, *selves), full_pred, full_ref)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import _checks
+from .columns import read_once
 from .matching import Match, Matching, Path
 from .nodes import Node, Normalized, Preprocess, bounding
 from .normalizers import Normalizer, Raw, normalize
@@ -64,14 +66,19 @@ class StructuredMetric(nn.Module):
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> Tensor:
         # B objects each  ->  (B,) float64
         """The normalised score of each pair."""
-        check_lengths(preds, refs)
+        return self._score(self.cross_and_selves(preds, refs))
+
+    def cross_and_selves(self, preds: Sequence[Any], refs: Sequence[Any]) -> Overlap:
+        # B objects each  ->  (B,) each
+        """What `overlap` gives, without the proof."""
+        _checks.same_length(preds=preds, refs=refs)
         rows, here = self._encode(preds, refs)
-        return self._score(self._overlap(rows, here, here + len(preds)))
+        return self._overlap(rows, here, here + len(preds))
 
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
         """The overlaps of each pair, before any normalizer; ValueError for lists of different lengths."""
-        check_lengths(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         rows, here = self._encode(preds, refs)
         found = self._overlap(rows, here, here + len(preds))
         if not self.node().inexact:
@@ -127,7 +134,8 @@ class StructuredMetric(nn.Module):
         def where(row: int) -> str:
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
-        rows = self.node().encode([*preds, *refs], split, where, device)
+        values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
+        rows = self.node().encode(values, split, where, device)
         return rows, torch.arange(split, device=device)
 
     def _row(self, number: int) -> Tensor:  # ->  (1,) int64
@@ -155,11 +163,6 @@ class StructuredMetric(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_nodes": {}}
-
-
-def check_lengths(preds: Sequence[Any], refs: Sequence[Any]) -> None:
-    if len(preds) != len(refs):
-        raise ValueError(f"preds, refs: got {len(preds)} and {len(refs)} objects, wanted as many of both")
 
 
 def _preprocessed(metric: StructuredMetric, functions: tuple[Callable, Callable], policy: Policy) -> Node:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._pairs import combined
-from .leaves import Where, ids_of
+from .columns import Where, ids_of, read_once
 from .normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize
 from .variable import Variable
 
@@ -84,7 +84,7 @@ class Leaf(Node):
     equality = dominated = True
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Tensor:
-        return ids_of(values, where).to(device)
+        return read_once(lambda: ids_of(values, where), ids_of, values).to(device)
 
     def similarity(self, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return (rows[i] == rows[j]).double()
@@ -119,7 +119,9 @@ class Product(Node):
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
         self.check(values, where)
         columns = [
-            node.encode(list(map(read, values)), split, below(where, names), device)
+            node.encode(
+                read_once(lambda read=read: list(map(read, values)), read, values), split, below(where, names), device
+            )
             for names, (read, node) in self.fields.items()
         ]
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]

@@ -3,6 +3,7 @@
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,13 @@ class Normalizer(ABC):
                 f"or 'f' and a positive number such as 'f0.5'"
             )
         return FScore(beta)
+
+
+def parse_normalizers(argument: str, texts: Sequence[str | Normalizer]) -> tuple[Normalizer, ...]:
+    """The normalizers of several names; TypeError naming the argument for a single one."""
+    if isinstance(texts, str | Normalizer):
+        raise TypeError(f"{argument}: got {texts!r}, wanted a list such as [{texts!r}]")
+    return tuple(map(Normalizer.parse, texts))
 
 
 @dataclass(frozen=True)

@@ -150,12 +150,14 @@ def multiset_overlap(
     n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 
-    order, group = sorted_groups(torch.cat([pred_keys.long(), ref_keys.long()], -2))
-    is_pred, is_ref = torch.zeros_like(order), torch.zeros_like(order)
-    is_pred[..., :n] = _lengths.mask(n_pred, n)
-    is_ref[..., n:] = _lengths.mask(n_ref, m)
-    # (..., K) times that an item occurs; padding falls into some group and counts 0 there
-    p, r = (torch.zeros_like(group).scatter_add(-1, group, side.gather(-1, order)) for side in (is_pred, is_ref))
+    number = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
+    # (..., K) times that an item occurs; padding has some number and counts 0 there
+    p, r = (
+        torch.zeros_like(number).scatter_add_(-1, side, inside.long())
+        for side, inside in zip(
+            number.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True
+        )
+    )
     if duplicates == "set":
         p, r = p.clamp(max=1), r.clamp(max=1)
     once = duplicates == "set_cross"
@@ -172,6 +174,12 @@ def common(p: Tensor, r: Tensor, constraint: Constraint) -> Tensor:
     if constraint is Constraint.ONE_TO_MANY:
         return p * (r > 0)
     return r * (p > 0) if constraint is Constraint.MANY_TO_ONE else p * r
+
+
+def numbered(keys: Tensor) -> Tensor:
+    # keys: (..., L, F) int64  ->  (..., L) in [0, L): the same for equal rows, rising with their columns
+    order, group = sorted_groups(keys)
+    return torch.empty_like(order).scatter_(-1, order, group)
 
 
 def sorted_groups(keys: Tensor) -> tuple[Tensor, Tensor]:

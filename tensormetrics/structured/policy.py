@@ -14,8 +14,8 @@ class Policy:
     `empty`: "zero", an empty collection has overlap 0 with itself, or "one", it has 1, also with another empty one.
     `zero_division`: the value of a ratio with denominator 0, a number or "agree" (1 if both selves are 0, else 0);
     macro averages skip NaN. "metametric" stands for 0 under an F-score and NaN elsewhere.
-    `duplicates`: "multiset", equal items are counted as often as they occur; "set", once; "set_cross", once in the
-    cross overlap and as often as they occur in the selves.
+    `duplicates`: "multiset", equal items are counted as often as they occur; "set", once where equality is all that
+    items are compared by; "set_cross", plain values matched one-to-one are counted once in the cross overlap.
     """
 
     empty: str = "zero"

@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import _checks
 from . import _lengths, policy
 from .normalizers import normalize
-from .overlap import sorted_groups
+from .overlap import numbered
 from .reduction import CountMetric
 
 AT_K = ("precision", "recall", "hit", "ap", "ndcg")
@@ -69,8 +69,7 @@ class RankingScores(CountMetric):
         ref_gain = ref_gain.double().where(inside, 0)
 
         # A hit is the first prediction of a key that the reference has too.
-        order, group = sorted_groups(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
-        key = torch.empty_like(order).scatter(-1, order, group)
+        key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
         pred_key, ref_key = key[..., :n], key[..., n:]
         wanted = torch.zeros_like(key).scatter_add(-1, ref_key, inside.long())
         gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)

@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import _checks
 from .._metric import Metric
 from .constraints import Constraint
-from .normalizers import Normalizer, normalize
+from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
 from .policy import Policy
 
@@ -99,7 +99,7 @@ class OverlapMetric(CountMetric):
         **kwargs: Any,
     ) -> None:
         self.constraint = Constraint.parse(constraint)
-        self.scores = tuple(Normalizer.parse(score) for score in scores)
+        self.scores = parse_normalizers("scores", scores)
         self.policy = Policy.parse(policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
         super().__init__(3, average, **kwargs)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from .. import _checks
-from ._labels import LabelScores
-from ._tables import Row, check_as_many, numbers, padded
+from ._label_scores import LabelScores
+from ._tables import items_of, numbers, padded
 from .structures import Relation, RelationSet
 
 
@@ -41,17 +41,19 @@ class RelationScores(LabelScores):
         refs: Sequence[RelationSet | Iterable[Relation]],
     ) -> None:
         """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
-        check_as_many(preds, refs)
+        _checks.same_length(preds=preds, refs=refs)
         types = numbers()
         for label in self.labels or ():
             types[label]
 
-        def row(relation: Relation) -> Row:
-            subj, obj = relation.subj, relation.obj
-            return types[relation.type], subj.left, subj.right, obj.left, obj.right
-
-        sides = [[[*map(row, getattr(x, "relations", x))] for x in side] for side in (preds, refs)]
+        tables = []
+        for name, side in (("preds", preds), ("refs", refs)):
+            documents, relations = items_of(side, "relations", Relation, name)
+            columns = [[types[relation.type] for relation in relations]]
+            for mentions in ([relation.subj for relation in relations], [relation.obj for relation in relations]):
+                columns += [mention.left for mention in mentions], [mention.right for mention in mentions]
+            tables.append(padded(map(len, documents), columns, self.device))
         if self.labels is not None and len(types) > len(self.labels):
             raise ValueError(f"labels: got relations of {[*types][len(self.labels) :]}, wanted some of {self.labels}")
-        (pred, n_pred), (ref, n_ref) = (padded(side, 5, self.device) for side in sides)
-        self.update(pred, ref, n_pred, n_ref)
+        rows, lengths = zip(*tables, strict=True)
+        self.update(*rows, *lengths)

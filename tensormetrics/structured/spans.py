@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._labels import LabelScores
+from ._label_scores import LabelScores
 from .tags import O, read_tags, tag_code, tag_spans
 
 SCHEMES = ("strict", "exact", "partial", "type")
@@ -61,9 +61,13 @@ class SpanScores(LabelScores):
         """
         if vocabulary is not None:
             return self._update_numbers(pred, ref, mode, vocabulary)
-        lengths = [list(map(len, side)) for side in (pred, ref)]
-        if lengths[0] != lengths[1]:
-            raise ValueError(f"lengths differ: pred has {lengths[0]} tags, ref has {lengths[1]}")
+        if isinstance(pred, Tensor) or isinstance(ref, Tensor):
+            raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
+        _checks.same_length(pred=pred, ref=ref)
+        for document, sides in enumerate(zip(pred, ref, strict=True)):
+            if len(sides[0]) != len(sides[1]):
+                n, m = map(len, sides)
+                raise ValueError(f"document {document}: lengths differ: pred has {n} tags, ref has {m}")
         first = read_tags(pred, mode, self.labels or ())
         second = read_tags(ref, mode, first.labels)
         self._check_labels(second.labels)

@@ -1,9 +1,10 @@
-"""Ready-made dataclasses of information extraction, each with its metric."""
+"""Ready-made dataclasses of information extraction and of AMR graphs, each with its metric."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from .decorator import metametric
+from .variable import Variable
 
 
 @metametric
@@ -91,3 +92,21 @@ class Membership:
 
     mention: Mention
     entity: Entity
+
+
+@metametric
+@dataclass(frozen=True)
+class Prop:
+    """A triple of a graph."""
+
+    subj: Variable
+    pred: str
+    obj: Variable | str
+
+
+@metametric
+@dataclass
+class AMR:
+    """A graph as its triples; two are worth the triples they share under the best mapping of their variables."""
+
+    props: Collection[Prop]

@@ -32,6 +32,8 @@ def read_tags(tags: Sequence[Sequence[str]], mode: str = "lenient", labels: Sequ
     labels = list(labels)
     seen: dict[str, tuple[int, int]] = {}
     for document, row in enumerate(tags):
+        if isinstance(row, str):
+            raise TypeError(f"document {document}: got the text {row!r:.60}, wanted a list of tags; write [tags]")
         for position, tag in enumerate(row):
             if tag not in seen:
                 seen[tag] = tag_code(tag, labels, f"document {document}, position {position}")

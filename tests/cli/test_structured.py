@@ -99,7 +99,9 @@ def test_hand_worked_scores(folder, arguments, expected):
          "{}/x.conll: document 1 is '(y); part 000', but in {}/r.conll it is '(x); part 000'"),
         ("x.conll", "#begin document (x); part 000\na (0\n#end document\n", ["coref", "x.conll", "r.conll"],
          "{}/x.conll, line 2: bracket (0 is never closed"),
-        ("x.conll", "a (0)\n", ["coref", "x.conll", "r.conll"], "{}/x.conll: wanted '#begin document' to"),
+        ("x.conll", "a (0)\n", ["coref", "x.conll", "r.conll"],
+         "{}/x.conll, line 1: got 'a (0)' outside of a document, wanted #begin document"),
+        ("x.conll", "# nothing\n", ["coref", "x.conll", "r.conll"], "{}/x.conll: wanted '#begin document' to"),
         ("x.amr", "(a / b\n", ["amr", "x.amr", "r.amr"], ""),
     ],
 )  # fmt: skip

@@ -87,6 +87,16 @@ def test_kinds_of_input_agree(device):
     assert len({tuple(map(float, metric.compute().values())) for metric in metrics}) == 1
 
 
+def test_dataclasses_have_the_metric():
+    for pred, ref in GOLDEN["amr"][-1]["input"]["pairs"]:
+        one, other = AMR(read_penman(pred)), AMR(read_penman(ref))
+        smatch = Smatch()
+        smatch.update([pred], [ref])
+        found = AMR.metric.overlap([one], [other])
+        assert found.exact and 2 * found.cross / (found.pred + found.ref) == smatch.compute()["f1"]
+    assert Prop.latent_metric.score(*props("a arg0 b", "x arg0 y")) == 1
+
+
 def test_empty_graphs(device):
     metric = Smatch().to(device)
     metric.update([[], []], [[], "(a / cat)"])
@@ -109,6 +119,13 @@ def test_errors(monkeypatch):
     with pytest.raises(ValueError) as error:
         Smatch(solver="fast")
     assert str(error.value) == "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"
+    with pytest.raises(ValueError, match=r"^refs\[1\]: text: '\(a / cat' is no graph in PENMAN notation: "):
+        metric.update(["(a / cat)"] * 2, ["(a / cat)", "(a / cat"])
+    for graph, got in ((3, "3"), ([("a", "b")], "('a', 'b')"), (["(a / cat)"], "'(a / cat)'")):
+        with pytest.raises(TypeError) as error:
+            metric.update([graph], [[]])
+        wanted = "wanted PENMAN text, an AMR, Props or triples of three texts"
+        assert str(error.value) == f"preds[0]: got {got}, {wanted}"
     monkeypatch.setitem(sys.modules, "penman", None)
     with pytest.raises(ImportError) as error:
         read_penman("(a / cat)")

@@ -49,6 +49,8 @@ def test_micro_and_macro():
 
 def test_keys():
     assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
+    names = {name: Family(Doc.metric, micro_average(["f1"])) for name in ("type", "a.b", "members")}
+    assert list(Suite(names).compute()) == ["type-f1", "a.b-f1", "members-f1"]
     suite = dsl.suite({"events": Suite({"x": dsl.family(Doc.metric, {"micro": micro_average(["f1", "none"])})})})
     assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
 
@@ -83,6 +85,13 @@ def test_labels_asked_for():
         assert math.isnan(empty.compute()["types-f1"]) and empty.documents == 0
 
 
+def test_undefined_scores_of_labels_are_left_out_of_averages():
+    family = Family(Doc.metric, micro_average(["precision"]), by="label", zero_division=math.nan)
+    family.update([doc("L01 L23")], [doc("L01 P45 P67")])
+    found = floats(family.compute())
+    assert math.isnan(found["precision[PER]"]) and found["types-precision"] == found["weighted-precision"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("metric", "by", "message"),
     [
@@ -113,6 +122,37 @@ def test_suites_extras_and_documents():
     assert alone["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and suite.members["a"].documents == 4
     suite.reset()
     assert math.isnan(suite.compute()["sum"]) and math.isnan(suite.new().compute()["b-f1"])
+
+
+def test_a_suite_reads_each_value_once():
+    """Whatever the families compare: what they share is read off the objects once, at each update anew."""
+    reads = []
+
+    @dataclass
+    class Seen:
+        name: str
+        kind: str
+        words: list[str]
+
+        def __getattribute__(self, attribute):
+            if attribute in ("name", "kind", "words"):
+                reads.append(attribute)
+            return super().__getattribute__(attribute)
+
+    def family(*fields):
+        return Family(dsl.set_matching[Seen](dsl.dataclass[Seen](dict.fromkeys(fields, ...))), micro_average(["f1"]))
+
+    members = {"c": Suite({"d": family("name", "words")}), "a": family("name"), "b": family("name", "kind")}
+    pred, ref = [Seen("x", "k", ["u", "v"]), Seen("y", "k", ["u"])], [Seen("x", "k", ["v"])]
+    suite, values = Suite(members), {}
+    for call in (suite.update, suite, suite.per_document):
+        reads.clear()
+        values = call([pred, []], [ref, ref]) or values
+        assert sorted(reads) == sorted(4 * ["name", "kind", "words"])
+    assert values["a-f1"].tolist() == [2 / 3, 0]
+    wanted = {"a-f1": 2 / (2 + 2), "b-f1": 2 / (2 + 2), "c-d-f1": 2 / (3 + 2)}
+    pred[0].name = ref[0].name = "z"  # nothing is remembered from one update to the next
+    assert floats(suite([pred, []], [ref, ref])) == pytest.approx(wanted)
 
 
 def test_copies_are_independent():

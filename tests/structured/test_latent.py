@@ -8,9 +8,9 @@ import torch
 from cases.latent import best_of_all_mappings, bound_items, items_with_variables
 from torch import Tensor
 
-from tensormetrics.structured import LatentMatch, _exact, latent, latent_overlap
+from tensormetrics.structured import LatentMatch, _latent_exact, latent, latent_overlap
+from tensormetrics.structured._latent_terms import Terms
 from tensormetrics.structured._programme import Answer
-from tensormetrics.structured._terms import Terms
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -125,8 +125,8 @@ def test_integer_programmes_need_no_search(monkeypatch, device):
         return worst, torch.zeros_like(worst), terms.pred.new_full((len(worst), terms.p), terms.r)
 
     monkeypatch.setattr(latent, "bound_and_mapping", nothing)
-    monkeypatch.setattr(_exact, "climb", nothing)
-    monkeypatch.setattr(_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
+    monkeypatch.setattr(_latent_exact, "climb", nothing)
+    monkeypatch.setattr(_latent_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
     found = latent_overlap(*documents)
     assert torch.equal(found.value, wanted.value) and bool(found.exact.all())
     for *sides, n, m, mapping, value in zip(*documents, found.mapping, found.value, strict=True):
@@ -174,6 +174,24 @@ def test_self_overlap_of_any_relation_is_solved():
     assert {name: float(score) for name, score in metric.compute().items()} == {"overlap": 6.0, "jaccard": 1.0}
 
 
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_equal_items_count_once(constraint, device):
+    """As if the repeats of each document were not there, on either side and in the selves."""
+    documents = random_documents(12, 2)
+    fewer, metrics = [], [LatentMatch(constraint, ("none", "jaccard"), duplicates=d) for d in ("set", "multiset")]
+    for *sides, n, m in zip(*documents, strict=True):
+        sides = [side[: n if i < 2 else m] for i, side in enumerate(sides)]
+        both = (torch.cat([sides[i], sides[i + 1].long()], -1).unique(dim=0).tensor_split(2, -1) for i in (0, 2))
+        fewer.append([side.to(device) for props, is_var in both for side in (props, is_var.bool())])
+        metrics[1].to(device).update(*fewer[-1])
+    documents = [x.to(device) for x in documents]
+    metrics[0].to(device).update(*documents)
+    found = latent_overlap(*documents, constraint, duplicates="set")
+    assert torch.equal(found.value, torch.stack([latent_overlap(*case, constraint=constraint).value for case in fewer]))
+    assert not torch.equal(found.value, latent_overlap(*documents, constraint).value)
+    assert metrics[0].compute() == metrics[1].compute()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -196,6 +214,7 @@ def test_self_overlap_of_any_relation_is_solved():
         ),
         ({"n_pred": torch.tensor([2])}, "n_pred: got shape (1,), wanted ()"),
         ({"solver": "fast"}, "solver: got 'fast', wanted one of 'auto', 'exact', 'search'"),
+        ({"duplicates": "set_cross"}, "duplicates: got 'set_cross', wanted one of 'multiset', 'set'"),
         ({"restarts": -1}, "restarts: got -1, wanted an integer >= 0"),
         ({"node_limit": 0.5}, "node_limit: got 0.5, wanted an integer >= 0"),
     ],

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from tensormetrics.structured import Family, Path, Variable, derive, dsl, macro_average, metametric, micro_average
+from tensormetrics.structured import (
+    Family,
+    Path,
+    SequenceMatch,
+    Variable,
+    derive,
+    dsl,
+    macro_average,
+    metametric,
+    micro_average,
+)
 
 
 @dataclass
@@ -36,6 +46,10 @@ class Fact:
 @dataclass
 class Named:
     name: str
+
+
+class Graph(dict):
+    nodes, successors = dict.keys, dict.get
 
 
 GOOD = Doc([Event("a", ["x"])])
@@ -96,7 +110,7 @@ COLLECTION = "wanted a collection such as a list"
             lambda: derive(list[float]).score([1.0], [2.0, math.nan]),
             "refs[0][1]: got nan, which equals nothing; wanted a number or None",
         ),
-        (ValueError, lambda: Doc.metric([GOOD], []), "preds, refs: got 1 and 0 objects, wanted as many of both"),
+        (ValueError, lambda: Doc.metric([GOOD], []), "lengths differ: preds has 1, refs has 0"),
         (ValueError, lambda: GOOD.metric.score_self(GOOD, "left"), "side: got 'left', wanted 'pred' or 'ref'"),
         (
             ValueError,
@@ -180,6 +194,23 @@ COLLECTION = "wanted a collection such as a list"
         ),
         (
             ValueError,
+            lambda: Family(dsl.sequence_matching[int](...), macro_average(["f1"]), duplicates="set").update([[]], [[]]),
+            "duplicates: got 'set' for a sequence, whose equal items stand at different places; wanted 'multiset', "
+            "which a dataclass of its own may say by @metametric(duplicates='multiset')",
+        ),
+        (
+            ValueError,
+            lambda: Family(dsl.graph_matching[int](...), macro_average(["f1"]), duplicates="set").update([], []),
+            "duplicates: got 'set' for a graph, whose equal items stand at different places; wanted 'multiset', "
+            "which a dataclass of its own may say by @metametric(duplicates='multiset')",
+        ),
+        (
+            ValueError,
+            lambda: SequenceMatch(duplicates="set"),
+            "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'",
+        ),
+        (
+            ValueError,
             lambda: metametric(policy="strict"),
             "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'",
         ),
@@ -189,14 +220,30 @@ COLLECTION = "wanted a collection such as a list"
             "reduction '': got ['f1'], wanted micro_average([...]) or macro_average([...])",
         ),
         (
+            TypeError,
+            lambda: Family(Doc, micro_average(["f1"])),
+            "metric: got <class 'test_object_errors.Doc'>, wanted the metric of a class, such as Document.metric",
+        ),
+        (TypeError, lambda: micro_average("f1"), "normalizers: got 'f1', wanted a list such as ['f1']"),
+        (
+            TypeError,
+            lambda: dsl.suite({"a": Doc.metric}),
+            "member 'a': got StructuredMetric(), wanted a Family or a Suite",
+        ),
+        (
+            ValueError,
+            lambda: dsl.graph_matching[str](...).score(Graph({"a": ["b"]}), Graph({})),
+            "preds[0]: got an edge from 'a' to 'b', which is not among its nodes()",
+        ),
+        (
             ValueError,
             lambda: Family(Doc.metric, macro_average(["f1"])).update([GOOD], []),
-            "preds, refs: got 1 and 0 objects, wanted as many of both",
+            "lengths differ: preds has 1, refs has 0",
         ),
         (
             ValueError,
             lambda: dsl.suite({"a": dsl.family(Doc.metric, micro_average(["f1"]))}).update([], [GOOD]),
-            "preds, refs: got 0 and 1 objects, wanted as many of both",
+            "lengths differ: preds has 0, refs has 1",
         ),
         (
             ValueError,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import StructuredMetric, derive, dsl, metametric
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, node_set
 
 
 @metametric(normalizer="f1")
@@ -43,6 +43,24 @@ def test_batches_are_loops():
     gram = metric.gram_matrix(BAGS, BAGS[1:])
     assert gram.shape == (4, 3) and gram.dtype == torch.float64
     assert gram.tolist() == [[metric.score(x, y) for y in BAGS[1:]] for x in BAGS]
+
+
+def test_pairs_come_in_parts(monkeypatch):
+    """No more candidate pairs at a time than allowed, if one pair of collections does not have more by itself."""
+    draw = np.random.default_rng(0)
+    preds, refs = ([draw.integers(0, 9, draw.integers(0, 4)).tolist() for _ in range(30)] for _ in range(2))
+    near = dsl.from_func(lambda x, y: 1 / (1 + abs(x - y)), dominated=True)
+    metrics = [dsl.set_matching[int](near), dsl.sequence_matching[int](near), dsl.max_pair(near)]
+    wanted, sizes = [metric(preds, refs) for metric in metrics], []
+    list_pairs = node_set.Candidates.of
+    monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
+    monkeypatch.setattr(
+        node_set.Candidates, "of", lambda *args: sizes.append(len(list_pairs(*args).a)) or list_pairs(*args)
+    )
+    for metric, scores in zip(metrics, wanted, strict=True):
+        assert torch.equal(metric(preds, refs), scores)
+        assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18
+        sizes.clear()
 
 
 def test_no_objects():

@@ -6,8 +6,14 @@ import torch
 from tensormetrics.structured import (
     BoxMatch,
     CorefScores,
+    EventScores,
+    EventSet,
+    Mention,
     MultisetMatch,
     RankingScores,
+    Relation,
+    RelationScores,
+    SetMatch,
     SpanScores,
     read_conll_coref,
     read_tags,
@@ -55,10 +61,23 @@ w5 2)|0)
     for line, message in (
         ("w (7", "line 2: bracket (7 is never closed"),
         ("w 7)", "line 2: bracket 7) was never opened"),
+        ("w (7)x(", "line 2: got '(7)x(', wanted '-' or brackets such as (3|4)"),
+        ("w (7)|", "line 2: got '(7)|', wanted '-' or brackets such as (3|4)"),
+        ("w 7", "line 2: got '7', wanted '-' or brackets such as (3|4)"),
+        ("#begin document y", "line 1: the document 'x' has no end, wanted #end document"),
+        ("#end document", "line 3: got '#end document' outside of a document, wanted #begin document"),
     ):
         with pytest.raises(ValueError) as error:
             list(read_conll_coref(["#begin document x", line, "#end document"]))
         assert str(error.value) == message
+    for lines, message in (
+        (["#begin document x", "w -"], "line 1: the document 'x' has no end, wanted #end document"),
+        (["# a comment", "", "w -"], "line 3: got 'w -' outside of a document, wanted #begin document"),
+    ):
+        with pytest.raises(ValueError) as error:
+            list(read_conll_coref(lines))
+        assert str(error.value) == message
+    assert list(read_conll_coref(["#begin document x", "a _", "b *", "#end document"])) == [("x", [])]
 
 
 def test_a_mention_is_in_one_cluster():
@@ -68,6 +87,32 @@ def test_a_mention_is_in_one_cluster():
     assert str(error.value) == "document 1: mention 'a' is in two clusters of one side"
     with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
         metric.update_clusters([[]], [])
+    for clusters, got in ((["ab"], "'ab'"), ([3], "3")):
+        with pytest.raises(TypeError) as error:
+            metric.update_clusters([clusters], [[]])
+        assert str(error.value) == f"document 0: got the cluster {got}, wanted a collection of mentions"
+
+
+def test_objects_of_another_class():
+    relation = Relation("a", Mention(0, 0), Mention(1, 1))
+    for call, message in (
+        (
+            lambda: RelationScores().update_relations([[relation], [relation, 3]], [[], []]),
+            "preds[1].relations[1]: got 3 of type int, wanted Relation",
+        ),
+        (
+            lambda: EventScores().update_events([[]], [EventSet([relation])]),
+            f"refs[0].events[0]: got {relation!r:.60} of type Relation, wanted Event",
+        ),
+        (
+            lambda: read_tags(["B-X", "O"]),
+            "document 0: got the text 'B-X', wanted a list of tags; write [tags]",
+        ),
+        (lambda: SetMatch(scores="f1"), "scores: got 'f1', wanted a list such as ['f1']"),
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value) == message
 
 
 def test_coref_does_not_see_names_or_order(generator):
@@ -128,8 +173,15 @@ def test_refused():
         ),
         (
             lambda: SpanScores().update_tags([["O"]], [["O", "O"]]),
-            "lengths differ: pred has [1] tags, ref has [2]",
+            "document 0: lengths differ: pred has 1 tags, ref has 2",
         ),
+        (lambda: SpanScores().update_tags([["O"]], []), "lengths differ: pred has 1, ref has 0"),
+        (
+            lambda: SpanScores().update_tags(torch.zeros(1, 3).long(), torch.zeros(1, 3).long()),
+            "vocabulary: got None for numbers of tags, wanted the tags that they stand for",
+        ),
+        (lambda: BoxMatch(50), "threshold: got 50, wanted a number in [0, 1], or several"),
+        (lambda: BoxMatch((0.5, "x")), "threshold: got 'x', wanted a number in [0, 1], or several"),
         (
             lambda: BoxMatch().update(torch.zeros(1, 4), torch.zeros(1, 4), pred_labels=torch.zeros(1).long()),
             "pred_labels, ref_labels: got one of them, wanted both or neither",

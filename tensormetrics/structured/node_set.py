@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ._pairs import counted_overlap, expand, join, matched, ranked
+from .columns import Where, check_collection, read_once
 from .constraints import Constraint
-from .leaves import Where, check_collection
 from .nodes import Leaf, Node, Part
 from .policy import Policy
 
@@ -37,11 +37,9 @@ class Collection(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Ragged:
         self.check(values, where)
-        columns = list(map(self.items, values))
-        count = torch.tensor(list(map(len, columns)), dtype=torch.int64)
+        count, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         start = count.cumsum(0) - count
-        inner_where = _item_paths(where, start)
-        rows = self.inner.encode(list(chain.from_iterable(columns)), int(count[:split].sum()), inner_where, device)
+        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
         return Ragged(start.to(device), count.to(device), rows, self.inner.key(rows))
 
     def check(self, values: Sequence[Any], where: Where) -> None:
@@ -99,7 +97,10 @@ class Matched(Collection):
 
     empty_is_one: an empty collection has self-overlap 1, and cross-overlap 1 with another. duplicates, of items that
     are equal or not: "multiset"; "set": equal items of one side count once; "set_cross": in the cross-overlap alone.
+    ordered: what it is called where equal items are told apart by their places, so that each of them counts.
     """
+
+    ordered = ""
 
     def __init__(
         self,
@@ -120,6 +121,11 @@ class Matched(Collection):
         cls, policy: Policy, inner: Node, items: Callable[[Any], Sequence[Any]], constraint: Constraint
     ) -> "Matched":
         """With what a policy says; its "set_cross" is about plain values matched one-to-one."""
+        if cls.ordered and policy.duplicates == "set":
+            raise ValueError(
+                f"duplicates: got 'set' for {cls.ordered}, whose equal items stand at different places; wanted "
+                "'multiset', which a dataclass of its own may say by @metametric(duplicates='multiset')"
+            )
         plain = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
         duplicates = "multiset" if policy.duplicates == "set_cross" and not plain else policy.duplicates
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
@@ -242,6 +248,12 @@ def alike(n: Tensor, m: Tensor) -> Iterator[Tensor]:
         few = max(int((size <= MAX_PAIRS).sum()), 1)
         yield order[:few]
         order, square = order[few:], square[few:]
+
+
+def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[Tensor, list[Any]]:
+    # ->  count (n,) int64, the items of all values
+    columns = list(map(items, values))
+    return torch.tensor(list(map(len, columns)), dtype=torch.int64), list(chain.from_iterable(columns))
 
 
 def _item_paths(where: Where, start: Tensor) -> Where:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .leaves import Where
+from .columns import Where
 from .nodes import Node, below
 
 

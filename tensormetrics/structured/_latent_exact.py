@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._latent_search import climb
+from ._latent_terms import Terms
 from ._programme import Programme, relax, solve
-from ._search import climb
-from ._terms import Terms
 
 
 def prove(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..assignment import linear_sum_assignment
-from ._terms import Terms, merge_rows
+from ._latent_terms import Terms, merge_rows
 
 
 def bound_and_mapping(terms: Terms, restarts: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,12 +1,39 @@
 """Columns of Python values as columns of integers or numbers."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 Where = Callable[[int], str]  # the path of a row, for messages
+Read = TypeVar("Read")
+
+_columns: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("columns", default=None)
+
+
+@contextmanager
+def shared_columns() -> Iterator[None]:
+    """What metrics read inside of it from the same objects is read once."""
+    known = _columns.get()
+    token = _columns.set({} if known is None else known)
+    try:
+        yield
+    finally:
+        _columns.reset(token)
+
+
+def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
+    """What `read` makes of `values`, known by their identity, and `what`."""
+    columns = _columns.get()
+    if columns is None:
+        return read()
+    key = (what, *map(id, values))
+    if key not in columns:
+        columns[key] = values, read()  # values are kept, so that their ids stay theirs
+    return columns[key][1]
 
 
 def ids_of(values: Sequence[Any], where: Where) -> Tensor:  # ->  (n,) int64

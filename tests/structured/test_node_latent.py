@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from object_oracle import heaviest_relation
 
-from tensormetrics.structured import Variable, derive, dsl, metametric
+from tensormetrics.structured import Policy, Variable, derive, dsl, metametric
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -83,6 +83,19 @@ def test_collections_bind_apart():
     assert derive(list[Fact]).score(sum(pred, []), sum(ref, [])) == 1.0
     assert derive(tuple[list[Fact], list[Fact]]).score(tuple(pred), tuple(ref)) == 1.0
     assert derive(dict[str, Variable]).score({"a": Variable("x"), "b": Variable("x")}, {"a": Variable("y")}) == 1.0
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_equal_items_count_once(constraint):
+    a, b, x = (["?", name] for name in "abx")
+    once, twice = [[a, "r", "s"], [b, "r", "s"]], [[a, "r", "s"], [b, "r", "s"], [a, "r", "s"]]
+    metric = derive(list[Fact], constraint=constraint, policy=Policy(duplicates="set"))
+    other = facts([[x, "r", "s"], [x, "r", "s"], ["k", "r", "s"]])
+    for one, shorter, two in ((facts(twice), facts(once), other), (other, other[1:], facts(twice))):
+        fewer = metric.overlap([shorter], [two])
+        assert metric.overlap([one], [two]) == fewer
+        score, matching = metric.compute(one, two)
+        assert score == fewer.cross == sum(match.score for match in matching if len(match.pred_path) == 1) == 1
 
 
 @dataclass(frozen=True)

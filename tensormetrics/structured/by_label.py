@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .containers import Set
 from .matching import Path
 from .metric import StructuredMetric
+from .node_set import Set
 from .nodes import Leaf, Node, Product
 from .normalizers import Normalizer, Raw, normalize
 from .policy import Policy
 
 
-class LabelScores:
+class ByLabel:
     """Overlaps by the label of the items, summed over documents; its memory grows with the labels alone.
 
     by: the path, from an item of the one collection that an object consists of, to the plain value that is its label;
@@ -41,26 +41,43 @@ class LabelScores:
 
     def reset(self) -> None:
         """Forget all documents."""
-        self.sums: dict[Hashable, Tensor] = {label: torch.zeros(3).double() for label in self.labels or ()}
+        self.sums = {label: torch.zeros(3, dtype=torch.float64) for label in self.labels or ()}
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents."""
+        self.sums = added([self.sums, self._sums_of(preds, refs)])
+
+    def __call__(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Add documents; key -> () float64, of these alone."""
+        alone = self._sums_of(preds, refs)
+        self.sums = added([self.sums, alone])
+        return self._scores(alone)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Key -> () float64; of all ranks where there are several."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return self._scores(self.sums)
+        ranks: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(ranks, self.sums)
+        return self._scores(added(ranks))
+
+    def _sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
+        # ->  label: (3,) float64
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
         for side, objects in enumerate((preds, refs)):
             for number, value in enumerate(objects):
                 for item in self.items(value):
                     groups.setdefault((number, self.label(item)), ([], []))[side].append(item)
-        if self.labels is not None:
-            groups = {key: sides for key, sides in groups.items() if key[1] in self.sums}
-        if groups:
-            overlap = torch.stack(self.metric.overlap(*zip(*groups.values(), strict=True))[:3], -1).cpu()
-            for (_, label), row in zip(groups, overlap, strict=True):
-                self.sums[label] = self.sums.get(label, 0.0) + row
+        labels = self.labels if self.labels is not None else dict.fromkeys(label for _, label in groups)
+        place = {label: n for n, label in enumerate(labels)}
+        groups = {key: sides for key, sides in groups.items() if key[1] in place}
+        preds, refs = zip(*groups.values(), strict=True) if groups else ((), ())
+        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1).cpu()
+        number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64)
+        return dict(zip(labels, overlap.new_zeros(len(place), 3).index_add(0, number, overlap), strict=True))
 
-    def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64; of all ranks where there are several."""
-        sums = self._gathered()
-        table = torch.stack([*sums.values(), torch.zeros(3).double()])[:-1]  # (L, 3)
+    def _scores(self, sums: dict[Hashable, Tensor]) -> dict[str, Tensor]:
+        table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         result = {}
         for normalizer in self.normalizers:
@@ -68,18 +85,15 @@ class LabelScores:
             scores = normalize(*table.unbind(-1), normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
             result[f"types-{name}"] = scores[met].nanmean()
-            result[f"weighted-{name}"] = (scores * table[:, 2]).nansum() / table[:, 2].sum()
+            weight = table[:, 2].where(~scores.isnan(), 0)
+            result[f"weighted-{name}"] = (scores * weight).nansum() / weight.sum()
         return result
 
-    def _gathered(self) -> dict[Hashable, Tensor]:
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return self.sums
-        ranks: list[Any] = [None] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(ranks, self.sums)
-        return {
-            label: torch.stack([sums[label] for sums in ranks if label in sums]).sum(0)
-            for label in dict.fromkeys(label for sums in ranks for label in sums)
-        }
+
+def added(tables: Sequence[dict[Hashable, Tensor]]) -> dict[Hashable, Tensor]:
+    """The sums of each label, in the order in which labels are met."""
+    labels = dict.fromkeys(label for sums in tables for label in sums)
+    return {label: torch.stack([sums[label] for sums in tables if label in sums]).sum(0) for label in labels}
 
 
 def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:

@@ -1,15 +1,16 @@
 """Node of graphs: nodes are matched so that they agree on who reaches whom."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ._pairs import expand
-from .containers import Candidates, Matched, alike
+from .columns import Where
 from .graph import graph_overlap, reachability
-from .leaves import Where
+from .node_set import Candidates, Matched, alike
 from .nodes import Part, bounding
 
 
@@ -30,6 +31,7 @@ class Graph(Matched):
     """
 
     inexact = True
+    ordered = "a graph"
 
     def check(self, values: Sequence[Any], where: Where) -> None:
         for row, value in enumerate(values):
@@ -39,10 +41,7 @@ class Graph(Matched):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> GraphRows:
         rows = super().encode(values, split, where, device)
-        ends = []
-        for graph in values:
-            number = {node: place for place, node in enumerate(graph.nodes())}
-            ends.append([(place, number[after]) for node, place in number.items() for after in graph.successors(node)])
+        ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
         edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
         table = torch.tensor([end for graph in ends for end in graph], dtype=torch.int64, device=device).view(-1, 2)
         return GraphRows(*rows, edges.cumsum(0) - edges, edges, table)
@@ -81,6 +80,16 @@ class Graph(Matched):
         adjacency = torch.zeros(len(i), size, size, dtype=torch.bool, device=i.device)
         true = torch.ones_like(owner, dtype=torch.bool)
         return reachability(adjacency.index_put_((owner, *rows.ends[edge].unbind(1)), true))
+
+
+def _edges(graph: Any, where: Callable[[], str]) -> list[tuple[int, int]]:
+    """The edges of a graph, as numbers of its nodes."""
+    number = {node: place for place, node in enumerate(graph.nodes())}
+    edges = [(node, after) for node in number for after in graph.successors(node)]
+    for node, after in edges:
+        if after not in number:
+            raise ValueError(f"{where()}: got an edge from {node!r} to {after!r}, which is not among its nodes()")
+    return [(number[node], number[after]) for node, after in edges]
 
 
 def nodes_of(graph: Any) -> list[Any]:

@@ -7,13 +7,15 @@ import torch
 from torch import Tensor
 
 from .constraints import Constraint
-from .containers import Candidates, Matched, Ragged, alike
+from .node_set import Candidates, Matched, Ragged, alike
 from .nodes import Part
 from .sequence import sequence_overlap
 
 
 class Sequence(Matched):
     """The heaviest chain of pairs of items along which neither index falls; see `sequence_overlap`."""
+
+    ordered = "a sequence"
 
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)

@@ -1,6 +1,7 @@
 """Nodes of variables, and of collections whose items share them."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,10 @@ from torch import Tensor
 
 from ._pairs import expand, matched, places, ranked
 from ._programme import PROOF, Answer, Programme, solve
+from .columns import Where, check_type
 from .constraints import Constraint
-from .containers import Candidates, Matched, Ragged, alike, equal_pairs
 from .latent import SolvedMapping, latent_overlap
-from .leaves import Where, check_type
+from .node_set import Candidates, Matched, Ragged, alike, equal_pairs
 from .nodes import Node, Part, bounding
 from .variable import Variable
 
@@ -74,7 +75,7 @@ class LatentSet(Matched):
         return BoundRows(*rows, numbers)
 
     def overlap(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
-        solve = self._mapped if self.inner.equality else self._chosen
+        solve = partial(self._mapped, distinct=distinct) if self.inner.equality else self._chosen
         value, bound = torch.zeros(2, len(i), dtype=torch.float64, device=i.device)
         for part in alike(rows.count[i], rows.count[j]):
             value[part], bound[part] = solve(rows, i[part], j[part])[:2]
@@ -85,10 +86,11 @@ class LatentSet(Matched):
         for a, b in self._relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _mapped(self, rows: BoundRows, i: Tensor, j: Tensor) -> SolvedMapping:
+    def _mapped(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> SolvedMapping:
         # i, j: (P,) of like length
         sides = *self._props(rows, i), *self._props(rows, j)
-        return latent_overlap(*sides, rows.count[i], rows.count[j], self.constraint)
+        duplicates = "set" if distinct else "multiset"
+        return latent_overlap(*sides, rows.count[i], rows.count[j], self.constraint, duplicates=duplicates)
 
     def _props(self, rows: BoundRows, i: Tensor) -> tuple[Tensor, Tensor]:
         # ->  (P, N, 1 + S) int64, bool: what must be equal, then the variables
@@ -122,12 +124,13 @@ class LatentSet(Matched):
     def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
             return self._chosen(rows, i, j).pairs
-        (mapping,) = self._mapped(rows, i, j).mapping
+        distinct = self.duplicates != "multiset"
+        (mapping,) = self._mapped(rows, i, j, distinct).mapping
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
         numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
         keys = ranked(rows.key[torch.cat([x, y])], *numbers.unbind(1)).tolist()
-        return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, False)
+        return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, distinct)
 
 
 def consistent_choice(

@@ -15,6 +15,13 @@ from .sequence import sequence_overlap
 class SimilarityMatch(OverlapMetric):
     """Base of the metrics over matrices of similarities."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.policy.duplicates == "set":
+            raise ValueError(
+                "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'"
+            )
+
     @abstractmethod
     def overlap(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
         # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .constraints import Constraint
-from .overlap import common, sorted_groups
+from .overlap import common, numbered, sorted_groups
 
 
 class Terms(NamedTuple):
@@ -54,12 +54,15 @@ class Side(NamedTuple):
         return torch.cat([self.valid.nonzero()[:, :1], self.is_var[self.valid].long(), self.props[self.valid]], -1)
 
 
-def read_terms(pred: Side, ref: Side, constraint: Constraint) -> Terms:
-    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables."""
+def read_terms(pred: Side, ref: Side, constraint: Constraint, distinct: bool) -> Terms:
+    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables. distinct: of equal
+    items of one side only one counts."""
     width = pred.props.shape[-1]
     n_pred, n_ref = pred.variables(), ref.variables()
     p, r = (int(n.max()) if n.numel() else 0 for n in (n_pred, n_ref))
     (pred_rows, pred_count), (ref_rows, ref_count) = merge_rows(pred.rows()), merge_rows(ref.rows())
+    if distinct:
+        pred_count, ref_count = torch.ones_like(pred_count), torch.ones_like(ref_count)
     left, right = _equal_pairs(_form(pred_rows), _form(ref_rows))
     weight = common(pred_count[left], ref_count[right], constraint).double()
 
@@ -109,9 +112,7 @@ def _form(items: Tensor) -> Tensor:
 
 def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
-    order, group = sorted_groups(torch.cat([left, right]))
-    group_of = torch.empty_like(group).scatter(0, order, group)
-    of_left, of_right = group_of.split([len(left), len(right)])
+    of_left, of_right = numbered(torch.cat([left, right])).split([len(left), len(right)])
     of_right, by_group = of_right.sort(stable=True)
     start, stop = (torch.searchsorted(of_right, of_left, right=end) for end in (False, True))
     times = stop - start
