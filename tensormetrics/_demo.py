@@ -181,8 +181,8 @@ def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> A
     points = TSNE(init="pca", random_state=0).fit_transform(embeddings.cpu().numpy())
     labels = labels.cpu().numpy()
     for digit, color in enumerate((*COLORS, "black", "0.5")):
-        thin = {"edgecolors": "0.2", "linewidths": 0.2}
-        view.scatter(*points[labels == digit].T, s=24, facecolors=color, marker=f"${digit}$", **thin)
+        thin = {"edgecolors": "0.2", "linewidths": 0.1}
+        view.scatter(*points[labels == digit].T, s=30, facecolors=color, marker=f"${digit}$", **thin)
     view.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     view.set_title("Held-out embeddings, each drawn as its digit", fontsize=FONT + 1)
     return figure

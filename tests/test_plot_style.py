@@ -83,6 +83,20 @@ PLOTS = {
     "Study.plot_forest_plot": (lambda s, m, o: s.plot_forest_plot("acc", **o), 2),
     "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o), 1),
 }
+
+
+def demo(epochs):
+    for module in "sklearn", "tqdm":
+        pytest.importorskip(module)
+    from tensormetrics._demo import draw as draw_demo
+
+    interval = {"median": 0.9, "low": 0.8, "high": 0.95}
+    row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
+    history = [{"epoch": i + 1, **row, "acc": interval, "f1@macro": interval} for i in range(epochs)]
+    generator = torch.Generator().manual_seed(0)
+    return draw_demo(history, torch.randn(50, 16, generator=generator), torch.arange(50) % 10)
+
+
 SCORES = {"mean_average_precision_at_r": 0.7, "a score of a name that is much too long for a line": 1.0, "f1": np.nan}
 ROW = {"score": 0.3, "p": 0.01}
 PICTURES = {
@@ -92,6 +106,8 @@ PICTURES = {
     "forest without numbers": lambda s, m, o: s.plot_forest_plot("acc", info=False),
     "scores": lambda s, m, o: draw_scores(SCORES, {"f1": (0.2, 0.3), "mean_average_precision_at_r": (0.6, 1.0)}),
     "scores of classes": lambda s, m, o: draw_scores(SCORES, {}, {"mean_average_precision_at_r": [0.1, np.nan, 1.0]}),
+    "demo, one epoch": lambda s, m, o: demo(1),
+    "demo, many epochs": lambda s, m, o: demo(60),
     "command line, association": lambda s, m, o: draw(
         {"weat": dict.fromkeys(QUERIES, ROW), "rnd": {QUERIES[0]: {"score": np.nan, "p": np.nan}, "b": {"score": -1.0}}}
     ),
@@ -216,3 +232,10 @@ def test_a_score_without_a_value_and_one_at_the_bound():
     assert len(ax.lines) == 2  # no interval either
     wide = draw_scores({"a": 30.0}, {"a": (10.0, 70.0)}, confidence=0.9).axes[0]
     assert wide.get_xlim() == (7, 73) and "90% interval" in wide.get_legend_handles_labels()[1]
+
+
+def test_an_interval_is_drawn_for_every_epoch_that_is_marked():
+    for epochs, marks in (1, 1), (12, 12), (60, 15):
+        bars = demo(epochs).axes[0].containers
+        assert [bar.get_label() for bar in bars] == ["accuracy", "macro F1"]
+        assert all(sum(len(path) > 0 for path in bar.lines[2][0].get_segments()) == marks for bar in bars)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest
+from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest, short
 from .study_config import AGGREGATED, unknown
 
 
@@ -12,7 +12,7 @@ class Figures:
     def plot_metric_summaries(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
         """The posterior of every experiment."""
         names = self.list_experiments()
-        shown = [self._shown(name, metric, class_label, name) for name in names]
+        shown = [self._shown(short(name), metric, class_label, name) for name in names]
         return plot_distributions(shown, *self._axis(metric, class_label, names), **options)
 
     def plot_experiment_aggregation(

@@ -71,7 +71,7 @@ def plot_distributions(
     names = [broken(found.name) for found in shown]
     outlines = [outline(found.samples, bounds, look) for found in shown]
     size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
-    figure, axes = look.axes(len(shown), size, sharex=True, sharey=not look.normalize and one_scale(outlines))
+    figure, axes = look.axes(len(shown), size)
     marks = [interval_of(found.samples, ci_probability) for found in shown]
     xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
     if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
@@ -98,6 +98,10 @@ def plot_distributions(
             seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
             look.draw("observed", ax.plot, [found.observed], [0], **seen)
     only_lowest_ticks(axes, xlim)
+    if not look.normalize and one_scale(outlines):
+        peak = max((curve.y.max() for curve in outlines if len(curve.y)), default=1.0)
+        for ax in axes:
+            ax.set_ylim(-0.05 * peak, 1.05 * peak)
     wide = look.characters(axes[-1], names)
     axes[-1].set_xlabel(broken(metric, wide))
     if title:
@@ -148,10 +152,16 @@ def plot_difference(
         percent = f"{float(share):.{max(precision - 2, 0)}%}"
         where = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
         look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
-    label = f"{metric or result.metric}: {result.lhs_name} − {result.rhs_name}"
+    label = f"{metric or result.metric}: {short(result.lhs_name)} − {short(result.rhs_name)}"
     ax.set_xlabel(broken(label, look.characters(ax)))
     look.legend(figure, [ax])
     return figure
+
+
+def short(experiment: str) -> str:
+    """The name without the group where both are the same."""
+    group, _, name = experiment.partition("/")
+    return name if group == name else experiment
 
 
 class ForestGroup(NamedTuple):

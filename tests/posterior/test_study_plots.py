@@ -168,10 +168,16 @@ def test_scales():
     assert one_scale([peak(1, 0.0)] * 2) and not one_scale([peak(1, 0.0), peak(1)])  # spikes have any height
     study = make()
     study.add_experiment("sure/x", [[900, 5, 3], [4, 960, 6], [3, 8, 970]], **PRIORS)
-    tops = [ax.get_ylim()[1] for ax in study.plot_metric_summaries("acc").axes]
-    assert tops[2] > 4 * tops[0]
-    alike = [ax.get_ylim()[1] for ax in make().plot_metric_summaries("acc").axes]
-    assert alike[0] == alike[1]
+
+    def heights(axes):
+        """What is drawn, and what the axes have room for."""
+        return [(max(np.max(line.get_ydata()) for line in ax.lines), ax.get_ylim()[1]) for ax in axes]
+
+    drawn, room = np.transpose(heights(study.plot_metric_summaries("acc").axes))
+    assert (drawn < room).all() and room[2] > 4 * room[0]
+    for axes in (None, list(Figure().subplots(2))):
+        drawn, room = np.transpose(heights(make().plot_metric_summaries("acc", ax=axes).axes))
+        assert (drawn < room).all() and room[0] == room[1]
 
 
 @pytest.mark.parametrize(
