@@ -42,7 +42,9 @@ def new_axes(
     return found[0].figure, found
 
 
-def dress(ax: "Axes", *, fontsize: float = FONT, grid: str | None = None, frame: Iterable[str] = ("left", "bottom")):
+def dress(
+    ax: "Axes", *, fontsize: float = FONT, grid: str | None = None, frame: Iterable[str] = ("left", "bottom")
+) -> None:
     """Text of one size, no more frame than is wanted, and faint lines behind the data along one axis."""
     ax.tick_params(labelsize=fontsize)
     for text in (ax.xaxis.label, ax.yaxis.label):

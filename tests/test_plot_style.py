@@ -6,9 +6,11 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 import tensormetrics
 from tensormetrics import _plots, association, posterior
+from tensormetrics.__main__ import main
 from tensormetrics._cli.association import draw
 from tensormetrics._cli.output import draw_scores
 from tensormetrics.posterior.plots import ForestGroup, Shown
@@ -157,6 +159,18 @@ def tick_labels(axis):
     shown = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
     labels = [label for tick in shown for label in (tick.label1, tick.label2)]
     return [label for label in labels if label.get_visible() and label.get_text()]
+
+
+def test_the_command_line_says_the_same(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.array([0, 0, 1, 1]))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    words = 'plots need matplotlib; write pip install "tensormetrics[plot]"\n'
+    arguments = [f"{tmp_path}/x.npy", f"{tmp_path}/y.npy", "--plot", f"{tmp_path}/o.png"]
+    found = CliRunner().invoke(main, ["retrieval", *arguments])
+    assert found.exit_code == 2 and found.stderr.endswith(f"--plot: {words}")
+    found = CliRunner().invoke(main, ["demo", "--out", str(tmp_path), "--device", "cpu"])
+    assert found.exit_code == 2 and found.stderr.endswith(f": {words}")
 
 
 @pytest.mark.parametrize("picture", PICTURES, indirect=True)

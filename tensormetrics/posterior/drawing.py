@@ -56,11 +56,11 @@ class Look:
             return None
         return method(*args, **{**keywords, **self.parts[part], **(self.style or {}).get(part, {})})
 
-    def axes(self, rows: int, size: tuple[float, float], frame: Sequence[str] = (), **grid: Any) -> tuple[Any, list]:
+    def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
         """The figure, and one axes for each row."""
         figure, found = new_axes(self.ax, self.figsize or size, rows, **grid)
         for ax in found:
-            dress(ax, fontsize=self.fontsize, frame=frame)
+            dress(ax, fontsize=self.fontsize, frame=())
             if self.background is not None:
                 ax.set_facecolor(self.background)
         if self.background is not None and self.ax is None:
@@ -71,9 +71,10 @@ class Look:
         if self.ax is None:
             self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
 
-    def characters(self, ax: Any, names: Sequence[str] = ()) -> int:
-        """How many fit above or below an axes with these names on its left."""
-        width = ax.figure.get_figwidth() - inches(names) if self.ax is None else ax.bbox.width / ax.figure.dpi
+    def characters(self, ax: Any, *beside: Sequence[str]) -> int:
+        """How many fit above or below an axes that has these texts on its left and right."""
+        left = ax.figure.get_figwidth() - sum(map(inches, beside))
+        width = left if self.ax is None else ax.bbox.width / ax.figure.dpi
         return max(int(width / CHARACTER * FONT / self.fontsize), 10)
 
 

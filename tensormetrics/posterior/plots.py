@@ -195,7 +195,8 @@ def plot_forest(
     high = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
     size = max(6.3, 3.2 + inches(names) + inches([header]) * info), max(high, 2.5)
     ratios = {"height_ratios": [length + gap for length in lengths]}
-    figure, axes = look.axes(len(groups), size, sharex=True, gridspec_kw=ratios)
+    figure, axes = look.axes(len(groups), size, gridspec_kw=ratios)
+    wide = look.characters(axes[-1], names, [header * info])
     for ax, group, rows in zip(axes, groups, blocks, strict=True):
         for y, (_, (median, low, high), pooled) in enumerate(rows):
             if np.isnan(median):
@@ -222,14 +223,15 @@ def plot_forest(
         if info and ax is axes[0]:
             place = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
             look.draw("header", ax.annotate, header, (1, 1), va="bottom", **place, **ticks)
-        title = broken(group.name, max(10, look.characters(ax, [*names, header * info]) - 4))  # bold is wider
-        ax.set_title(title, fontsize=look.fontsize, fontweight="bold", loc="left")
+        bold = {"fontsize": look.fontsize, "fontweight": "bold"}  # and wider
+        ax.set_title(broken(group.name, max(wide - 4, 10)), loc="left", **bold)
     ends = [end for rows in blocks for row in rows for end in row.mark if np.isfinite(end)] or [0.0, 1.0]
     margin = 0.05 * (max(ends) - min(ends)) or 0.01
     shown = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
-    axes[-1].set_xlim(look.xlim or shown)
+    for ax in axes:
+        ax.set_xlim(look.xlim or shown)
     axes[-1].locator_params(axis="x", nbins=5)
-    axes[-1].set_xlabel(broken(metric, look.characters(axes[-1], [*names, header * info])))
+    axes[-1].set_xlabel(broken(metric, wide))
     look.legend(figure, axes)
     return figure
 

@@ -78,6 +78,11 @@ def test_axes_at_hand(study):
     assert study.plot_metric_summaries("acc", ax=axes) is figure and len(axes[0].lines) > 3
     with pytest.raises(ValueError, match="^ax: got 2 axes, this plot has 3$"):
         study.plot_experiment_aggregation("acc", **MLP, ax=axes)
+    two = make()
+    two.add_experiment("sure/x", [[900, 5, 3], [4, 960, 6], [3, 8, 970]], **PRIORS)
+    axes = Figure().subplots(2, 1)
+    two.plot_forest_plot("acc", ax=axes)
+    assert axes[0].get_xlim() == axes[1].get_xlim()
     single = Figure().subplots()
     assert study.plot_pairwise_comparison("acc", **PAIR, ax=single) is single.figure
 
