@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader, TensorDataset, random_split
 from tqdm import tqdm
 
+from ._plots import COLORS, FONT, dress, figure_class, legend_beside, line_style, new_axes
 from .posterior import ConfusionPosterior
 from .retrieval import AccuracyCalculator, ClusterAccuracy, TorchKMeans
 
@@ -86,8 +88,7 @@ class Validation:
 def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> int:
     """Train, print a table, write the report; 130 when interrupted, with what was measured until then."""
     if out is not None:
-        import matplotlib  # noqa: F401  a missing extra is found before the training, not after it
-
+        figure_class()  # a missing extra is found before the training, not after it
         out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     torch.manual_seed(seed)
@@ -157,29 +158,31 @@ def table(history: list[dict[str, Any]]) -> str:
 
 
 def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> Any:
-    """Metrics by epoch, intervals as bands; beside them the held-out embeddings in two dimensions."""
-    from matplotlib.figure import Figure
+    """Metrics by epoch, intervals as bars; beside them the held-out embeddings in two dimensions."""
     from sklearn.manifold import TSNE
 
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
-    curves, view = figure.subplots(1, 2)
+    figure, (curves, view) = new_axes(None, (13, 5.2), 1, 2)
     epochs = [row["epoch"] for row in history]
-    for (name, label), marker in zip(RETRIEVAL.items(), "osv^", strict=True):
-        style = {"linewidth": 1.2, "linestyle": "--", "marker": marker, "markersize": 4}
-        curves.plot(epochs, [row[name] for row in history], label=label, **style)
-    for (name, label), width in zip(POSTERIOR.items(), (4, 1.5), strict=True):  # the two often coincide
-        medians, low, high = ([row[name][field] for row in history] for field in ("median", "low", "high"))
-        (line,) = curves.plot(epochs, medians, label=label, linewidth=width, marker=".")
-        curves.fill_between(epochs, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    curves.set(xlabel="epoch", ylabel="score", title="Held-out digits (bands: 95 % highest-density intervals)")
-    curves.xaxis.get_major_locator().set_params(integer=True)
-    curves.grid(alpha=0.3)
-    curves.legend(loc="lower right")
+    dress(curves, grid="y")
+    dress(view, frame=())
+    rare = 1 + len(history) // 20  # more bars than that would cover each other
+    for i, (name, label) in enumerate(POSTERIOR.items()):
+        medians, low, high = (np.array([row[name][field] for row in history]) for field in ("median", "low", "high"))
+        bars = {"yerr": (medians - low, high - medians), "capsize": 2, "errorevery": rare, "markevery": rare}
+        beside = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
+        curves.errorbar(beside, medians, label=label, **bars, **line_style(i))
+    for i, (name, label) in enumerate(RETRIEVAL.items(), len(POSTERIOR)):
+        curves.plot(epochs, [row[name] for row in history], label=label, markevery=rare, **line_style(i))
+    curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))
+    curves.set_title("Held-out digits (bars: 95% highest-density intervals)", fontsize=FONT + 1)
+    curves.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    legend_beside(curves)
 
     points = TSNE(init="pca", random_state=0).fit_transform(embeddings.cpu().numpy())
     labels = labels.cpu().numpy()
-    for digit in range(CLASSES):
-        view.scatter(*points[labels == digit].T, s=9, color=f"C{digit}", label=str(digit))
-    view.set(xticks=[], yticks=[], title="Held-out embeddings (t-SNE), coloured by class")
-    view.legend(title="digit", loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2, frameon=False)
+    for digit, color in enumerate((*COLORS, "black", "0.5")):
+        thin = {"edgecolors": "0.2", "linewidths": 0.1}
+        view.scatter(*points[labels == digit].T, s=30, facecolors=color, marker=f"${digit}$", **thin)
+    view.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
+    view.set_title("Held-out embeddings, each drawn as its digit", fontsize=FONT + 1)
     return figure

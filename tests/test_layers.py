@@ -1,4 +1,4 @@
-"""Imports run one way: _metric, _checks, _native <- assignment <- a domain <- __main__, and no domain knows another."""
+"""Imports run one way: the ground floor <- assignment <- a domain <- __main__, and no domain knows another."""
 
 import ast
 from pathlib import Path
@@ -10,6 +10,7 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__.py", "_cli", "_demo.py"
+GROUND = "_metric", "_checks", "_native", "_plots"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -32,11 +33,11 @@ def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
 def breach(path: Path, module: str) -> str | None:
     """Why the file at `path` must not import `module`, or None."""
     own, target = path.parts[0], module.partition(".")[0]
-    if own in COMMAND_LINE or target in ("_metric", "_checks", "_native"):
+    if own in COMMAND_LINE or target in GROUND:
         return None
     if target not in DOMAINS:
-        return "only _metric, _checks, _native and domains may be imported"
-    if own in ("_metric.py", "_checks.py", "_native.py", "__init__.py"):
+        return f"only {', '.join(GROUND)} and domains may be imported"
+    if own.removesuffix(".py") in (*GROUND, "__init__"):
         return "the ground floor imports no domain"
     if target not in (own, "assignment"):
         return "a domain imports only itself and assignment"
@@ -60,7 +61,9 @@ def test_imports_run_one_way(path):
         ("import tensormetrics.posterior", ("retrieval", "knn.py"), False),
         ("from ..retrieval import TorchKNN", ("assignment", "solver.py"), False),
         ("import tensormetrics", ("retrieval", "knn.py"), False),
+        ("from .._plots import broken", ("posterior", "plots.py"), True),
         ("from .assignment import linear_sum_assignment", ("_metric.py",), False),
+        ("from .posterior import Study", ("_plots.py",), False),
         ("from .retrieval import TorchKNN", ("__main__.py",), True),
     ],
 )

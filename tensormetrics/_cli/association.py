@@ -2,12 +2,14 @@
 
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
 import click
 
 from .. import association as domain
+from .._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
 from ..association import BaseMetric, Query, WordEmbeddingModel
 from .inputs import BadInput, naming
 from .output import common_options, find_device, save_figure, table, write_json
@@ -164,20 +166,25 @@ def _scores(
 
 
 def draw(answer: dict[str, dict[str, dict[str, Any]]]) -> Any:
-    """A panel for each metric, a bar for each query; bars of p < 0.05 are filled."""
-    from matplotlib.figure import Figure
-
-    most, longest = max(map(len, answer.values())), max(len(name) for rows in answer.values() for name in rows)
-    figure = Figure(figsize=(len(answer) * (4 + 0.08 * longest), 1.2 + 0.3 * most), layout="constrained")
-    panels = figure.subplots(1, len(answer), squeeze=False)[0]
+    """A panel for each metric, a bar for each query; where there are p-values, bars of p < 0.05 are filled."""
+    labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}
+    names = sum(labels.values(), [])
+    row = max(0.3, LINE * (lines_of(names) + 0.5))
+    size = inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3
+    ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
+    figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
     for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
-        scores = [row["score"] for row in rows.values()]
-        clear = [row.get("p", 0) < 0.05 for row in rows.values()]
-        faces = ["C0" if filled else "white" for filled in clear]
-        panel.barh(range(len(rows)), scores, color=faces, edgecolor="C0")
-        panel.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=f"{metric.upper()} score")
+        dress(panel, grid="x")
+        for y, found in enumerate(rows.values()):
+            score, p = found["score"], found.get("p", 0.0)
+            label = None if "p" not in found else "p < 0.05" if p < 0.05 else "p ≥ 0.05"
+            face = COLORS[0] if p < 0.05 else "white"
+            if math.isnan(score):
+                panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
+            else:
+                panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
         panel.axvline(0, color="black", linewidth=0.8)
-        panel.invert_yaxis()
-        if any("p" in row for row in rows.values()):
-            panel.set_title("filled: p < 0.05", fontsize=9)
+        panel.set_xlabel(f"{metric.upper()} score")
+        name_rows(panel, labels[metric])
+    legend_below(figure, panels)
     return figure

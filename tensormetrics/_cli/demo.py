@@ -21,6 +21,8 @@ def demo(context: click.Context, out: Path | None, epochs: int, seed: int, devic
         from .. import _demo
 
         status = _demo.run(place, epochs=epochs, seed=seed, out=out)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error
+    except ImportError as error:
+        raise BadInput(str(error)) from error
     context.exit(status)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import torch
 
+from .._plots import COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
 from .inputs import BadInput
 
 
@@ -83,7 +84,7 @@ def save_figure(path: Path | None, draw: Callable[[], Any]) -> None:
     try:
         figure = draw()
     except ImportError as error:
-        raise BadInput(f"--plot: {error}; install it with: pip install 'tensormetrics[plot]'") from error
+        raise BadInput(f"--plot: {error}") from error
     _written(path, lambda: figure.savefig(path, dpi=150))
 
 
@@ -99,20 +100,29 @@ def draw_scores(
     values: Mapping[str, float],
     intervals: Mapping[str, tuple[float, float]],
     classes: Mapping[str, Sequence[float]] | None = None,
+    confidence: float = 0.95,
 ) -> Any:
     """A line for each score: a point with its interval, and a small mark for the value of each class."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 1 + 0.35 * len(values)), layout="constrained")
-    axes = figure.subplots()
+    color, names = COLORS[0], list(map(broken, values))
+    figure, (ax,) = new_axes(None, (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
+    dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):
-        spread = (classes or {}).get(name, ())
-        axes.plot(spread, [y] * len(spread), "|", color="0.6", markersize=8)
+        if math.isnan(value):
+            middle = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center"}
+            ax.text(0.5, y, "undefined", fontsize=FONT, **middle)
+            continue
         if name in intervals:
-            axes.plot(intervals[name], [y, y], "-", color="C0", linewidth=2)
-        axes.plot(value, y, "o", color="C0")
-        axes.annotate(f"{value:.3f}", (value, y), (0, 6), textcoords="offset points", ha="center", fontsize=8)
-    axes.set(xlabel="score", yticks=range(len(values)), yticklabels=list(values), ylim=(len(values) - 0.4, -0.7))
-    axes.grid(axis="x", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+            label = f"{100 * confidence:g}% interval"
+            ax.plot(intervals[name], [y, y], "-", color=color, linewidth=2, clip_on=False, label=label)
+        if spread := (classes or {}).get(name):
+            ax.plot(spread, [y] * len(spread), "|", color="0.45", markersize=9, clip_on=False, label="one class")
+        ax.plot(value, y, "o", color=color, clip_on=False, label="score", zorder=3)
+        ax.annotate(f"{value:.3f}", (value, y), (0, 6), textcoords="offset points", ha="center", fontsize=FONT - 1)
+    name_rows(ax, names)
+    ax.set_xlabel("Score")
+    if len(shown := [x for line in ax.lines for x in line.get_xdata() if math.isfinite(x)]):
+        margin = 0.05 * (max(shown) - min(shown)) or 0.05
+        right = max(shown) + margin
+        ax.set_xlim(min(shown) - margin, min(right, 1) if max(shown) <= 1 else right)
+    legend_below(figure, [ax])
     return figure

@@ -2,11 +2,13 @@
 
 import csv
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from .._plots import legend_below, new_axes
 from ..posterior import Study, get_metric, load_csv
 from ..posterior.errors import ConfigWarning
 from .inputs import BadInput, naming
@@ -94,8 +96,17 @@ def posterior(
             _compare(study, metric, label, min_sig_diff, answer[name])
         click.echo()
     write_json(json_file, "posterior", {"files": list(matrices), "paired": paired, "prior": prior, "scores": answer})
-    first = next(_columns(study, metrics))
-    save_figure(plot, lambda: study.plot_metric_summaries(*first))
+    save_figure(plot, lambda: draw(study, list(_columns(study, metrics))))
+
+
+def draw(study: Study, columns: Sequence[tuple[str, int | None]]) -> Any:
+    """The posteriors of all experiments, below each other for each value of a metric."""
+    rows = len(study.list_experiments())
+    figure, axes = new_axes(None, (6.3, len(columns) * (0.625 * rows + 0.4) + 0.4), len(columns) * rows)
+    for i, column in enumerate(columns):
+        study.plot_metric_summaries(*column, ax=axes[i * rows : (i + 1) * rows])
+    legend_below(figure, axes)
+    return figure
 
 
 def _read_matrix(file: str) -> Any:

@@ -157,7 +157,7 @@ def _report(
         },
     }
     write_json(json_file, command, answer)
-    save_figure(plot, lambda: draw_scores(values, ends))
+    save_figure(plot, lambda: draw_scores(values, ends, confidence=confidence))
 
 
 def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:

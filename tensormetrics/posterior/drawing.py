@@ -1,4 +1,4 @@
-"""What the plots share: options, parts of a picture, outlines of distributions. Nothing here has global state."""
+"""What the plots of posteriors share: options, parts of a picture, outlines of distributions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from .. import _checks
+from .._plots import CHARACTER, FONT, dress, inches, legend_below, new_axes
 from .density import kde
 from .summary import estimate, finite_part, histogram_bins, sort_samples
 
@@ -16,9 +17,10 @@ from .summary import estimate, finite_part, histogram_bins, sort_samples
 class Look:
     """The options of every plot.
 
-    `style` maps parts to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand (as many as the plot
-    has). `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a number, or
-    edges). With `normalize` every distribution is equally high.
+    `style` maps parts to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand: as many as the plot
+    has, without a legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins`
+    ("auto", a number, or edges). With `normalize` every distribution is equally high; without it, only where one scale
+    would flatten some.
     """
 
     method: str = "kde"
@@ -28,7 +30,7 @@ class Look:
     bins: str | int | Sequence[float] = "auto"
     normalize: bool = False
     figsize: tuple[float, float] | None = None
-    fontsize: float = 9.0
+    fontsize: float = FONT
     xlim: tuple[float, float] | None = None
     background: Any = None
     hide: Collection[str] = ()
@@ -54,23 +56,26 @@ class Look:
             return None
         return method(*args, **{**keywords, **self.parts[part], **(self.style or {}).get(part, {})})
 
-    def axes(self, rows: int, figsize: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
+    def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
         """The figure, and one axes for each row."""
-        if self.ax is None:
-            figure = _figure_class()(figsize=self.figsize or figsize, layout="constrained")
-            found = list(figure.subplots(rows, 1, squeeze=False, **grid)[:, 0])
-        else:
-            found = list(np.ravel(self.ax))
-            if len(found) != rows:
-                raise ValueError(f"ax: got {len(found)} axes, this plot has {rows}")
-            figure = found[0].figure
+        figure, found = new_axes(self.ax, self.figsize or size, rows, **grid)
         for ax in found:
-            ax.tick_params(labelsize=self.fontsize)
+            dress(ax, fontsize=self.fontsize, frame=())
             if self.background is not None:
                 ax.set_facecolor(self.background)
         if self.background is not None and self.ax is None:
             figure.set_facecolor(self.background)
         return figure, found
+
+    def legend(self, figure: Any, axes: Sequence[Any]) -> None:
+        if self.ax is None:
+            self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
+
+    def characters(self, ax: Any, *beside: Sequence[str]) -> int:
+        """How many fit above or below an axes that has these texts on its left and right."""
+        left = ax.figure.get_figwidth() - sum(map(inches, beside))
+        width = left if self.ax is None else ax.bbox.width / ax.figure.dpi
+        return max(int(width / CHARACTER * FONT / self.fontsize), 10)
 
 
 class Outline(NamedTuple):
@@ -111,17 +116,33 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
     return Outline(x, y / y.max() if look.normalize else y)
 
 
+def one_scale(outlines: Sequence[Outline]) -> bool:
+    """Whether none is a spike, or so much flatter than another that it would look like a line."""
+    peaks = [found.y.max() if found.x[0] < found.x[-1] else np.inf for found in outlines if len(found.x)]
+    return max(peaks, default=1.0) <= 4 * min(peaks, default=1.0)
+
+
 def x_range(
-    outlines: Sequence[Outline], medians: Sequence[float], widths: Sequence[float], bounds: tuple[float, float]
+    outlines: Sequence[Outline],
+    marks: Sequence[tuple[float, float, float]],
+    bounds: tuple[float, float],
+    points: Sequence[float | None] = (),
 ) -> tuple[float, float]:
-    """What to show: the outlines, but no more than 5 of the narrowest intervals' widths around the medians."""
+    """What to show: the outlines, but no more than 5 of the narrowest intervals' widths around the medians.
+
+    `marks` are medians and intervals; all intervals and `points` are shown.
+    """
     shown = [found for found in outlines if len(found.x)]
     if not shown:
         return tuple(bound if np.isfinite(bound) else end for bound, end in zip(bounds, (0.0, 1.0), strict=True))
     low, high = min(found.x[0] for found in shown), max(found.x[-1] for found in shown)
+    widths = [end - start for _, start, end in marks]
     if reach := 5 * min((width for width in widths if np.isfinite(width) and width > 0), default=0.0):
-        finite = [median for median in medians if np.isfinite(median)]
+        finite = [median for median, _, _ in marks if np.isfinite(median)]
         low, high = max(low, min(finite) - reach), min(high, max(finite) + reach)
+    needed = [end for mark in marks for end in mark] + [point for point in points if point is not None]
+    needed = [end for end in needed if np.isfinite(end)]
+    low, high = min([low, *needed]), max([high, *needed])
     span = bounds[1] - bounds[0]
     if np.isfinite(span):
         if high - low > span / 2:
@@ -143,16 +164,4 @@ def only_lowest_ticks(axes: Sequence[Any], xlim: tuple[float, float]) -> None:
     for ax in axes:
         ax.set_xlim(xlim[0] - room, xlim[1] + room)
         ax.set_yticks([])
-        for side in ("top", "left", "right", "bottom"):
-            ax.spines[side].set_visible(False)
         ax.tick_params(axis="x", which="both", bottom=ax is axes[-1], labelbottom=ax is axes[-1])
-
-
-def _figure_class() -> type:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            'plots need matplotlib: pip install "tensormetrics[plot]"; the reports show the same numbers as text'
-        ) from None
-    return Figure

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest
+from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest, short
 from .study_config import AGGREGATED, unknown
 
 
@@ -12,7 +12,7 @@ class Figures:
     def plot_metric_summaries(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
         """The posterior of every experiment."""
         names = self.list_experiments()
-        shown = [self._shown(name, metric, class_label, name) for name in names]
+        shown = [self._shown(short(name), metric, class_label, name) for name in names]
         return plot_distributions(shown, *self._axis(metric, class_label, names), **options)
 
     def plot_experiment_aggregation(
@@ -42,13 +42,13 @@ class Figures:
     ) -> Any:
         """The distribution of a difference."""
         pair = {"experiment_a": experiment_a, "experiment_b": experiment_b, "min_sig_diff": min_sig_diff}
-        return plot_difference(
-            self.get_pairwise_comparison(metric, class_label, **pair), precision=precision, **options
-        )
+        found = self.get_pairwise_comparison(metric, class_label, **pair)
+        label, _, _ = self._axis(metric, class_label, [])
+        return plot_difference(found, metric=label, precision=precision, **options)
 
     def plot_forest_plot(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
         """All experiments and what their groups are pooled to. Takes also `precision`, `gap` and `info`."""
-        groups = []
+        groups, every = [], self.list_experiments()
         for group, members in self.experiments.items():
             names = [f"{group}/{name}" for name in members]
             pooled = self.get_metric_samples(metric, f"{group}/{AGGREGATED}")
@@ -61,7 +61,8 @@ class Figures:
                     float(pooled.heterogeneity_results.i2[index]),
                 )
             )
-        return plot_forest(groups, self._axis(metric, class_label, [])[0], self.ci_probability, **options)
+        label, bounds, ci_probability = self._axis(metric, class_label, every)
+        return plot_forest(groups, label, ci_probability, bounds=bounds, **options)
 
     def _shown(self, label: str, metric: str, class_label: int | None, name: str) -> Shown:
         observed = float(self.column(metric, class_label, name, "input")[0])

@@ -136,8 +136,11 @@ class ConfusionPosterior(Metric):
         _checks.one_of("metric", metric, self.metrics)
         found = get_metric(metric)
         (samples,) = self._samples([metric])
-        shape = (*self.batch_shape, self.num_classes) if self.per_class[metric] else self.batch_shape
-        names = ["/".join(map(str, index)) or metric for index in np.ndindex(shape)]
+        names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
+        if self.per_class[metric]:
+            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in range(self.num_classes)]
+        elif not self.batch_shape:
+            names = [metric]
         points = observed_values(self._matrices())[found].flatten().tolist()
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
         label, bounds = found.full_name, found.bounds_of(self.num_classes)

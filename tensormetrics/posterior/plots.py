@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from .._plots import LINE, broken, dress, inches, lines_of
 from .compare import PairwiseComparisonResult
-from .drawing import Look, interval_of, only_lowest_ticks, outline, x_range
+from .drawing import Look, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
 DISTRIBUTION = {
     "edge": {"color": "black", "linewidth": 1.0},
@@ -21,14 +22,16 @@ DISTRIBUTION = {
     "extrema": {"color": "black", "marker": "|", "markersize": 12, "linestyle": ""},
     "base": {"color": "black", "linewidth": 0.8},
     "name": {},
+    "legend": {},
 }
 DIFFERENCE = {
     "negative": {"facecolor": "xkcd:salmon", "edgecolor": "white", "hatch": "////", "linewidth": 0},
     "rope": {"color": "xkcd:silver", "linewidth": 0},
     "positive": {"color": "xkcd:faded green", "linewidth": 0},
     "rope_edges": {"color": "black", "linewidth": 0.8, "linestyle": ":"},
-    **{part: DISTRIBUTION[part] for part in ("edge", "median", "observed", "extrema", "base")},
+    **{part: DISTRIBUTION[part] for part in ("edge", "median", "interval", "observed", "extrema", "base")},
     "proportions": {},
+    "legend": {},
 }
 FOREST = {
     "median": {"color": "black", "marker": "s", "markersize": 7, "linestyle": ""},
@@ -37,7 +40,8 @@ FOREST = {
     "aggregate_line": {"color": "black", "linewidth": 0.8, "linestyle": "--"},
     "name": {},
     "info": {"family": "monospace"},
-    "header": {},
+    "header": {"family": "monospace"},
+    "legend": {},
 }
 
 
@@ -64,49 +68,63 @@ def plot_distributions(
     `centre`: the position of the one in whose middle the x axis has its own.
     """
     look = Look(parts=DISTRIBUTION, **options)
-    figure, axes = look.axes(len(shown), (6.3, max(0.625 * len(shown), 2.5)), sharex=True, sharey=not look.normalize)
+    names = [broken(found.name) for found in shown]
     outlines = [outline(found.samples, bounds, look) for found in shown]
+    size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
+    figure, axes = look.axes(len(shown), size)
     marks = [interval_of(found.samples, ci_probability) for found in shown]
-    xlim = look.xlim or x_range(outlines, [m for m, _, _ in marks], [h - low for _, low, h in marks], bounds)
+    xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
     if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
         middle = marks[centre][0]
         reach = max(middle - xlim[0], xlim[1] - middle)
         xlim = max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
-    for ax, found, curve, (median, low, high) in zip(axes, shown, outlines, marks, strict=True):
-        look.draw("base", ax.axhline, 0)
+    where = {"rotation": 0, "ha": "right", "va": "center", "fontsize": look.fontsize, "labelpad": 6}
+    for ax, name, found, curve, (median, low, high) in zip(axes, names, shown, outlines, marks, strict=True):
+        look.draw("base", ax.axhline, 0, clip_on=False)
         ax.set_ylabel("")
-        look.draw(
-            "name", ax.set_ylabel, found.name, rotation=0, ha="right", va="center", fontsize=look.fontsize, labelpad=6
-        )
+        look.draw("name", ax.set_ylabel, name, **where)
         if not len(curve.x):
             ax.text(0.5, 0.4, "undefined", transform=ax.transAxes, ha="center", fontsize=look.fontsize)
             continue
         if np.isfinite(low) and np.isfinite(high):
             inside = curve.between(low, high)
-            look.draw("area", ax.fill_between, inside.x, inside.y)
+            look.draw("area", ax.fill_between, inside.x, inside.y, label=f"{100 * ci_probability:g}% HDI")
             for end in low, high:
                 look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
         look.draw("edge", ax.plot, curve.x, curve.y)
-        look.draw("median", ax.plot, [median, median], [0, curve.at(median)])
-        look.draw("extrema", ax.plot, [curve.x[0], curve.x[-1]], [0, 0])
+        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+        look.draw("extrema", ax.plot, [curve.x[0], curve.x[-1]], [0, 0], label="sampled range")
         if found.observed is not None:
-            look.draw("observed", ax.plot, [found.observed], [0], clip_on=False, zorder=5)
+            seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
+            look.draw("observed", ax.plot, [found.observed], [0], **seen)
     only_lowest_ticks(axes, xlim)
-    axes[-1].set_xlabel(metric, fontsize=look.fontsize)
+    if not look.normalize and one_scale(outlines):
+        peak = max((curve.y.max() for curve in outlines if len(curve.y)), default=1.0)
+        for ax in axes:
+            ax.set_ylim(-0.05 * peak, 1.05 * peak)
+    wide = look.characters(axes[-1], names)
+    axes[-1].set_xlabel(broken(metric, wide))
     if title:
-        axes[0].set_title(title, fontsize=look.fontsize + 1)
+        axes[0].set_title(broken(title, wide), fontsize=look.fontsize + 1)
+    look.legend(figure, axes)
     return figure
 
 
-def plot_difference(result: PairwiseComparisonResult, *, precision: int = 4, **options: Any) -> Any:
-    """The distribution of a difference: what lies below, within and above the region of practical equivalence."""
+def plot_difference(
+    result: PairwiseComparisonResult, *, metric: str | None = None, precision: int = 4, **options: Any
+) -> Any:
+    """The distribution of a difference: what lies below, within and above the region of practical equivalence.
+
+    `metric`: how the x axis calls it, by default as the result does.
+    """
     look = Look(parts=DIFFERENCE, **options)
-    figure, (ax,) = look.axes(1, (6.3, 2.52))
+    figure, (ax,) = look.axes(1, (6.3, 3.1))
     curve = outline(result.diff_dist, (-np.inf, np.inf), look)
-    low, high = (float(end) for end in result.interval)
-    median, rope = float(result.median), float(result.min_sig_diff)
-    xlim = look.xlim or x_range([curve], [median], [high - low], (-np.inf, np.inf))
-    look.draw("base", ax.axhline, 0)
+    mark = median, low, high = float(result.median), *(float(end) for end in result.interval)
+    rope = float(result.min_sig_diff)
+    observed = None if result.observed_diff is None else float(result.observed_diff)
+    xlim = look.xlim or x_range([curve], [mark], (-np.inf, np.inf), [observed])
+    look.draw("base", ax.axhline, 0, clip_on=False)
     if len(curve.x):
         least, most = curve.x[0], curve.x[-1]
         areas = ("negative", least, min(most, -rope)), ("rope", -rope, rope), ("positive", max(least, rope), most)
@@ -116,12 +134,16 @@ def plot_difference(result: PairwiseComparisonResult, *, precision: int = 4, **o
                 inside = curve.between(start, stop)
                 look.draw(part, ax.fill_between, inside.x, inside.y)
         look.draw("edge", ax.plot, curve.x, curve.y)
-        look.draw("median", ax.plot, [median, median], [0, curve.at(median)])
-        look.draw("extrema", ax.plot, [least, most], [0, 0])
+        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+        ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
+        look.draw("interval", ax.vlines, [low, high], 0, [curve.at(low), curve.at(high)], **ends)
+        look.draw("extrema", ax.plot, [least, most], [0, 0], label="sampled range")
+    region = {"label": f"equivalence: ±{rope:.{precision}g}"}
     for end in (-rope, rope):
-        look.draw("rope_edges", ax.axvline, end)
-    if result.observed_diff is not None:
-        look.draw("observed", ax.plot, [float(result.observed_diff)], [0], clip_on=False, zorder=5)
+        look.draw("rope_edges", ax.axvline, end, **region)
+    if observed is not None:
+        seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
+        look.draw("observed", ax.plot, [observed], [0], **seen)
     only_lowest_ticks([ax], xlim)
     zero = float(np.clip(-xlim[0] / (xlim[1] - xlim[0]), 0.3, 0.7))
     shares = (0.0, "left", result.p_sig_neg), (zero, "center", result.p_rope), (1.0, "right", result.p_sig_pos)
@@ -130,8 +152,16 @@ def plot_difference(result: PairwiseComparisonResult, *, precision: int = 4, **o
         percent = f"{float(share):.{max(precision - 2, 0)}%}"
         where = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
         look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
-    ax.set_xlabel(f"{result.metric}: {result.lhs_name} − {result.rhs_name}", fontsize=look.fontsize)
+    label = f"{metric or result.metric}: {short(result.lhs_name)} − {short(result.rhs_name)}"
+    ax.set_xlabel(broken(label, look.characters(ax)))
+    look.legend(figure, [ax])
     return figure
+
+
+def short(experiment: str) -> str:
+    """The name without the group where both are the same."""
+    group, _, name = experiment.partition("/")
+    return name if group == name else experiment
 
 
 class ForestGroup(NamedTuple):
@@ -146,6 +176,7 @@ def plot_forest(
     metric: str,
     ci_probability: float = 0.95,
     *,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
     precision: int = 4,
     gap: float = 1.0,
     info: bool = True,
@@ -156,50 +187,75 @@ def plot_forest(
     `gap` is the room around a group in rows; `info` writes median, interval and its width on the right.
     """
     look = Look(parts=FOREST, **options)
-    rows = [
-        [*group.shown, *([Shown("Aggregate", group.pooled)] if group.pooled is not None else [])] for group in groups
-    ]
-    lengths = [len(shown) for shown in rows]
-    size = 6.3, max(0.28 * (sum(lengths) + 2 * len(groups) + 1), 2.5)
+    blocks = [_rows(group, ci_probability) for group in groups]
+    names = [row.name for rows in blocks for row in rows]
+    mass = f"{100 * ci_probability:g}% HDI"
+    header, *texts = _columns(("Median", mass, "Width"), [row.mark for rows in blocks for row in rows], precision)
+    lengths = [len(rows) for rows in blocks]
+    high = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
+    size = max(6.3, 3.2 + inches(names) + inches([header]) * info), max(high, 2.5)
     ratios = {"height_ratios": [length + gap for length in lengths]}
-    figure, axes = look.axes(len(groups), size, sharex=True, gridspec_kw=ratios)
-    ends = []
-    for ax, group, shown in zip(axes, groups, rows, strict=True):
-        marks = [interval_of(found.samples, ci_probability) for found in shown]
-        names, texts = [], []
-        for y, (found, (median, low, high)) in enumerate(zip(shown, marks, strict=True)):
-            pooled = found.samples is group.pooled
-            look.draw("interval", ax.plot, [low, high], [y, y], zorder=2)
-            look.draw("aggregate" if pooled else "median", ax.plot, [median], [y], zorder=3)
+    figure, axes = look.axes(len(groups), size, gridspec_kw=ratios)
+    wide = look.characters(axes[-1], names, [header * info])
+    for ax, group, rows in zip(axes, groups, blocks, strict=True):
+        for y, (_, (median, low, high), pooled) in enumerate(rows):
+            if np.isnan(median):
+                where = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
+                ax.text(0.5, y, "undefined", ha="center", va="center", **where)
+                continue
+            look.draw("interval", ax.plot, [low, high], [y, y], zorder=2, label=mass)
+            part, label = ("aggregate", "aggregate's median") if pooled else ("median", "median")
+            look.draw(part, ax.plot, [median], [y], zorder=3, clip_on=look.xlim is not None, label=label)
             if pooled:
                 look.draw("aggregate_line", ax.axvline, median, zorder=1)
-            share = f" (I² = {group.i2:.0%})" if pooled and np.isfinite(group.i2) else ""
-            names.append(found.name + share)
-            numbers = [f"{x:.{precision}f}" for x in (median, low, high, high - low)]
-            texts.append("{}  [{}, {}]  {}".format(*numbers))
-            ends += [low, high]
         right = ax.twinx()
-        right.tick_params(labelsize=look.fontsize)
+        dress(right, fontsize=look.fontsize, frame=["bottom"] if ax is axes[-1] else ())
         for side in (ax, right):
-            side.set_ylim(len(shown) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
-            side.tick_params(axis="y", length=0)
-            for spine in ("top", "left", "right"):
-                side.spines[spine].set_visible(False)
+            side.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
+            side.set_yticks([])
+            side.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
         ax.tick_params(axis="x", bottom=ax is axes[-1], labelbottom=ax is axes[-1])
-        for side in (ax, right):
-            side.spines["bottom"].set_visible(ax is axes[-1])
-        ax.set_yticks([])
-        right.set_yticks([])
-        look.draw("name", ax.set_yticks, range(len(names)), names, fontsize=look.fontsize)
+        ticks = {"fontsize": look.fontsize}
+        look.draw("name", ax.set_yticks, range(len(rows)), [row.name for row in rows], **ticks)
+        here, texts = texts[: len(rows)], texts[len(rows) :]
         if info:
-            look.draw("info", right.set_yticks, range(len(texts)), texts, fontsize=look.fontsize)
-        ax.set_title(group.name, fontsize=look.fontsize, fontweight="bold", loc="left")
+            look.draw("info", right.set_yticks, range(len(rows)), here, **ticks)
         if info and ax is axes[0]:
-            header = f"Median, {ci_probability:.1%} HDI, MU"
-            where = {"transform": ax.transAxes, "fontsize": look.fontsize}
-            look.draw("header", ax.text, 1.02, 1.0, header, va="bottom", **where)
-    finite = [end for end in ends if np.isfinite(end)] or [0.0, 1.0]
-    margin = 0.05 * (max(finite) - min(finite)) or 0.01
-    axes[-1].set_xlim(look.xlim or (min(finite) - margin, max(finite) + margin))
-    axes[-1].set_xlabel(metric, fontsize=look.fontsize)
+            place = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
+            look.draw("header", ax.annotate, header, (1, 1), va="bottom", **place, **ticks)
+        bold = {"fontsize": look.fontsize, "fontweight": "bold"}  # and wider
+        ax.set_title(broken(group.name, max(wide - 4, 10)), loc="left", **bold)
+    ends = [end for rows in blocks for row in rows for end in row.mark if np.isfinite(end)] or [0.0, 1.0]
+    margin = 0.05 * (max(ends) - min(ends)) or 0.01
+    shown = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
+    for ax in axes:
+        ax.set_xlim(look.xlim or shown)
+    axes[-1].locator_params(axis="x", nbins=5)
+    axes[-1].set_xlabel(broken(metric, wide))
+    look.legend(figure, axes)
     return figure
+
+
+class _Row(NamedTuple):
+    name: str
+    mark: tuple[float, float, float]
+    pooled: bool
+
+
+def _rows(group: ForestGroup, ci_probability: float) -> list[_Row]:
+    rows = [_Row(broken(name), interval_of(samples, ci_probability), False) for name, samples, _ in group.shown]
+    if group.pooled is not None:
+        share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
+        rows.append(_Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True))
+    return rows
+
+
+def _columns(head: tuple[str, str, str], marks: Sequence[tuple[float, float, float]], precision: int) -> list[str]:
+    """Lines of text of equal width; nothing where a median is undefined."""
+    cells = [
+        (f"{m:.{precision}f}", f"[{low:.{precision}f}, {high:.{precision}f}]", f"{high - low:.{precision}f}")
+        for m, low, high in marks
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    lines = ["  ".join(map(str.rjust, line, widths)) for line in (head, *cells)]
+    return [lines[0], *("" if np.isnan(mark[0]) else line for mark, line in zip(marks, lines[1:], strict=True))]

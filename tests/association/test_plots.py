@@ -55,16 +55,29 @@ def test_results(by, queries):
     assert texts_inside(figure)
 
 
+def test_a_missing_score_is_named():
+    table = results(2)
+    table.iloc[1, 0] = np.nan
+    (ax,) = plot_queries_results(table).axes
+    (note,) = ax.texts
+    assert note.get_text() == "no score" and note.xy == (0, 0)
+    assert ax.get_xlim() == plot_queries_results(results(2)).axes[0].get_xlim()
+
+
 def test_ranking():
     table = pd.DataFrame({"WEAT: x average score": [3.0, 1, 2], "RND: x average score": [3.0, 2, np.nan]}, MODELS)
     figure = plot_ranking(table)
     (ax,) = figure.axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["a model with a rather\nlong name", "b", "c"]
-    assert [bar.get_x() + bar.get_width() for bar in ax.containers[1]] == [6, 3, 2]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a model with a rather long\nname"]
+    assert [bar.get_x() + bar.get_width() for bar in ax.containers[1]] == [2, 3, 6] and ax.yaxis_inverted()
+    assert [text.get_text() for text in ax.texts] == ["1 missing"]
     assert texts_inside(figure)
     facets = plot_ranking(table, use_metric_as_facet=True)
     assert [len(ax.containers) for ax in facets.axes] == [1, 1]
-    assert [bar.get_width() for bar in facets.axes[1].containers[0]] == [3, 2, 0]
+    assert [bar.get_width() for bar in facets.axes[1].containers[0]] == [0, 2, 3]
+    assert [[text.get_text() for text in ax.texts] for ax in facets.axes] == [[], ["no rank"]]
+    many = plot_ranking(pd.DataFrame(1.0, MODELS, [f"metric {i}" for i in range(6)]), use_metric_as_facet=True)
+    assert [ax.get_subplotspec().colspan.start for ax in many.axes] == [0, 1, 2, 3, 0, 1] and texts_inside(many)
     assert texts_inside(facets)
     with raises(ValueError, "ax: got an Axes for one panel per metric, wanted None"):
         plot_ranking(table, use_metric_as_facet=True, ax=ax)
@@ -75,7 +88,7 @@ def test_correlations_from_minus_one_to_one():
     figure = plot_ranking_correlations(pd.DataFrame([[1, -0.5], [-0.5, 1]], names, names), title="how alike")
     ax = figure.axes[0]
     assert ax.images[0].get_clim() == (-1, 1) and ax.get_title() == "how alike"
-    assert [text.get_text() for text in ax.texts] == ["1.00", "-0.50", "-0.50", "1.00"]
+    assert [text.get_text() for text in ax.texts] == ["1.00", "−0.50", "−0.50", "1.00"]
     assert texts_inside(figure)
 
 
@@ -87,11 +100,8 @@ def test_given_axes():
     assert plot_ranking(results(2), ax=other) is other.figure and other.containers
 
 
-def test_errors(monkeypatch):
+def test_errors():
     with raises(ValueError, "by: got 'metric', wanted one of 'query', 'model'"):
         plot_queries_results(results(1), by="metric")
     with raises(TypeError, "ranking: got a list, wanted a DataFrame"):
         plot_ranking([])
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with raises(ImportError, 'plots need matplotlib; write pip install "tensormetrics[plot]"'):
-        plot_queries_results(results(1))

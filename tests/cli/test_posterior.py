@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensormetrics.__main__ import main
+from tensormetrics._cli.posterior import draw
 from tensormetrics.posterior import Study
 
 
@@ -38,6 +39,17 @@ def test_numbers_are_those_of_the_library(folder):
     ranks = {row["Experiment"]: row["Rank 1"] for row in scores["acc"]["ranks"]}
     assert ranks["b"] > 0.8 and sum(ranks.values()) == pytest.approx(1)
     assert f"{row['Median']:.4f}" in result.stdout and (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figure_has_all_scores_of_all_experiments():
+    study = Study(0, metrics={"acc": {}, "tpr": {}})
+    for name in ("a", "mlp/b"):
+        study.add_experiment(name, [[90, 10], [12, 88]], 0, 0)
+    figure = draw(study, [("tpr", 0), ("tpr", 1), ("acc", None)])
+    assert [ax.get_ylabel() for ax in figure.axes] == ["a", "mlp/b"] * 3
+    labels = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
+    assert labels == ["True Positive Rate, class 0", "True Positive Rate, class 1", "Accuracy"]
+    assert len(figure.legends) == 1
 
 
 def test_a_folder_is_a_group(folder):

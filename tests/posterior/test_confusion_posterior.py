@@ -322,7 +322,7 @@ def test_plot(device):
     metric.update(preds, target)
     figure = metric.plot("tpr", hide="extrema")
     names = [ax.get_ylabel() for ax in figure.axes]
-    assert type(figure) is Figure and names == ["0/0", "0/1", "0/2", "1/0", "1/1", "1/2"]
+    assert type(figure) is Figure and names == [f"{i}, class {c}" for i in (0, 1) for c in range(3)]
     assert figure.axes[-1].get_xlabel() == "True Positive Rate"
     medians, points = metric.compute()["tpr"].median, metric.batch_value()["tpr"]
     for k, ax in enumerate(figure.axes):

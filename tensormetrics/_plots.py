@@ -1,0 +1,112 @@
+"""What all plots share: figures without global state, series that differ in grey as well, labels in lines."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FONT = 9.0  # points
+LINE, CHARACTER = 0.16, 0.08  # inches, of text of that size
+WIDTH = 28  # characters to a line of a label
+# Four lightnesses, never the same side by side, in two rows of hues: a grey print keeps apart what hatches leave alike.
+COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a8322d", "#e8c95a"
+HATCHES = "", "////", "....", "\\\\\\\\", "xxxx", "---", "++"
+STROKES, MARKERS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), "osv^DPX"
+LEGEND = {"frameon": False, "fontsize": FONT, "title_fontsize": FONT}
+
+
+def figure_class() -> "type[Figure]":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError('plots need matplotlib; write pip install "tensormetrics[plot]"') from None
+    return Figure
+
+
+def new_axes(
+    ax: "Axes | Sequence[Axes] | None", size: tuple[float, float], rows: int = 1, columns: int = 1, **grid: Any
+) -> "tuple[Figure, list[Axes]]":
+    """The given axes and their figure, or those of a new one, row by row; its layout keeps room for labels."""
+    if ax is None:
+        figure = figure_class()(figsize=size, layout="constrained")
+        return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
+    found = list(np.ravel(ax))
+    if len(found) != rows * columns:
+        raise ValueError(f"ax: got {len(found)} axes, this plot has {rows * columns}")
+    return found[0].figure, found
+
+
+def dress(
+    ax: "Axes", *, fontsize: float = FONT, grid: str | None = None, frame: Iterable[str] = ("left", "bottom")
+) -> None:
+    """Text of one size, no more frame than is wanted, and faint lines behind the data along one axis."""
+    ax.tick_params(labelsize=fontsize)
+    for text in (ax.xaxis.label, ax.yaxis.label):
+        text.set_size(fontsize)
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in frame)
+    if grid:
+        ax.set_axisbelow(True)
+        ax.grid(axis=grid, color="0.88", linewidth=0.8)
+
+
+def bar_style(i: int) -> dict[str, Any]:
+    """Of the i-th series of bars; the first 28 differ in grey too."""
+    ink = "white" if i % 4 in (0, 2) else "0.2"  # hatches of a light bar are dark
+    return {
+        "facecolor": COLORS[i % len(COLORS)],
+        "edgecolor": ink,
+        "hatch": HATCHES[i // 4 % len(HATCHES)],
+        "linewidth": 0.5,
+    }
+
+
+def line_style(i: int) -> dict[str, Any]:
+    """Of the i-th line; the first 35 differ in grey too. Thin lines of the light colours are hard to see."""
+    strong = [color for k, color in enumerate(COLORS) if k % 4 != 3]
+    stroke, marker = STROKES[i % len(STROKES)], MARKERS[i % len(MARKERS)]
+    return {"color": strong[i % 6], "linestyle": stroke, "marker": marker, "markersize": 4, "linewidth": 1.2}
+
+
+def legend_beside(ax: "Axes", title: str | None = None) -> None:
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, alignment="left", **LEGEND)
+
+
+def legend_below(figure: "Figure", axes: "Iterable[Axes]", fontsize: float = FONT, **style: Any) -> None:
+    """One legend for all axes of a figure that was made here, in as many rows as its width asks for."""
+    entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if entries:
+        width = sum(inches([label]) + 0.45 for label in entries) * fontsize / FONT
+        columns = -(-len(entries) // math.ceil(width / figure.get_figwidth()))
+        style = {"loc": "outside lower center", "ncols": columns, **LEGEND, "fontsize": fontsize, **style}
+        figure.legend(list(entries.values()), list(entries), **style)
+
+
+def name_rows(ax: "Axes", names: Sequence[str]) -> None:
+    """A row for each name, the first on top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+
+
+def broken(name: Any, width: int = WIDTH) -> str:
+    """A label in lines: a break after "wrt", and where a line is long after a space, a slash or the like."""
+    whole = rf".{{1,{width}}}(?:(?<=[ /_:-])|$)|.{{1,{width}}}"
+    lines = str(name).replace(" wrt ", "\u00a0wrt\n").split("\n")  # "wrt" stays with the word before it
+    parts = [part.strip() for line in lines for part in re.findall(whole, line) or [""]]
+    return "\n".join(parts).replace("\u00a0", " ")
+
+
+def lines_of(labels: Iterable[str]) -> int:
+    return max((label.count("\n") + 1 for label in labels), default=1)
+
+
+def inches(labels: Iterable[str]) -> float:
+    """The width of the longest line, and a little more."""
+    return CHARACTER * (2 + max((len(line) for label in labels for line in label.split("\n")), default=0))
