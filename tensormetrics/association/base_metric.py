@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -276,18 +275,29 @@ def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
 
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """All of them with one transfer."""
-    flat = torch.cat([value.detach().reshape(-1).double() for value in values.values()]).cpu().numpy()
-    ends = itertools.accumulate(value.numel() for value in values.values())
-    return {
-        name: flat[end - value.numel() : end].reshape(value.shape)
-        for (name, value), end in zip(values.items(), ends, strict=True)
-    }
+    flat = torch.cat([value.flatten() for value in values.values()]).detach().double().cpu().numpy()
+    found, start = {}, 0
+    for name, value in values.items():
+        stop = start + value.numel()
+        found[name], start = flat[start:stop].reshape(value.shape), stop
+    return found
+
+
+def by_set(row_words: Sequence[list[str]], values: np.ndarray) -> Iterator[tuple[list[str], np.ndarray]]:
+    # values: (sum of W, ...), of all words one set after the other
+    start = 0
+    for words in row_words:
+        yield words, values[start : start + len(words)]
+        start += len(words)
 
 
 def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
     # values: (W,)
     """Word -> value; the mean where a word stands for several rows."""
-    found: dict[str, list[float]] = {}
+    found = dict(zip(words, values, strict=False))
+    if len(found) == len(words):
+        return found
+    rows: dict[str, list[np.float64]] = {}
     for word, value in zip(words, values, strict=False):
-        found.setdefault(word, []).append(value)
-    return {word: np.float64(each[0] if len(each) == 1 else np.mean(each)) for word, each in found.items()}
+        rows.setdefault(word, []).append(value)
+    return {word: np.mean(each) for word, each in rows.items()}

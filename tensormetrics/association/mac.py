@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _sets
-from .base_metric import BaseMetric, by_word
+from .base_metric import BaseMetric, by_set, by_word
 from .query import IndexedQuery
 
 
@@ -49,12 +49,12 @@ class MAC(BaseMetric):
         return mac
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        targets, sets = index.query.target_sets_names, index.query.attribute_sets_names
-        distances = values["targets_eval"].reshape(len(targets), -1, len(sets))
-        targets_eval = {}
-        for target, words, of_target in zip(targets, index.row_words[0], distances, strict=True):
-            columns = [by_word(words, column) for column in of_target.T]
+        names, targets_eval = index.query.attribute_sets_names, {}
+        of_sets = by_set(index.row_words[0], values["targets_eval"])
+        for target, (words, distances) in zip(index.query.target_sets_names, of_sets, strict=True):
+            columns = [by_word(words, column) for column in distances.T]
+            of_words = zip(*(column.values() for column in columns), strict=True)
             targets_eval[target] = {
-                word: {name: column[word] for name, column in zip(sets, columns, strict=True)} for word in columns[0]
+                word: dict(zip(names, of_word, strict=True)) for word, of_word in zip(columns[0], of_words, strict=True)
             }
         return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from itertools import chain, combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,6 +74,77 @@ class Query:
         return f"<Query: {self.query_name}\n{sets}>"
 
 
+class Side(NamedTuple):
+    """The target sets or the attribute sets of a query, or of a batch of them, as rows of a table."""
+
+    rows: Tensor  # (..., N) int64, one set after the other, each as wide as the longest of its place in the batch
+    mask: Tensor | None  # (..., N), True = a word; None where all places are words
+    shortest: Numbers  # the fewest rows of each set
+    longest: Numbers
+
+    @staticmethod
+    def of(sets: Sequence[Sequence[int]], device: Any) -> "Side":
+        lengths = tuple(map(len, sets))
+        rows = np.fromiter(chain.from_iterable(sets), np.int64, sum(lengths))
+        return Side(torch.from_numpy(rows).to(device), None, lengths, lengths)
+
+    @staticmethod
+    def stack(sides: "Sequence[Side]") -> "Side":
+        """(Q, ..., N) of (..., N)."""
+        shortest = tuple(map(min, zip(*(side.shortest for side in sides), strict=True)))
+        longest = tuple(map(max, zip(*(side.longest for side in sides), strict=True)))
+        rows = torch.stack([_fitted(side.rows, side.longest, longest) for side in sides])
+        if shortest == longest:
+            return Side(rows, None, shortest, longest)
+        masks = (torch.ones_like(s.rows, dtype=torch.bool) if s.mask is None else s.mask for s in sides)
+        mask = torch.stack([_fitted(m, side.longest, longest) for m, side in zip(masks, sides, strict=True)])
+        return Side(rows, mask, shortest, longest)
+
+    @staticmethod
+    def choose(rows: Tensor, mask: Tensor, lengths: np.ndarray, chosen: Sequence[Numbers]) -> "Side":
+        # rows, mask: (S, W)  lengths: (S,)  chosen: (Q, sets) numbers of sets
+        chosen = np.array(chosen).reshape(len(chosen), -1)
+        shortest, longest = (tuple(extreme(lengths[chosen], 0).tolist()) for extreme in (np.min, np.max))
+        widths = (rows.shape[-1],) * chosen.shape[1]
+        chosen = torch.from_numpy(chosen).to(rows.device)
+        rows, mask = (_fitted(table[chosen].flatten(-2), widths, longest) for table in (rows, mask))
+        return Side(rows, None if shortest == longest else mask, shortest, longest)
+
+    def stacked(self) -> tuple[Tensor, Tensor | None]:
+        # ->  rows (..., sets, W), mask (..., sets, W), at the width of the longest set; row 0 in the padding
+        sets, width = len(self.longest), max(self.longest, default=0)
+        mask = self.mask
+        if mask is None and min(self.longest, default=0) < width:
+            mask = torch.ones_like(self.rows, dtype=torch.bool)
+        rows, mask = (
+            None if t is None else _fitted(t, self.longest, (width,) * sets).unflatten(-1, (sets, width))
+            for t in (self.rows, mask)
+        )
+        return rows, mask
+
+    def sets(self, vectors: Tensor, form: int | str) -> Sequence[Tensor]:
+        # vectors: (..., V, D)  ->  (..., W, D) each
+        rows = self.stacked()[0] if form == "n" else self.rows
+        found = vectors.index_select(-2, rows.flatten())
+        if rows.ndim > 1:
+            found = found.unflatten(-2, rows.shape)
+        return (found,) if isinstance(form, str) else found.split_with_sizes(self.longest, -2)
+
+    def masks(self, form: int | str) -> Sequence[Tensor | None]:
+        # ->  (..., W) each
+        if form == "n":
+            return (self.stacked()[1],)
+        if form == "distinct":
+            return (_first_places(self.rows, self.mask),)
+        if form == "joined":
+            return (self.mask,)
+        if self.mask is None:
+            return (None,) * len(self.longest)
+        masks = self.mask.split_with_sizes(self.longest, -1)
+        sizes = zip(masks, self.shortest, self.longest, strict=True)
+        return tuple(None if least == most else mask for mask, least, most in sizes)
+
+
 @dataclass(frozen=True, eq=False)
 class IndexedQuery:
     """A query as rows of an embedding table: words are looked up once, then only tensors are read.
@@ -84,27 +155,20 @@ class IndexedQuery:
     score of it is NaN. A batch made by `stack` holds lists of these.
     """
 
-    query: Any  # Query, or a list of them for a batch; words, lost and reason likewise
-    targets: Tensor
-    attributes: Tensor
-    target_mask: Tensor
-    attribute_mask: Tensor
-    words: Any
-    row_words: Any
-    lost: Any
-    reason: Any
-    lengths: tuple[tuple[tuple[int, ...], ...], ...]  # rows of each set: (batch flattened, side, set)
+    query: Any  # Query, or a list of them for a batch; words, row_words, lost and reason likewise
+    sides: tuple[Side, Side]
+    words: Any = None
+    row_words: Any = None
+    lost: Any = None
+    reason: Any = None
 
     @staticmethod
     def of(query: Query, places: Any, words: Any, lost: Any, reason: str | None, device: Any) -> "IndexedQuery":
         """From the keys found, (side, set, key), and a function of keys to rows and their keys; no rows if unusable."""
         found = [[places([] if reason else keys) for keys in side] for side in words]
-        rows = [[rows for rows, _ in side] for side in found]
+        sides = tuple(Side.of([rows for rows, _ in side], device) for side in found)
         row_words = tuple([keys for _, keys in side] for side in found)
-        lengths = tuple(tuple(map(len, side)) for side in rows)
-        (targets, target_mask), (attributes, attribute_mask) = (padded(side, device) for side in rows)
-        tensors = (targets, attributes, target_mask, attribute_mask)
-        return IndexedQuery(query, *tensors, words, row_words, lost, reason, (lengths,))
+        return IndexedQuery(query, sides, words, row_words, lost, reason)
 
     @staticmethod
     def stack(queries: "Sequence[IndexedQuery]") -> "IndexedQuery":
@@ -112,35 +176,37 @@ class IndexedQuery:
         templates = [query.template for query in queries]
         if not queries or len(set(templates)) > 1:
             raise ValueError(f"queries: got {len(queries)} with the templates {templates}, wanted equal templates")
-        sides = {name: [getattr(query, name) for query in queries] for name in _TENSORS}
-        widths = {name: max(tensor.shape[-1] for tensor in tensors) for name, tensors in sides.items()}
-        stacked = {
-            name: torch.stack([_widened(tensor, widths[name]) for tensor in tensors]) for name, tensors in sides.items()
-        }
-        listed = {
-            name: [getattr(query, name) for query in queries]
-            for name in ("query", "words", "row_words", "lost", "reason")
-        }
-        return IndexedQuery(**stacked, **listed, lengths=sum((query.lengths for query in queries), ()))
+        sides = tuple(map(Side.stack, zip(*(query.sides for query in queries), strict=True)))
+        listed = ([getattr(q, name) for q in queries] for name in ("words", "row_words", "lost", "reason"))
+        return IndexedQuery([q.query for q in queries], sides, *listed)
 
     @staticmethod
     def of_sets(
-        rows: Tensor, mask: Tensor, lengths: Sequence[int], targets: Sequence[Numbers], attributes: Sequence[Numbers]
+        rows: Tensor, mask: Tensor, lengths: np.ndarray, targets: Sequence[Numbers], attributes: Sequence[Numbers]
     ) -> "IndexedQuery":
-        # rows, mask: (S, W)
+        # rows, mask: (S, W)  lengths: (S,)
         """A batch of nameless queries; each takes sets of one table by number, all of them equally many."""
-        device = rows.device
-        chosen = [torch.tensor(side, device=device).view(len(side), -1) for side in (targets, attributes)]
-        widths = [
-            tuple(tuple(lengths[s] for s in side) for side in pair) for pair in zip(targets, attributes, strict=True)
-        ]
-        return IndexedQuery(
-            None, *(rows[c] for c in chosen), *(mask[c] for c in chosen), None, None, None, None, tuple(widths)
-        )
+        return IndexedQuery(None, tuple(Side.choose(rows, mask, lengths, chosen) for chosen in (targets, attributes)))
 
     @property
     def template(self) -> tuple[int, int]:
-        return self.targets.shape[-2], self.attributes.shape[-2]
+        return tuple(len(side.longest) for side in self.sides)
+
+    @property
+    def targets(self) -> Tensor:
+        return self.sides[0].stacked()[0]
+
+    @property
+    def attributes(self) -> Tensor:
+        return self.sides[1].stacked()[0]
+
+    @property
+    def target_mask(self) -> Tensor:
+        return self._mask(0)
+
+    @property
+    def attribute_mask(self) -> Tensor:
+        return self._mask(1)
 
     def sets(self, vectors: Tensor, template: Template | None = None) -> tuple[Tensor, ...]:
         # vectors: (..., V, D)  ->  per set (..., W, D) at its own width; a side of "n": (..., n, W, D)
@@ -150,14 +216,8 @@ class IndexedQuery:
         of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:
         one tensor per set.
         """
-        sides = [  # (..., sets, W, D)
-            vectors.index_select(-2, rows.flatten()).unflatten(-2, rows.shape)
-            for rows in (self.targets, self.attributes)
-        ]
-        return tuple(
-            sides[side].flatten(-3, -2) if place is JOINED else sides[side][(..., *place, slice(None))]
-            for _, side, place, _ in self._arguments(template)
-        )
+        forms = self._forms(template)
+        return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
 
     def masks(
         self, template: Template | None = None, names: Sequence[str] | None = None, paired: bool = False
@@ -167,9 +227,10 @@ class IndexedQuery:
         `names` of the arguments default to x, y for two targets, t for one or all, and a, b for attributes. `paired`:
         two target sets share `pair_mask`, the groups after a single one `tuple_mask`.
         """
-        arguments = self._arguments(template)
-        names = names or [name for name, *_ in arguments]
-        masks = {f"{name}_mask": mask for name, (*_, mask) in zip(names, arguments, strict=True) if mask is not None}
+        forms = self._forms(template)
+        names = names or (*_letters(forms[0], "xy"), *_letters(forms[1], "ab"))
+        found = (mask for side, form in zip(self.sides, forms, strict=True) for mask in side.masks(form))
+        masks = {f"{name}_mask": mask for name, mask in zip(names, found, strict=True) if mask is not None}
         if paired and self.template[0] == 2:
             shared, _ = (masks.pop(f"{name}_mask", None) for name in names[:2])
             return masks if shared is None else {"pair_mask": shared, **masks}
@@ -180,44 +241,27 @@ class IndexedQuery:
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
         """The rows of each word of set `i` of a side (0: targets, 1: attributes) by themselves."""
-        rows, members = (self.targets, self.attributes)[side][i], defaultdict(list)
+        rows, members = self.sides[side].rows.split_with_sizes(self.sides[side].longest, -1)[i], defaultdict(list)
         for place, word in enumerate(self.row_words[side][i]):
             members[word].append(place)
         places, mask = padded(list(members.values()), rows.device)
         return rows[places], mask
 
-    def _arguments(self, template: Template | None) -> list[tuple[str, int, tuple, Tensor | None]]:
-        # -> per argument: name, side, its place in (..., sets, W), its mask or None if all True
-        template = self.template if template is None else template
-        sides = ((self.targets, self.target_mask, "xy"), (self.attributes, self.attribute_mask, "ab"))
-        found = []
-        for side, ((rows, mask, letters), form) in enumerate(zip(sides, template, strict=True)):
-            widths = [{query[side][i] for query in self.lengths} for i in range(rows.shape[-2])]
-            ragged = any(width != {rows.shape[-1]} for width in widths)
-            if form == "n":
-                found.append((letters[0], side, (slice(None), slice(None)), mask if ragged else None))
-            elif form == "joined":
-                found.append(("t", side, JOINED, mask.flatten(-2) if ragged else None))
-            elif form == "distinct":
-                found.append(("t", side, JOINED, _first_places(rows.flatten(-2), mask.flatten(-2))))
-            elif form == rows.shape[-2]:
-                names = "t" if form == 1 and side == 0 else letters
-                names = list(names) if form <= 2 else [f"{names[0]}{i}" for i in range(form)]
-                for i, width in enumerate(widths):
-                    place = (i, slice(max(width, default=0)))
-                    found.append((names[i], side, place, mask[(..., *place)] if len(width) > 1 else None))
-            else:
-                raise ValueError(f"template: got {tuple(template)!r} for a query of {self.template} sets")
-        return found
+    def _mask(self, side: int) -> Tensor:
+        rows, mask = self.sides[side].stacked()
+        return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
+
+    def _forms(self, template: Template | None) -> Template:
+        if template is None:
+            return self.template
+        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, self.template, strict=True)):
+            raise ValueError(f"template: got {tuple(template)!r} for a query of {self.template} sets")
+        return template
 
 
 def check_query(query: Any) -> None:
     if not isinstance(query, Query):
         raise TypeError(f"query: got a {type(query).__name__}, wanted a Query")
-
-
-_TENSORS = ("targets", "attributes", "target_mask", "attribute_mask")
-JOINED = ()  # the place of all words of a side, one set after the other
 
 
 def padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -231,14 +275,29 @@ def padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor,
     return rows, torch.arange(width, device=device) < torch.tensor(lengths, device=device).unsqueeze(-1)
 
 
-def _widened(tensor: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.pad(tensor, (0, width - tensor.shape[-1]))
+def _fitted(places: Tensor, widths: Numbers, wanted: Numbers) -> Tensor:
+    # places: (..., sum of widths)  ->  (..., sum of wanted), each set cut or padded with 0
+    if widths == wanted:
+        return places
+    parts = zip(places.split_with_sizes(widths, -1), wanted, strict=True)
+    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part, width in parts], -1)
 
 
-def _first_places(rows: Tensor, mask: Tensor) -> Tensor:
+def _first_places(rows: Tensor, mask: Tensor | None) -> Tensor:
     # rows: (..., W)  mask: (..., W)  ->  (..., W) True where a row stands for the first time
-    equal = (rows[..., :, None] == rows[..., None, :]) & mask[..., None, :]
-    return mask & ~equal.tril(-1).any(-1)
+    equal = rows[..., :, None] == rows[..., None, :]
+    if mask is None:
+        return ~equal.tril(-1).any(-1)
+    return mask & ~(equal & mask[..., None, :]).tril(-1).any(-1)
+
+
+def _letters(form: int | str, letters: str) -> Sequence[str]:
+    """Names of the sets of a side, of which `letters` are those of two."""
+    if isinstance(form, str):
+        return letters[0] if form == "n" else "t"
+    if form <= 2:
+        return "t" if letters == "xy" and form == 1 else letters[:form]
+    return [f"{letters[0]}{i}" for i in range(form)]
 
 
 def _is_list(value: Any) -> bool:

@@ -13,7 +13,7 @@ from . import _sets
 from ._call import check_flag
 from ._estimator import check_estimator, estimated, report
 from ._logistic import logistic_regression
-from .base_metric import BaseMetric, by_word
+from .base_metric import BaseMetric, by_set, by_word
 from .query import IndexedQuery
 
 
@@ -189,11 +189,9 @@ class RNSB(BaseMetric):
         return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        targets = index.row_words[0]
-        of_set = values["negative_sentiment_probabilities"].reshape(len(targets), -1)
         probabilities: dict[str, np.float64] = {}
-        for words, of_words in zip(targets, of_set, strict=True):  # NaN stands where a word was before
-            new = by_word(words, of_words)
+        for words, of_words in by_set(index.row_words[0], values["negative_sentiment_probabilities"]):
+            new = by_word(words, of_words)  # NaN stands where a word was before
             probabilities |= {word: p for word, p in new.items() if word not in probabilities}
         total = sum(probabilities.values())
         return {

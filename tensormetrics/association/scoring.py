@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,9 +110,10 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
         if index.reason:
             reasons[i] = index.reason
         else:
-            groups[_kind(metric, index.template, index.lengths[0])].append((i, index))
-    for group in groups.values():
-        places = sum(group[0][1].template) * max(max(map(max, index.lengths[0])) for _, index in group)
+            sizes = tuple(side.longest for side in index.sides)
+            groups[_kind(metric, index.template, sizes)].append((i, index))
+    for (template, _), group in groups.items():
+        places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
         for piece in _pieces(group, places * call.model.vectors.shape[1]):
             queries, indices = zip(*piece, strict=True)
             yield queries, lambda indices=indices: _evaluate(metric, IndexedQuery.stack(indices), call)
@@ -146,7 +148,7 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
             if shared:
                 yield piece, lambda sides=sides: _evaluate_shared(metric, table, mask, *sides, call)
             else:
-                index = IndexedQuery.of_sets(table, mask, lengths, *sides)
+                index = IndexedQuery.of_sets(table, mask, np.array(lengths), *sides)
                 yield piece, lambda index=index: _evaluate(metric, index, call)
 
 

@@ -136,12 +136,23 @@ def test_forms_of_a_side(model):
     (mask,) = index.masks(("n", "n")).values()
     assert mask.tolist() == [[True, True], [True, False]]
     joined, *_ = index.sets(model.vectors, ("joined", 2))
-    masks = index.masks(("joined", 2))
-    assert joined[masks["t_mask"]].tolist() == [[0, 1], [2, 3], [2, 3]] and masks.keys() == {"t_mask"}
+    assert joined.tolist() == [[0, 1], [2, 3], [2, 3]] and index.masks(("joined", 2)) == {}
     distinct, *_ = index.sets(model.vectors, ("distinct", 2))
     assert distinct[index.masks(("distinct", 2))["t_mask"]].tolist() == [[0, 1], [2, 3]]
     with raises(ValueError, "template: got (1, 1) for a query of (2, 2) sets"):
         index.sets(model.vectors, (1, 1))
+
+
+def test_forms_of_a_batch(model):
+    queries = Query([["a", "b"], ["c"]], [["d"], ["e", "f"]]), Query([["a"], ["a", "b"]], [["c"], ["d"]])
+    batch = IndexedQuery.stack([model.index_query(query) for query in queries])
+    joined, attributes = batch.sets(model.vectors[:, :1], ("joined", "n"))
+    masks = batch.masks(("joined", "n"))
+    assert [t[m].tolist() for t, m in zip(joined, masks["t_mask"], strict=True)] == [[[0], [2], [4]], [[0], [0], [2]]]
+    assert attributes.shape == (2, 2, 2, 1) and attributes[masks["a_mask"]].tolist() == [[6], [8], [10], [4], [6]]
+    assert batch.masks(("distinct", "n"))["t_mask"].tolist() == [[True, True, True, False], [True, False, False, True]]
+    assert batch.targets.tolist() == [[[0, 1], [2, 0]], [[0, 0], [0, 1]]]
+    assert batch.target_mask.tolist() == [[[True, True], [True, False]], [[True, False], [True, True]]]
 
 
 def test_stack_pads_to_one_batch(model):
