@@ -205,6 +205,31 @@ struct ItemSums {
   }
 };
 
+// Four numbers from each block.
+struct Uniforms {
+  Key key;
+  uint32_t draw;
+  int64_t count;
+  double* out;
+
+  int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
+  void run(int64_t begin, int64_t end) const {
+    const Key words = key;
+    alignas(64) double numbers[4 * kTile];
+    for (int64_t step = begin; step < end; ++step) {
+      for (int b = 0; b < kTile; ++b) {
+        const Words w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, words);
+        numbers[4 * b] = uniform<double>(w.w0);
+        numbers[4 * b + 1] = uniform<double>(w.w1);
+        numbers[4 * b + 2] = uniform<double>(w.w2);
+        numbers[4 * b + 3] = uniform<double>(w.w3);
+      }
+      const int64_t first = step * 4 * kTile;
+      std::copy_n(numbers, std::min<int64_t>(count - first, 4 * kTile), out + first);
+    }
+  }
+};
+
 // The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
 #if defined(__x86_64__)
 template <class Work>
@@ -284,6 +309,11 @@ void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
   in_parallel(ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
 }
 
+void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
+  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
+  in_parallel(Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
+}
+
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
@@ -291,4 +321,5 @@ STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_on_cpu<dirichlet::SumsByOneLane>));
   m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cpu));
   m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cpu));
+  m.impl("uniforms", TORCH_BOX(&dirichlet::uniforms_on_cpu));
 }

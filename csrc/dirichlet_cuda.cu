@@ -110,6 +110,13 @@ __global__ void item_sums_kernel(const ItemProblem problem, const int64_t* key) 
   }
 }
 
+__global__ void uniforms_kernel(const int64_t* key, uint32_t draw, int64_t count, double* out) {
+  const int64_t b = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Words w = block(draw, 0, uint32_t(b), 0, Key{uint32_t(key[0]), uint32_t(key[1])});
+  const uint32_t numbers[4] = {w.w0, w.w1, w.w2, w.w3};
+  for (int64_t k = 0; k < 4 && 4 * b + k < count; ++k) out[4 * b + k] = uniform<double>(numbers[k]);
+}
+
 int64_t most_blocks(int32_t device) {
   int multiprocessors = 0;
   STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
@@ -181,10 +188,21 @@ void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void uniforms_on_cuda(Tensor out, Tensor key, int64_t draw) {
+  const int32_t device = out.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  if (out.numel() == 0) return;
+  const auto blocks = static_cast<unsigned>((out.numel() + 4 * 128 - 1) / (4 * 128));
+  uniforms_kernel<<<blocks, 128, 0, current_stream(device)>>>(static_cast<const int64_t*>(key.data_ptr()),
+                                                              uint32_t(draw), out.numel(), doubles_of(out));
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m) {
   m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cuda));
   m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cuda));
   m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cuda));
+  m.impl("uniforms", TORCH_BOX(&dirichlet::uniforms_on_cuda));
 }

@@ -116,6 +116,11 @@ inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, Key
           key, static_cast<double*>(out.data_ptr())};
 }
 
+inline double* doubles_of(const Tensor& out) {
+  STD_TORCH_CHECK(out.scalar_type() == ScalarType::Double, "out: wanted float64");
+  return static_cast<double*>(out.data_ptr());
+}
+
 // draw(T()), for the type that `out` holds.
 template <class Draw>
 void dispatch(const Tensor& out, Draw draw) {

@@ -1,7 +1,8 @@
-"""The operators `tensormetrics::log_gamma`, `::dirichlet_sums` and `::item_sums`, which fill `out`.
+"""The operators `tensormetrics::log_gamma`, `::dirichlet_sums`, `::item_sums` and `::uniforms`, which fill `out`.
 
-Arguments are as in `_reference`, contiguous and on one device: `out` float32 or float64, concentrations and weights
-float64, finite and >= 0, keys int64. Samples are the last axis, neighbours in memory as in a vector register.
+Arguments are as in `_reference`, contiguous and on one device: `out` float32 or float64, in the last two float64 alone,
+concentrations and weights float64, finite and >= 0, keys int64. Samples are the last axis, neighbours in memory as in a
+vector register.
 """
 
 from collections.abc import Callable
@@ -30,6 +31,7 @@ SUMS = "(Tensor(a!) out, Tensor prevalence, Tensor cells, Tensor? weights, Tenso
 log_gamma = _define(_reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()")
 dirichlet_sums = _define(_reference.dirichlet_sums, SUMS)
 item_sums = _define(_reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()")
+uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()")
 
 LIBRARY.define("dirichlet_sums_lane" + SUMS)  # the algorithm of a CUDA team with a single lane, for tests; CPU only
 dirichlet_sums_lane = torch.ops.tensormetrics.dirichlet_sums_lane

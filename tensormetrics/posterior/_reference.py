@@ -62,6 +62,15 @@ def item_sums(out: Tensor, cells: Tensor, key: Tensor, start: int) -> None:
             sums[:, part].index_add_(0, index.flatten(), weights.repeat(E, 1))
 
 
+def uniforms(out: Tensor, key: Tensor, draw: int) -> None:
+    # out: (n,) float64  key: (2,)
+    """Numbers of (0, 1), four from each block; `draw` counts the calls of one stream."""
+    for part, number in _chunks(0, (len(out) + 3) // 4, 4, out.device):
+        words = philox4x32((draw, number, torch.zeros_like(number), 0), key.unbind())
+        filled = out[4 * part.start : 4 * part.stop]
+        filled.copy_(_uniform(torch.stack(words, -1)).flatten()[: len(filled)])
+
+
 def column_sums(tp: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
     # tp: (..., C)  wrong: (..., C, C), 0 on its diagonal  ->  fp and tn: (..., C)
     return wrong.sum(-2), _sum_of_others(tp) + without_diagonal(_sum_of_others(wrong)).sum(-2)

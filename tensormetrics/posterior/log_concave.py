@@ -12,13 +12,15 @@ from torch import Tensor
 
 DROP = 45.0  # how far below its peak the log density is cut
 KNOTS = 2**12  # on each side of the peak
-TILE = 2**16  # quantiles at a time, so that what lies between stays in the cache
 
 
 class Table(NamedTuple):
+    """Between two knots the density is taken as exponential."""
+
     knots: Tensor  # (..., K) ascending
-    log_density: Tensor  # (..., K) of the knots, up to a constant
-    mass: Tensor  # (..., K) below each knot, up to the same factor
+    mass: Tensor  # (..., K) below each knot, up to a factor
+    width: Tensor  # (..., K - 1) between knots, for each unit by which the log density rises
+    slope: Tensor  # (..., K - 1) relative growth of the density for each unit of mass
 
 
 def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor, high: Tensor) -> Table:
@@ -33,24 +35,19 @@ def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor,
     log_f, middle = log_density(knots) - shift, log_density((knots[..., 1:] + knots[..., :-1]) / 2) - shift
     f = log_f.exp()
     panels = knots.diff(dim=-1) * (f[..., 1:] + 4 * middle.exp() + f[..., :-1]) / 6  # Simpson's rule
-    return Table(knots, log_f, torch.nn.functional.pad(panels.cumsum(-1), (1, 0)))
+    rise = log_f.diff(dim=-1)
+    rise = torch.where(rise.abs() < 1e-9, 1e-9, rise)
+    slope = torch.where(panels > 0, rise.expm1() / panels, 0)
+    return Table(knots, torch.nn.functional.pad(panels.cumsum(-1), (1, 0)), knots.diff(dim=-1) / rise, slope)
 
 
 def quantile(table: Table, u: Tensor) -> Tensor:
     # u: (S, ...) in [0, 1]  ->  (S, ...)
-    """Where the share `u` of the table's mass is reached. Between two knots the density is taken as exponential."""
-    rise, panel = table.log_density.diff(dim=-1), table.mass.diff(dim=-1)
-    rise = torch.where(rise.abs() < 1e-9, 1e-9, rise)
-    width, slope = table.knots.diff(dim=-1) / rise, torch.where(panel > 0, rise.expm1() / panel, 0)
-    out = torch.empty_like(u)
-    step = max(1, TILE // max(1, u[:1].numel()))
-    for part, found in zip(u.split(step), out.split(step), strict=True):
-        target = part.movedim(0, -1).contiguous() * table.mass[..., -1:]
-        panel = torch.searchsorted(table.mass, target, right=True).clamp_(1, table.mass.shape[-1] - 1) - 1
-        beyond = (target - table.mass.gather(-1, panel)) * slope.gather(-1, panel)
-        x = table.knots.gather(-1, panel) + width.gather(-1, panel) * beyond.log1p()
-        found.copy_(x.movedim(-1, 0))
-    return out
+    """Where the share `u` of the table's mass is reached."""
+    target = u.movedim(0, -1).contiguous() * table.mass[..., -1:]
+    panel = torch.searchsorted(table.mass, target, right=True).clamp_(1, table.mass.shape[-1] - 1) - 1
+    beyond = (target - table.mass.gather(-1, panel)) * table.slope.gather(-1, panel)
+    return (table.knots.gather(-1, panel) + table.width.gather(-1, panel) * beyond.log1p()).movedim(-1, 0)
 
 
 def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, side: int) -> Tensor:  # (..., 1) -> (..., 1)

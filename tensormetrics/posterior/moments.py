@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 
 import torch
@@ -9,31 +10,42 @@ from torch import Tensor
 
 from .errors import PosteriorWarning
 
-TILE = 2**15  # values at a time
+TILE = defaultdict(lambda: 2**22, cpu=2**15)  # device -> values at a time
+FEWEST = 64  # of one sum in a tile, however many sums there are
+HALVINGS = 3
 
 
 def sum_of(samples: Tensor, terms: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    # samples: (S, ...)  terms: (s, ...) float64 -> tensors (s, ...)  ->  number and sums (...), float64
-    """How many samples are finite, and over these, along the first axis, the sums of the terms."""
-    step = max(1, TILE // max(1, samples[:1].numel()))
-    tiles = samples.split(step)
+    # samples: (S, ...)  terms: (..., s) float64, which they may change -> tensors (..., s')
+    # ->  number and sums (...), float64
+    """How many samples are finite, and over these the sums of the terms, one of which is not finite where x is not."""
+    x = samples.movedim(0, -1)
+    step = max(FEWEST, TILE[x.device.type] // max(1, math.prod(x.shape[:-1])))
+    buffer = torch.empty(*x.shape[:-1], min(step, len(samples)), dtype=torch.float64, device=x.device)
+    tiles = [(part, buffer[..., : part.shape[-1]]) for part in x.split(step, -1)]
 
     def added(parts: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         return tuple(torch.stack(sums).sum(0) for sums in zip(*parts, strict=True))
 
-    def total(term: Tensor) -> Tensor:  # (s, ...) -> (...)
-        s, *shape = term.shape  # a product with ones is several times faster than a sum over the first axis
-        return (term.new_ones(s) @ term.reshape(s, math.prod(shape))).view(shape)
-
-    sums = added([tuple(map(total, terms(tile.double()))) for tile in tiles])
+    sums = added([tuple(term.sum(-1) for term in terms(tile.copy_(part))) for part, tile in tiles])
     if all(total.isfinite().all() for total in sums):  # as nearly always
         return torch.full_like(sums[0], len(samples)), *sums
     parts = []
-    for tile in tiles:
-        inside = tile.isfinite()
-        known = terms(torch.where(inside, tile, torch.nan).double())
-        parts.append((inside.sum(0).double(), *(term.nansum(0) for term in known)))
+    for part, tile in tiles:
+        inside = part.isfinite()
+        known = terms(torch.where(inside, tile.copy_(part), torch.nan))
+        parts.append((inside.sum(-1).double(), *(term.nansum(-1) for term in known)))
     return added(parts)
+
+
+def logs_of_products(x: Tensor) -> Tensor:  # (..., s) -> (..., s')
+    """Fewer numbers whose sum is that of the logarithms of x, those of nan being 0. Products of 8 are to be finite."""
+    x, rest = x.nan_to_num(1.0), []
+    for _ in range(HALVINGS):
+        half = x.shape[-1] // 2
+        rest.append(x[..., 2 * half :])
+        x = x[..., :half] * x[..., half : 2 * half]
+    return torch.cat([x, *rest], -1).log_()
 
 
 def finite_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,8 +54,8 @@ def finite_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
     pivot = samples[0].double().nan_to_num(0, 0, 0)  # near the mean, and equal samples have a variance of exactly 0
 
     def powers(x: Tensor) -> tuple[Tensor, Tensor]:
-        distance = x - pivot
-        return distance, distance * distance
+        distance = x.sub_(pivot[..., None])
+        return distance, distance.square()
 
     number, total, squares = sum_of(samples, powers)
     if (number < 0.9 * len(samples)).any():

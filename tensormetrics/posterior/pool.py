@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _checks
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
-from .moments import finite_moments, sum_of
+from .moments import finite_moments, logs_of_products, sum_of
 from .summary import finite_part, histogram_bins, searchable, sort_samples
 from .truncated import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
 
@@ -105,15 +105,15 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
     def unit(x: Tensor) -> Tensor:
-        return ((x - low) / (high - low)).clamp(EDGE, 1 - EDGE)
+        return x.sub_(low).div_(high - low).clamp_(EDGE, 1 - EDGE)
 
-    pivot = unit(samples[0].double()).nan_to_num(0.5)
+    pivot = unit(samples[0].to(torch.float64, copy=True)).nan_to_num(0.5)
 
     def terms(x: Tensor) -> tuple[Tensor, ...]:
         y = unit(x)
-        distance = y - pivot
-        moments = distance, distance * distance
-        return (*moments, y.log(), (1 - y).log()) if estimation_method == "mle" else moments
+        distance = y - pivot[..., None]
+        moments = distance, distance.square()
+        return (*moments, logs_of_products(1 - y), logs_of_products(y)) if estimation_method == "mle" else moments
 
     number, total, squares, *logs = sum_of(samples, terms)
     mean = pivot + total / number
@@ -121,7 +121,7 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
     a, b = mean * strength, (1 - mean) * strength
     if estimation_method != "mle":
         return a, b
-    log_y, log_1_y = (log / number for log in logs)
+    log_1_y, log_y = (log / number for log in logs)
     for _ in range(40):  # Newton's method on the concave log-likelihood; no step more than halves a parameter
         slope_a = (a + b).digamma() - a.digamma() + log_y
         slope_b = (a + b).digamma() - b.digamma() + log_1_y
@@ -154,7 +154,13 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 
     Reference: Minka 2002, "Estimating a Gamma distribution".
     """
-    number, total, log_x = sum_of(samples, lambda x: ((y := (x - loc).clamp(min=EDGE)), y.log()))
+    loc = torch.as_tensor(loc, dtype=torch.float64, device=samples.device)[..., None]
+
+    def terms(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.sub_(loc).clamp_(min=EDGE)
+        return y, logs_of_products(y)
+
+    number, total, log_x = sum_of(samples, terms)
     mean = total / number
     gap = mean.log() - log_x / number  # ln shape - digamma(shape)
     shape = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)

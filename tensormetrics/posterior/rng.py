@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._philox import philox4x32
+from . import _op
 from .dirichlet import sample_log_gamma, stream_keys
 
 Size = int | Sequence[int]
-BLOCKS = 2**16  # of four numbers, drawn together
 
 
 class RNG:
@@ -37,14 +36,9 @@ class RNG:
     def random(self, size: Size = ()) -> Tensor:
         """Uniform on (0, 1)."""
         shape = _shape(size)
-        count = math.prod(shape)
-        draw, keys = self._next(), self._keys[0].unbind()
-        out = torch.empty((count + 3) // 4, 4, dtype=torch.float64, device=self.device)
-        for first, found in zip(range(0, len(out), BLOCKS), out.split(BLOCKS), strict=True):
-            block = torch.arange(first, first + len(found), device=self.device)
-            words = philox4x32((draw, block, torch.zeros_like(block), 0), keys)
-            found.copy_(torch.stack(words, -1)).add_(0.5).mul_(2**-32)
-        return out.flatten()[:count].reshape(shape)
+        out = torch.empty(math.prod(shape), dtype=torch.float64, device=self.device)
+        _op.uniforms(out, self._keys[0], self._next())
+        return out.view(shape)
 
     def uniform(self, size: Size = (), low: float = 0.0, high: float = 1.0) -> Tensor:
         return low + (high - low) * self.random(size)
@@ -53,12 +47,16 @@ class RNG:
         return loc + scale * torch.special.ndtri(self.random(size))
 
     def standard_gamma(self, alpha: float | Tensor, size: Size | None = None) -> Tensor:
-        """Gamma(alpha, 1); `size` defaults to the shape of `alpha`."""
+        """Gamma(alpha, 1); `size` defaults to the shape of `alpha`, and is one that it broadcasts to."""
         alpha = torch.as_tensor(alpha, dtype=torch.float64, device=self.device)
         shape = tuple(alpha.shape) if size is None else _shape(size)
-        address = {"seed": self.seed, "name": self.name, "method": "rng", "stream": "", "start": self._next()}
-        flat = alpha.expand(shape).reshape(-1)
-        return sample_log_gamma(flat, 1, dtype=torch.float64, **address).exp().reshape(shape)
+        leading = len(shape) - alpha.ndim
+        if leading < 0 or any(n not in (1, wanted) for n, wanted in zip(alpha.shape, shape[leading:], strict=True)):
+            raise ValueError(f"size: got {shape}, wanted a shape that alpha {tuple(alpha.shape)} broadcasts to")
+        alpha = alpha.expand(shape[leading:])
+        address = {"seed": self.seed, "name": self.name, "method": "rng", "stream": str(self._next())}
+        count = math.prod(shape[:leading])  # of samples for each alpha
+        return sample_log_gamma(alpha.reshape(-1), count, dtype=torch.float64, **address).exp().reshape(shape)
 
     def choice(
         self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None

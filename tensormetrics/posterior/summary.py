@@ -118,9 +118,9 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
     mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
 
     def powers(part: Tensor) -> tuple[Tensor, ...]:
-        deviation = part - mean
-        square = deviation * deviation
-        return square, square * deviation, square * square
+        deviation = part.sub_(mean[..., None])
+        square = deviation.square()
+        return square, square * deviation, square.square()
 
     _, squares, cubes, fourths = sum_of(along, powers)
     m2, m3, m4 = squares / number, cubes / number, fourths / number

@@ -1,7 +1,7 @@
 """Quantile functions of truncated distributions, by inversion; a uniform variate in, a truncated variate out.
 
-The normal is computed in logarithms, the others from tables (see `log_concave`), within 1e-8 for u >= 1e-15. Results
-lie in [low, high].
+The normal is computed in logarithms, the others from tables (see `log_concave`), within 1e-8 for u between 1e-15 and
+1 - 1e-8. Results lie in [low, high].
 """
 
 import math
@@ -11,9 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from .log_concave import TILE, quantile, tabulate
+from .log_concave import Table, quantile, tabulate
+from .moments import TILE
 
 FAR = -600.0  # logarithms of probabilities below this have no quantile in float64
+MANY = 2**16  # variates of one distribution, more than its cubics have nodes
+OCTAVES, FINE = 33, 6  # u >= 2^-33, as the random ones are, in cells of 1/64 to the power of two
+NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
 
 
 def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
@@ -31,10 +35,9 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
         u = torch.where(upper, 1 - u, u)
         share = u + (1 - u) * ratio
         z = torch.special.ndtri(log_b.exp() * share) if near else _normal_quantile(log_b + share.log())
-        x = mean + torch.where(upper, -sd, sd) * z
-        return _clamp(torch.where(sd == 0, mean, x), low, high)
+        return torch.where(sd == 0, mean, mean + torch.where(upper, -sd, sd) * z)
 
-    return torch.cat([invert(part) for part in u.split(max(1, TILE // max(1, u[:1].numel())))])
+    return _clamp_(interpolated(invert, u), low, high)
 
 
 def truncated_t_icdf(
@@ -45,7 +48,7 @@ def truncated_t_icdf(
     root = torch.as_tensor(df, dtype=torch.float64, device=u.device).sqrt()
     low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
     table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
-    return _clamp(torch.where(scale == 0, loc, loc + scale * root * quantile(table, u).sinh()), low, high)
+    return _clamp_(_quantiles(table, u).sinh_().mul_(scale * root).add_(loc), low, high)
 
 
 def truncated_gamma_icdf(
@@ -56,7 +59,7 @@ def truncated_gamma_icdf(
     k = shape[..., None]
     low_y, high_y = ((end / scale).log() for end in (low, high))
     table = tabulate(lambda y: k * y - y.exp(), shape.log(), low_y, high_y)
-    return _clamp(scale * quantile(table, u).exp(), low, high)
+    return _clamp_(_quantiles(table, u).exp_().mul_(scale), low, high)
 
 
 def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -65,7 +68,48 @@ def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     wide = torch.full_like(a, math.inf)
     a1, b1 = a[..., None], b[..., None]
     table = tabulate(lambda y: -a1 * softplus(-y) - b1 * softplus(y), (a / b).log(), -wide, wide)
-    return quantile(table, u).sigmoid()
+    return _quantiles(table, u).sigmoid_()
+
+
+def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+    # exact: (n, ...) -> (n, ...), by element  u: (S, ...) in [0, 1]  ->  (S, ...)
+    """`exact(u)`; of many u from cubics, within 1e-9 for functions that are smooth in ln u and ln(1 - u).
+
+    Exponent and first bits of min(u, 1 - u) are the number of its cell: u and 1 - u are exact at the nodes, and nothing
+    is searched.
+    """
+    tile = max(1, TILE[u.device.type] // max(1, u[:1].numel()))
+    if min(len(u), u.numel()) < MANY or not _within(u, 2.0**-OCTAVES):
+        return torch.cat([exact(part) for part in u.split(tile)])
+    shift = 52 - FINE
+    first, last = (torch.tensor(end, dtype=torch.float64).view(torch.int64) >> shift for end in (2.0**-OCTAVES, 0.5))
+    edges = (torch.arange(int(first), int(last) + 2, device=u.device) << shift).view(torch.float64)
+    place = u.new_tensor(NODES)
+    nodes = edges[:-1, None] + edges.diff()[:, None] * place  # (cells, 4)
+    nodes = torch.stack([nodes, 1 - nodes]).flatten()
+    values = exact(nodes.view(-1, *[1] * (u.ndim - 1)).expand(-1, *u.shape[1:])).reshape(len(nodes) // 4, 4, -1)
+    powers = place[1:, None] ** torch.arange(1, 4, device=u.device)
+    cubics = torch.cat([values[:, :1], torch.linalg.solve(powers, values[:, 1:] - values[:, :1])], 1)
+    cubics = cubics.permute(2, 0, 1).reshape(-1, 4)  # by distribution, side and cell
+    cells = len(edges) - 1
+    offset = 2 * cells * torch.arange(values.shape[-1], device=u.device).view(u.shape[1:]) - int(first)
+    out = torch.empty_like(u)
+    for part, found in zip(u.split(tile), out.split(tile), strict=True):
+        bits = torch.minimum(part, 1 - part).contiguous().view(torch.int64)
+        cell = (bits >> shift) + offset + cells * (part > 0.5)
+        t = (bits & (2**shift - 1)).double() * 2.0**-shift
+        c0, c1, c2, c3 = cubics.index_select(0, cell.flatten()).view(*part.shape, 4).unbind(-1)
+        torch.addcmul(c0, t, c1.addcmul(t, c2.addcmul(t, c3)), out=found)
+    return out
+
+
+def _within(u: Tensor, edge: float) -> bool:
+    least, most = u.aminmax()
+    return bool((least >= edge) & (most <= 1 - edge))
+
+
+def _quantiles(table: Table, u: Tensor) -> Tensor:
+    return interpolated(lambda u: quantile(table, u), u)
 
 
 def log_t_density(df: Tensor | float) -> Callable[[Tensor], Tensor]:
@@ -87,6 +131,6 @@ def _normal_quantile(log_p: Tensor) -> Tensor:
     return z.masked_scatter(far, tail)
 
 
-def _clamp(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+def _clamp_(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in (low, high))
-    return torch.minimum(torch.maximum(x, low), high)
+    return x.clamp_(low, high)

@@ -69,6 +69,14 @@ def test_item_sums_equal_the_reference(N, device):
     assert torch.equal(part, found[..., 97:102])
 
 
+@pytest.mark.parametrize("n", [0, 1, 6, 256, 1001])
+def test_uniforms_equal_the_reference(n, device):
+    found, expected = (torch.full((n,), torch.nan, dtype=torch.float64, device=device) for _ in range(2))
+    for operator, out in (_op.uniforms, found), (_reference.uniforms, expected):
+        operator(out, keys(1, device=device)[0], 5)
+    assert torch.equal(found, expected) and ((found > 0) & (found < 1)).all()
+
+
 def test_tiny_concentrations(device):
     cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
     for kernel in [*kernels(device), _reference.dirichlet_sums]:
@@ -104,6 +112,10 @@ def test_operator_contracts(device):
     torch.library.opcheck(_op.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
     of_items = (torch.tensor([[0, 3], [2, 2]], device=device), keys(1, device=device)[0], 0)
     torch.library.opcheck(_op.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items))
+    of_uniforms = keys(1, device=device)[0], 2
+    torch.library.opcheck(_op.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms))
+    with pytest.raises(RuntimeError, match="out: wanted float64"):
+        _op.uniforms(torch.zeros(9, device=device), *of_uniforms)
     with pytest.raises(RuntimeError, match="out: wanted float64, and as many experiments as cells has"):
         _op.item_sums(torch.zeros(2, 4, 5, device=device), *of_items)
     with pytest.raises(RuntimeError, match="out: got 2 x 11 fields, wanted 2 x 12"):

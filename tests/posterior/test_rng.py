@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import scipy.stats
 import torch
@@ -38,7 +40,15 @@ def test_distributions(device):
         (rng.standard_gamma(0.5, n), scipy.stats.gamma(0.5).cdf),
     ):
         assert draws.dtype == torch.float64 and scipy.stats.kstest(draws.cpu().numpy(), law).pvalue > 1e-3
-    assert rng.standard_gamma(torch.tensor([0.0, 1.0])).shape == (2,)
+    wide = rng.standard_gamma(torch.tensor([0.0, 0.5, 3.0], device=device), (n, 3)).cpu().numpy()
+    assert (wide[:, 0] == 0).all() and scipy.stats.kstest(wide[:, 2], scipy.stats.gamma(3).cdf).pvalue > 1e-3
+    assert scipy.stats.kstest(wide[:, 1], scipy.stats.gamma(0.5).cdf).pvalue > 1e-3
+    assert rng.standard_gamma(torch.tensor([[0.0], [1.0]]), (2, 3)).count_nonzero(-1).tolist() == [0, 3]
+    assert rng.standard_gamma(torch.tensor([0.0, 1.0])).shape == (2,) and rng.standard_gamma(1.0).shape == ()
+    for size in (3,), (4, 3), (2, 4):
+        message = f"size: got {size}, wanted a shape that alpha (2, 3) broadcasts to"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            rng.standard_gamma(torch.ones(2, 3), size)
     drawn = rng.choice([3.0, 1.0, 2.0], (n,), p=[0.5, 0.0, 0.5])
     assert set(drawn.unique().tolist()) == {2.0, 3.0} and abs((drawn == 3).double().mean() - 0.5) < 0.04
     assert rng.choice(torch.arange(4), 1000).bincount(minlength=4).min() > 180 and rng.random(()).shape == ()

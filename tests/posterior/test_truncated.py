@@ -7,6 +7,7 @@ from scipy import stats
 from study_oracle import KNOWN, close
 
 from tensormetrics.posterior import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
+from tensormetrics.posterior.truncated import MANY
 
 U = np.array([1e-9, 0.001, 0.3, 0.5, 0.999, 1 - 1e-9])
 
@@ -93,3 +94,26 @@ def test_batched_equals_a_loop(device):
         for i in np.ndindex(2, 3):
             k = (slice(None), *i)
             torch.testing.assert_close(found[k], call(u[k], a[i], b[i]), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_many_variates_equal_few(ends, generator, device):
+    """Many are read from cubics, which few of them, and the ends of (0, 1), are not."""
+    u = (torch.randint(2**32, (MANY + 9, 2), generator=generator).double() + 0.5) / 2**32
+    u[:8, 0] = torch.tensor([2**-33, 1e-9, 1e-3, 0.5, 0.5 + 2**-33, 0.999, 1 - 1e-9, 1 - 2**-33], dtype=u.dtype)
+    if ends:  # which no random variate reaches
+        u[8] = torch.tensor([0.0, 1.0])
+    u = u.to(device)
+    a, b, zero = tensors(device, [0.5, 30.0], [200.0, 2.0], [0.0, 0.3])
+    for call in (
+        lambda u: truncated_normal_icdf(u, a / 40, b / 100, 0.0, 1.0),
+        lambda u: truncated_normal_icdf(u, -a * 10, a, 0.0, 1.0),
+        lambda u: truncated_t_icdf(u, 3.0, a / 40, b / 100, 0.0, 1.0),
+        lambda u: truncated_gamma_icdf(u, a, b, 0.0, 300.0),
+        lambda u: beta_icdf(u, a, b),
+    ):
+        found, expected = call(u), torch.cat([call(part) for part in u.split(1000)])
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-14)
+        torch.testing.assert_close(found[8:], expected[8:], rtol=3e-9, atol=1e-14)
+    assert (truncated_normal_icdf(u, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
+    assert (truncated_t_icdf(u, 3.0, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
