@@ -1,0 +1,143 @@
+// What lanes.h needs of CUDA, on a CPU: the lanes of a block take turns, each on a stack of its own, from one meeting to
+// the next, forwards and backwards by turns. So a lane that reads what no meeting has ordered gets another answer than the
+// kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, end the program.
+#pragma once
+#undef _FORTIFY_SOURCE  // its longjmp refuses to change stacks
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define __device__
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+
+struct Index {
+  unsigned x;
+};
+static Index threadIdx, blockIdx;
+
+namespace lanes {
+
+enum Meeting { kNone, kSync, kExchange, kReduce, kBlock, kEnd };
+
+struct Lane {
+  ucontext_t start;
+  jmp_buf place;
+  Meeting at = kNone;
+  bool started = false;
+  int64_t given[2];  // at an exchange, by turns
+  int turn = 0;
+};
+
+struct Emulation {
+  static constexpr size_t kStack = 1 << 16;
+  std::vector<Lane> lanes;
+  std::vector<char> stacks;
+  std::function<void()> body;
+  Lane* current = nullptr;
+  jmp_buf home;
+};
+static Emulation emulation;  // one block at a time, in one thread
+
+[[noreturn]] inline void fail(const char* why) {
+  std::fprintf(stderr, "emulated lanes: %s\n", why);
+  std::abort();
+}
+
+__attribute__((noinline)) inline void meet(Meeting at) {
+  Lane& lane = *emulation.current;
+  lane.at = at;
+  if (_setjmp(lane.place) == 0) _longjmp(emulation.home, 1);
+}
+
+inline void begin_lane() {
+  emulation.body();
+  emulation.current->at = kEnd;
+  _longjmp(emulation.home, 1);
+}
+
+__attribute__((noinline)) inline void resume(Lane& lane, unsigned index) {
+  threadIdx.x = index;
+  emulation.current = &lane;
+  lane.at = kNone;
+  if (_setjmp(emulation.home) != 0) return;
+  if (lane.started) _longjmp(lane.place, 1);
+  lane.started = true;
+  setcontext(&lane.start);
+}
+
+// Lets go the warps whose lanes have met, or else the whole block. False: all lanes are at their end.
+inline bool release(std::vector<Lane>& lanes) {
+  bool released = false;
+  for (size_t first = 0; first < lanes.size(); first += 32) {
+    const Meeting at = lanes[first].at;
+    for (size_t k = first; k < first + 32; ++k)
+      if (lanes[k].at != at) fail("the lanes of a warp part");
+    released |= at < kBlock;
+  }
+  if (released) return true;
+  for (const Lane& lane : lanes)
+    if (lane.at != lanes[0].at) fail("the warps of a block part");
+  return lanes[0].at == kBlock;
+}
+
+inline void run_block(unsigned block, int threads, std::function<void()> body) {
+  Emulation& e = emulation;
+  e.lanes.assign(threads, Lane());
+  e.stacks.resize(threads * Emulation::kStack);
+  e.body = std::move(body);
+  blockIdx.x = block;
+  for (int k = 0; k < threads; ++k) {
+    getcontext(&e.lanes[k].start);
+    e.lanes[k].start.uc_stack.ss_sp = e.stacks.data() + k * Emulation::kStack;
+    e.lanes[k].start.uc_stack.ss_size = Emulation::kStack;
+    makecontext(&e.lanes[k].start, begin_lane, 0);
+  }
+  bool backwards = false, block_wide = true;
+  do {
+    for (int k = 0; k < threads; ++k) {
+      const int index = backwards ? threads - 1 - k : k;
+      Lane& lane = e.lanes[index];
+      if (block_wide || (lane.at != kBlock && lane.at != kEnd)) resume(lane, index);
+    }
+    backwards = !backwards;
+    block_wide = std::all_of(e.lanes.begin(), e.lanes.end(), [](const Lane& lane) { return lane.at == kBlock; });
+  } while (release(e.lanes));
+}
+
+// What the lanes of this one's warp give, in their order.
+template <class Use>
+auto together(int64_t given, Meeting at, Use use) {
+  Lane& mine = *emulation.current;
+  const int turn = mine.turn;
+  mine.given[turn] = given;
+  mine.turn = 1 - turn;
+  meet(at);
+  const Lane* const warp = &emulation.lanes[threadIdx.x / 32 * 32];
+  return use([&](int lane) { return warp[lane].given[turn]; });
+}
+
+}  // namespace lanes
+
+inline void __syncwarp() { lanes::meet(lanes::kSync); }
+inline void __syncthreads() { lanes::meet(lanes::kBlock); }
+
+inline int __shfl_xor_sync(unsigned, int x, int offset) {
+  return lanes::together(x, lanes::kExchange, [&](auto of) { return int(of((threadIdx.x % 32) ^ offset)); });
+}
+
+template <class X>
+X __reduce_min_sync(unsigned, X x) {  // int or unsigned
+  return lanes::together(x, lanes::kReduce, [&](auto of) {
+    X least = X(of(0));
+    for (int lane = 1; lane < 32; ++lane) least = std::min(least, X(of(lane)));
+    return least;
+  });
+}
