@@ -1,8 +1,9 @@
 """A device that is none: tensors that lie on the CPU and say they lie elsewhere, so that what a GPU refuses fails here.
 
 Within `Device()` tensors sent to or made on DEVICE are of that kind. Every operator that meets one computes on the CPU,
-after a check that its other tensors and its generator are on the device too. `waits` lists the operators that would
-have made the host wait for a GPU: values read, shapes that depend on values, copies between host and device.
+after a check that its other tensors and its generator are on the device too and that it multiplies no matrices of
+integers. `waits` lists the operators that would have made the host wait for a GPU: values read, shapes that depend on
+values, copies between host and device.
 """
 
 from contextlib import ExitStack, nullcontext
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 DEVICE = torch.device("meta")  # the one device that needs no driver and no kernels
 READ = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "_linalg_check_errors", "_linalg_svd"}
 READ |= {"_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
+PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm", "addbmm"}
 
 
 class Elsewhere(Tensor):
@@ -98,6 +100,8 @@ class Device(TorchDispatchMode):
             raise RuntimeError(f"{name}: tensors of shape {strays} are on the CPU, others on the device")
         if kwargs.get("generator") is not None:
             raise RuntimeError(f"{name}: a generator of the CPU draws on the device")
+        if name in PRODUCTS and not (given[-1].is_floating_point() or given[-1].is_complex()):
+            raise RuntimeError(f"{name}: a GPU multiplies no matrices of {given[-1].dtype}")
         masks = name in ("index", "index_put", "index_put_") and any(x.dtype == torch.bool for x in given[1:])
         masks = masks and (name == "index" or given[-1].numel() != 1)  # a mask set to a number only fills
         repeats = name == "repeat_interleave" and kwargs.get("output_size") is None

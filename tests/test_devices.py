@@ -36,12 +36,14 @@ def test_function_stays_on_the_device(case: FunctionCase, generator):
     assert same(results, case.call(*inputs), case.rtol)
 
 
-def test_the_pretended_device_refuses_tensors_and_generators_of_the_cpu(generator):
+def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):
     with Device():
         x = torch.rand(3).to(DEVICE)
         for mixed in (lambda: x + torch.ones(3), lambda: x[torch.arange(3)], lambda: torch.cat([x, torch.ones(1)])):
             with pytest.raises(RuntimeError, match="on the CPU"):
                 mixed()
+        with pytest.raises(RuntimeError, match="multiplies no matrices of torch.int64"):
+            torch.ones(2, 2, dtype=torch.int64).to(DEVICE) @ torch.ones(2, 2, dtype=torch.int64).to(DEVICE)
         with pytest.raises(RuntimeError, match="generator"):
             torch.rand(3, device=DEVICE, generator=generator)
         assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a number is passed with the kernel's arguments
