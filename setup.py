@@ -53,7 +53,7 @@ def find_extensions() -> list[Extension]:
                 sorted(glob("csrc/*.cu")),
                 depends=sorted(glob("csrc/*.h")),
                 library_dirs=[str(torch / "lib")],
-                libraries=["torch"],  # which brings torch_cuda along, also where this is built without it
+                libraries=["torch", *(["torch_cuda"] if (torch / "lib" / "libtorch_cuda.so").exists() else [])],
                 optional=wanted != "1",
                 **common,
             )

@@ -1,6 +1,7 @@
 // What lanes.h needs of CUDA, on a CPU: the lanes of a block take turns, each on a stack of its own, from one meeting to
-// the next, forwards and backwards by turns. So a lane that reads what no meeting has ordered gets another answer than the
-// kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, end the program.
+// the next; their order changes, and warps get ahead of each other. So a lane that reads what no meeting has ordered gets
+// another answer than the kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, end the
+// program.
 #pragma once
 #undef _FORTIFY_SOURCE  // its longjmp refuses to change stacks
 #include <setjmp.h>
@@ -31,7 +32,7 @@ struct Lane {
   ucontext_t start;
   jmp_buf place;
   Meeting at = kNone;
-  bool started = false;
+  bool waits = false, started = false;
   int64_t given[2];  // at an exchange, by turns
   int turn = 0;
 };
@@ -42,6 +43,7 @@ struct Emulation {
   std::vector<char> stacks;
   std::function<void()> body;
   Lane* current = nullptr;
+  uint32_t chance = 0;
   jmp_buf home;
 };
 static Emulation emulation;  // one block at a time, in one thread
@@ -54,19 +56,20 @@ static Emulation emulation;  // one block at a time, in one thread
 __attribute__((noinline)) inline void meet(Meeting at) {
   Lane& lane = *emulation.current;
   lane.at = at;
+  lane.waits = true;
   if (_setjmp(lane.place) == 0) _longjmp(emulation.home, 1);
 }
 
 inline void begin_lane() {
   emulation.body();
   emulation.current->at = kEnd;
+  emulation.current->waits = true;
   _longjmp(emulation.home, 1);
 }
 
 __attribute__((noinline)) inline void resume(Lane& lane, unsigned index) {
   threadIdx.x = index;
   emulation.current = &lane;
-  lane.at = kNone;
   if (_setjmp(emulation.home) != 0) return;
   if (lane.started) _longjmp(lane.place, 1);
   lane.started = true;
@@ -75,19 +78,25 @@ __attribute__((noinline)) inline void resume(Lane& lane, unsigned index) {
 
 // Lets go the warps whose lanes have met, or else the whole block. False: all lanes are at their end.
 inline bool release(std::vector<Lane>& lanes) {
-  bool released = false;
+  bool any = false;
   for (size_t first = 0; first < lanes.size(); first += 32) {
     const Meeting at = lanes[first].at;
-    for (size_t k = first; k < first + 32; ++k)
-      if (lanes[k].at != at) fail("the lanes of a warp part");
-    released |= at < kBlock;
+    const bool wait = lanes[first].waits;
+    for (size_t k = first; k < first + 32; ++k) {
+      if (lanes[k].at != at || lanes[k].waits != wait) fail("the lanes of a warp part");
+      lanes[k].waits = wait && at >= kBlock;
+    }
+    any |= !lanes[first].waits;
   }
-  if (released) return true;
-  for (const Lane& lane : lanes)
+  if (any) return true;
+  for (Lane& lane : lanes) {
     if (lane.at != lanes[0].at) fail("the warps of a block part");
-  return lanes[0].at == kBlock;
+    lane.waits = lane.at == kEnd;
+  }
+  return !lanes[0].waits;
 }
 
+// `threads` is a power of two.
 inline void run_block(unsigned block, int threads, std::function<void()> body) {
   Emulation& e = emulation;
   e.lanes.assign(threads, Lane());
@@ -100,15 +109,13 @@ inline void run_block(unsigned block, int threads, std::function<void()> body) {
     e.lanes[k].start.uc_stack.ss_size = Emulation::kStack;
     makecontext(&e.lanes[k].start, begin_lane, 0);
   }
-  bool backwards = false, block_wide = true;
   do {
-    for (int k = 0; k < threads; ++k) {
-      const int index = backwards ? threads - 1 - k : k;
-      Lane& lane = e.lanes[index];
-      if (block_wide || (lane.at != kBlock && lane.at != kEnd)) resume(lane, index);
+    e.chance = e.chance * 1664525u + 1013904223u;
+    const int step = e.chance >> 31 ? 1 : threads - 1;
+    for (int k = 0, index = e.chance >> 8 & (threads - 1); k < threads; ++k, index = (index + step) % threads) {
+      const bool in_turn = e.chance >> (16 + index / 32 % 8) & 1;  // a warp rests by chance
+      if (in_turn && !e.lanes[index].waits) resume(e.lanes[index], index);
     }
-    backwards = !backwards;
-    block_wide = std::all_of(e.lanes.begin(), e.lanes.end(), [](const Lane& lane) { return lane.at == kBlock; });
   } while (release(e.lanes));
 }
 

@@ -14,7 +14,7 @@
 //   sweep(n, read, f)     f(j, read(j)) for every j < n, where f touches nothing but what belongs to column j
 //   for_each(n, f)        f(j) for every j < n, where f may touch anything that no other j touches
 //   once(f)               f() by one lane
-//   stage(problem)        may put the costs where the group reads them faster
+//   stage(problem)        may put the costs where the group reads them faster; comes after a once, before a for_each
 // for_each and once first let all lanes arrive, and they and least let them all see what was written. A column always
 // belongs to the same lane. least, first and sweep may read some columns before f has written others, and may hand read
 // and f several neighbouring columns at once: these reach arrays through load and store only, and choose by `?:`.

@@ -55,10 +55,8 @@ struct Lanes : Team {
   __device__ void stage(Problem<T>& p) const {
     T* const staged = reinterpret_cast<T*>(tile);
     if (!staged) return;
-    this->sync();  // the last problem's costs have been read
     ahead(p.rows * p.cols, [&](int32_t k) { return p.sign * p.at(k / p.cols, k % p.cols); },
           [&](int32_t k, T cost) { staged[k] = cost; });
-    this->sync();
     p.cost = staged;
     p.mask = nullptr;
     p.row_stride = p.cols;
