@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 # The stable ABI of torch 2.11: one binary for every later torch.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
 VECTORS = ["-fno-math-errno", "-fno-trapping-math"]  # a loop with sqrt or a choice becomes vector code, same values
-ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90)] + [
+ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (75, 80, 90)] + [
     "-gencode=arch=compute_90,code=compute_90"  # PTX for later cards
 ]
 
@@ -48,7 +48,15 @@ def find_extensions() -> list[Extension]:
         raise SystemExit("tensormetrics: TENSORMETRICS_CUDA=1, but there is no nvcc on PATH or under CUDA_HOME")
     if wanted != "0" and find_nvcc() is not None:
         extensions.append(
-            Extension("tensormetrics._C_cuda", sorted(glob("csrc/*.cu")), optional=wanted != "1", **common)
+            Extension(
+                "tensormetrics._C_cuda",
+                sorted(glob("csrc/*.cu")),
+                depends=sorted(glob("csrc/*.h")),
+                library_dirs=[str(torch / "lib")],
+                libraries=["torch", *(["torch_cuda"] if (torch / "lib" / "libtorch_cuda.so").exists() else [])],
+                optional=wanted != "1",
+                **common,
+            )
         )
     return extensions
 
@@ -67,8 +75,10 @@ class BuildExt(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         includes = [f"-isystem={folder}" for folder in extension.include_dirs]
         language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
-        flags = [*ABI, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared"]
-        command = [find_nvcc(), *flags, *ARCHITECTURES, *includes, *extension.sources, "-o", str(target)]
+        flags = [*ABI, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared", "--threads=0"]
+        links = [f"-L{folder}" for folder in extension.library_dirs] + ["-Xlinker=--no-as-needed"]
+        links += [f"-l{name}" for name in extension.libraries]
+        command = [find_nvcc(), *flags, *ARCHITECTURES, *includes, *extension.sources, *links, "-o", str(target)]
         self.spawn(command)
 
 

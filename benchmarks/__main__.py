@@ -41,6 +41,7 @@ BENCHMARKS = {
     "assignment": Benchmark(("scipy",), quick=("--quick",), devices=("cpu", "cuda")),
     "association": Benchmark(("wefe", "gensim", "sklearn", "pandas")),
     "association_functions": Benchmark(("scipy",), write=()),
+    "plain_torch": Benchmark(quick=("--quick",), devices=("cpu", "cuda")),
     "posterior": Benchmark(("prob_conf_mat",), write=()),
     "posterior_study": Benchmark(("prob_conf_mat",), write=()),
     "retrieval": Benchmark(("faiss", "pytorch_metric_learning"), quick=("scores",)),

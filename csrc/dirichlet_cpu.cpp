@@ -1,11 +1,10 @@
 // The sampling operators on the CPU: tiles of samples, spread over threads.
-// `dirichlet_sums_lane` draws as a CUDA team does, one sample at a time, so that the tests exercise that algorithm.
 #include <algorithm>
 #include <atomic>
 #include <new>
 
 #include "dirichlet_rows.h"
-#include "dirichlet_team.h"
+#include "dirichlet_tensors.h"
 
 namespace dirichlet {
 
@@ -267,20 +266,6 @@ void in_parallel(const Work& work) {
   STD_TORCH_CHECK(!out_of_memory, "out of memory for a tile of samples");
 }
 
-template <class T>
-struct SumsByOneLane {
-  Problem<T> problem;
-
-  int64_t steps() const { return problem.experiments * problem.samples; }
-  void run(int64_t begin, int64_t end) const {
-    std::vector<double> memory(Matrix<OneLane, T>::bytes(problem) / sizeof(double));
-    Matrix<OneLane, T> matrix({}, problem, memory.data());
-    for (int64_t k = begin; k < end; ++k)
-      matrix.draw(static_cast<int32_t>(k / problem.samples), k % problem.samples);
-  }
-};
-
-template <template <class> class Work>
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
   dispatch(out, [&](auto zero) {
@@ -292,7 +277,7 @@ void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Ten
     problem.modes = modes.data();
     for (int32_t e = 0; e < problem.experiments; ++e)
       for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
-    in_parallel(Work<T>{problem});
+    in_parallel(Sums<T>{problem});
   });
 }
 
@@ -317,8 +302,7 @@ void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cpu<dirichlet::Sums>));
-  m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_on_cpu<dirichlet::SumsByOneLane>));
+  m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cpu));
   m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cpu));
   m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cpu));
   m.impl("uniforms", TORCH_BOX(&dirichlet::uniforms_on_cpu));

@@ -1,6 +1,5 @@
 // The sampling operators on CUDA: a warp per sample up to kWarpClasses classes, a block above. Lanes own columns, so that
 // nothing is added atomically and equal calls give equal bits.
-#include <cuda_runtime.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
@@ -9,53 +8,8 @@
 
 namespace dirichlet {
 
-constexpr unsigned kAll = 0xffffffffu;
-constexpr int kWarps = 8;  // of a block: teams by themselves, or one team together
-constexpr int32_t kWarpClasses = 64;
+constexpr int32_t kWarpClasses = 256;
 constexpr int64_t kSharedBytes = 46 * 1024;  // every block may have 48 KiB without asking; reductions need some
-
-template <class X>
-__device__ X exchanged(const X& x, int offset) {
-  static_assert(sizeof(X) % sizeof(int) == 0);
-  X other;
-  for (size_t k = 0; k < sizeof(X) / sizeof(int); ++k) {
-    int word;
-    memcpy(&word, reinterpret_cast<const char*>(&x) + k * sizeof(int), sizeof(int));
-    word = __shfl_xor_sync(kAll, word, offset);
-    memcpy(reinterpret_cast<char*>(&other) + k * sizeof(int), &word, sizeof(int));
-  }
-  return other;
-}
-
-struct Warp {
-  __device__ static int lane() { return threadIdx.x % 32; }
-  __device__ static int size() { return 32; }
-  __device__ static void sync() { __syncwarp(); }
-  template <class X, class Merge>
-  __device__ static X reduce(X x, Merge merge) {
-    for (int offset = 16; offset > 0; offset /= 2) merge(x, exchanged(x, offset));
-    __syncwarp();
-    return x;
-  }
-};
-
-struct Block {
-  __device__ static int lane() { return threadIdx.x; }
-  __device__ static int size() { return 32 * kWarps; }
-  __device__ static void sync() { __syncthreads(); }
-  template <class X, class Merge>
-  __device__ static X reduce(X x, Merge merge) {
-    __shared__ __align__(16) unsigned char bytes[kWarps * sizeof(Survey)];
-    auto* const of_warp = reinterpret_cast<X*>(bytes);
-    x = Warp::reduce(x, merge);
-    __syncthreads();  // the last reduction has been read
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = of_warp[0];
-    for (int k = 1; k < kWarps; ++k) merge(x, of_warp[k]);
-    return x;
-  }
-};
 
 template <class T>
 __global__ void prepare_kernel(const Problem<T> problem) {
@@ -64,15 +18,11 @@ __global__ void prepare_kernel(const Problem<T> problem) {
     problem.prepare(static_cast<int32_t>(k / problem.rows()), static_cast<int32_t>(k % problem.rows()));
 }
 
-// `scratch` is null where the teams fit into shared memory.
 template <class Team, class T>
-__global__ void __launch_bounds__(32 * kWarps) sums_kernel(const Problem<T> problem, int64_t teams, char* scratch) {
+__global__ void __launch_bounds__(Team::kThreads)
+    sums_kernel(const __grid_constant__ Problem<T> problem, int64_t teams, char* scratch) {
   extern __shared__ __align__(16) char shared[];
-  const int64_t team = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / Team::size();
-  const int64_t bytes = Matrix<Team, T>::bytes(problem);
-  Matrix<Team, T> matrix(Team{}, problem, scratch ? scratch + team * bytes : shared + threadIdx.x / Team::size() * bytes);
-  for (int64_t k = team; k < problem.experiments * problem.samples; k += teams)
-    matrix.draw(static_cast<int32_t>(k / problem.samples), k % problem.samples);
+  draw_share<Team>(problem, teams, scratch, shared);
 }
 
 template <class T>
@@ -130,14 +80,14 @@ cudaStream_t current_stream(int32_t device) {
 }
 
 template <class Team, class T>
-void launch(const Problem<T>& problem, const Tensor& like, int32_t device, int per_block) {
-  const int64_t all = problem.experiments * problem.samples, wanted = (all + per_block - 1) / per_block;
-  const int64_t blocks = wanted < most_blocks(device) ? wanted : most_blocks(device), teams = blocks * per_block;
-  const int64_t bytes = Matrix<Team, T>::bytes(problem), shared = per_block * bytes;
+void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
+  const int64_t all = problem.experiments * problem.samples, wanted = (all + Team::kTeams - 1) / Team::kTeams;
+  const int64_t blocks = wanted < most_blocks(device) ? wanted : most_blocks(device), teams = blocks * Team::kTeams;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem), shared = Team::kTeams * bytes;
   const bool fits = shared <= kSharedBytes;
   std::optional<Tensor> scratch;
   if (!fits) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
-  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), 32 * kWarps, fits ? shared : 0, current_stream(device)>>>(
+  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), Team::kThreads, fits ? shared : 0, current_stream(device)>>>(
       problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -157,8 +107,8 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
     problem.modes = static_cast<int8_t*>(table.data_ptr()) + cells;
     prepare_kernel<<<static_cast<unsigned>((rows + 127) / 128), 128, 0, current_stream(device)>>>(problem);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
-    if (problem.classes <= kWarpClasses) launch<Warp>(problem, out, device, kWarps);
-    else launch<Block>(problem, out, device, 1);
+    if (problem.classes <= kWarpClasses) launch<lanes::Warp>(problem, out, device);
+    else launch<lanes::Block<256>>(problem, out, device);
   });
 }
 

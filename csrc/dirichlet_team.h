@@ -1,22 +1,9 @@
-// One confusion matrix, drawn by a team of lanes that share its columns: a CUDA warp or block, or one lane of a CPU, by
-// which the tests run the algorithm where there is no GPU. A Team says which lane this is, and how lanes meet:
-//   lane(), size()
-//   sync()             all lanes arrive, and see what was written
-//   reduce(x, merge)   merge of all lanes' x, for every lane, by a commutative merge(X&, const X&)
+// Confusion matrices, each drawn by a team of lanes that share its columns (see lanes.h).
 #pragma once
 #include "dirichlet_tensors.h"
+#include "lanes.h"
 
 namespace dirichlet {
-
-struct OneLane {
-  DIRICHLET_FN static int lane() { return 0; }
-  DIRICHLET_FN static int size() { return 1; }
-  DIRICHLET_FN static void sync() {}
-  template <class X, class Merge>
-  DIRICHLET_FN static X reduce(X x, Merge) {
-    return x;
-  }
-};
 
 // Of some values: their sum, the largest, and the sum of the rest.
 struct Survey {
@@ -35,7 +22,7 @@ template <class Team, class T>
 class Matrix {
  public:
   // memory: what `bytes` says, for each team
-  DIRICHLET_FN Matrix(Team team, const Problem<T>& problem, void* memory)
+  __device__ Matrix(Team team, const Problem<T>& problem, void* memory)
       : team_(team), p_(problem), fields_(static_cast<double*>(memory)),
         gammas_(reinterpret_cast<T*>(fields_ + problem.fields())) {}
 
@@ -43,7 +30,7 @@ class Matrix {
     return (problem.fields() * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T)) + 15) / 16 * 16;
   }
 
-  DIRICHLET_FN void draw(int32_t e, int64_t s) {
+  __device__ void draw(int32_t e, int64_t s) {
     const int32_t C = p_.classes;
     double *const tp = fields_, *const fn = tp + C, *const fp = fn + C, *const tn = fp + C, *const form = tn + C;
     const uint64_t sample = uint64_t(p_.start + s);
@@ -81,7 +68,7 @@ class Matrix {
 
  private:
   // A row's variates, up to a common factor. False: all its alphas are 0.
-  DIRICHLET_FN bool gammas(int32_t e, int32_t r, uint64_t sample) {
+  __device__ bool gammas(int32_t e, int32_t r, uint64_t sample) {
     const Mode mode = p_.mode(e, r);
     if (mode == kEmpty) return false;
     const Row<T> row = p_.row(e, r);
@@ -101,7 +88,7 @@ class Matrix {
     return true;
   }
 
-  DIRICHLET_FN static void draw_cells(Mode mode, const Row<T>& row, int32_t q, uint64_t sample, T* out) {
+  __device__ static void draw_cells(Mode mode, const Row<T>& row, int32_t q, uint64_t sample, T* out) {
     const Cell<T>* const cells = row.cells + 2 * q;
     if (mode == kLinear) draw_pair<true>(sample, row.first_pair + q, row.key, cells, out);
     else if (mode == kLogs) draw_pair<false>(sample, row.first_pair + q, row.key, cells, out);
@@ -109,7 +96,7 @@ class Matrix {
   }
 
   // Right or wrong in class i, by one lane; tp comes as the prevalence.
-  DIRICHLET_FN void split(int32_t e, int32_t i, uint64_t sample, double& tp, double& fn) const {
+  __device__ void split(int32_t e, int32_t i, uint64_t sample, double& tp, double& fn) const {
     const Mode mode = p_.mode(e, 1 + i);
     T g[2] = {0, 0};
     if (mode != kEmpty) draw_cells(mode, p_.row(e, 1 + i), 0, sample, g);
@@ -124,7 +111,7 @@ class Matrix {
   }
 
   template <class X>
-  DIRICHLET_FN Survey survey(const X* values, int32_t n) {
+  __device__ Survey survey(const X* values, int32_t n) {
     Survey mine;
     for (int32_t j = team_.lane(); j < n; j += team_.size()) mine.add(values[j]);
     return team_.reduce(mine, [](Survey& a, const Survey& b) { Survey::merge(a, b); });
@@ -132,7 +119,7 @@ class Matrix {
 
   // Adds the weighted values of row i, of column `only` or of all others.
   template <class Value>
-  DIRICHLET_FN void add_to_forms(double* form, int32_t i, int32_t only, Value value) {
+  __device__ void add_to_forms(double* form, int32_t i, int32_t only, Value value) {
     for (int32_t f = 0; f < p_.forms; ++f) {
       double sum = 0;
       for (int32_t j = team_.lane(); j < p_.classes; j += team_.size())
@@ -147,5 +134,15 @@ class Matrix {
   double* fields_;  // tp, fn, fp, tn of each class, then the weighted forms
   T* gammas_;
 };
+
+// What the lanes of one block do. `scratch` has the memory of all teams, and is null where `shared` has that of this block.
+template <class Team, class T>
+__device__ void draw_share(const Problem<T>& problem, int64_t teams, char* scratch, char* shared) {
+  const int64_t within = threadIdx.x / Team::size(), team = int64_t(blockIdx.x) * Team::kTeams + within;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem);
+  Matrix<Team, T> matrix(Team{}, problem, scratch ? scratch + team * bytes : shared + within * bytes);
+  for (int64_t k = team; k < problem.experiments * problem.samples; k += teams)
+    matrix.draw(static_cast<int32_t>(k / problem.samples), k % problem.samples);
+}
 
 }  // namespace dirichlet

@@ -7,16 +7,17 @@
 //
 // The algorithm stands here once. What it spends its time on is the scan of a row: over all columns, the least value and
 // the second least. A Group says how its lanes share that and the rest:
-//   least(n, f)           the Least of f(j) over j < n, the same for every lane and every order of evaluation; f may
-//                         also write what belongs to column j
-//   first(n, start, x, f) the first j from `start` on, then from 0, whose f(j) is x; -1: none
-//   sweep(n, f)           f(j) for every j < n, where f touches nothing but what belongs to column j
+//   least(n, read, f)     the Least of f(j, read(j)) over j < n, the same for every lane and every order of evaluation; f
+//                         may also write what belongs to column j
+//   first(n, start, x, read, f)
+//                         the first j from `start` on, then from 0, whose f(j, read(j)) is x; -1: none
+//   sweep(n, read, f)     f(j, read(j)) for every j < n, where f touches nothing but what belongs to column j
 //   for_each(n, f)        f(j) for every j < n, where f may touch anything that no other j touches
 //   once(f)               f() by one lane
-//   stage(problem)        may put the costs where the group reads them faster
+//   stage(problem)        may put the costs where the group reads them faster; comes after a once, before a for_each
 // for_each and once first let all lanes arrive, and they and least let them all see what was written. A column always
-// belongs to the same lane. least, first and sweep may hand f several neighbouring columns at once: it reaches arrays
-// through load and store only, and chooses by `?:`.
+// belongs to the same lane. least, first and sweep may read some columns before f has written others, and may hand read
+// and f several neighbouring columns at once: these reach arrays through load and store only, and choose by `?:`.
 // One lane is the CPU, 32 emulated lanes let the tests run the warp's algorithm there, warp and block are CUDA.
 #pragma once
 #include <cmath>
@@ -167,14 +168,14 @@ struct Solver {
     if (p.rows != p.cols || p.supply || p.capacity || p.unmatched < infinity<T>()) return kOptimal;
     reduced = true;
     for (int32_t i = 0; i < p.rows; ++i) {
-      group.sweep(p.width, [&](auto j) {
-        const auto cost = p.at(i, j), least = i == 0 ? cost : load(p.price, j);
+      group.sweep(p.width, costs(i), [&](auto j, auto cost) {
+        const auto least = i == 0 ? cost : load(p.price, j);
         const auto lower = cost >= least ? least : cost;  // NaN passes
         store(p.price, j, lower == lower ? lower : -infinity<T>());
       });
     }
     const auto price = [&](auto j) { return load(p.price, j); };
-    if (p.rows > 0 && group.least(p.width, price).value == -infinity<T>()) return kInvalid;
+    if (p.rows > 0 && group.least(p.width, price, itself()).value == -infinity<T>()) return kInvalid;
     group.for_each(p.width, [&](int32_t j) {  // a column without an allowed pair, which may be padding
       if (p.price[j] == infinity<T>()) p.price[j] = 0;
     });
@@ -196,16 +197,16 @@ struct Solver {
       const int32_t row = p.waiting[head];
       head = head + 1 < p.rows ? head + 1 : 0;
       --waiting;
-      const auto value = [&](auto j) {
-        const auto x = p.at(row, j) - load(p.price, j);
+      const auto reduced_cost = [&](auto j, auto cost) {
+        const auto x = cost - load(p.price, j);
         return x == x ? x : -infinity<T>();
       };
       // After a row with ties, try for a column with room at 0 first: where no reduced cost is negative it is a best
       // one, found without a whole scan.
-      Least<T> best{T(0), T(0), tied ? first_with_room(row, T(0), value) : -1};
+      Least<T> best{T(0), T(0), tied ? first_with_room(row, T(0), costs(row), reduced_cost) : -1};
       if (best.column < 0) {
         ++scans;
-        best = group.least(p.width, value);
+        best = group.least(p.width, costs(row), reduced_cost);
         if (best.value == -infinity<T>()) return kInvalid;
         if (p.missing[row] == 0) continue;
         if (p.unmatched < best.value) {
@@ -220,7 +221,7 @@ struct Solver {
           continue;
         }
         tied = reduced && best.second == best.value;
-        best.column = with_room(best, row, value);
+        best.column = with_room(best, row, costs(row), reduced_cost);
       }
       const T second = best.second < p.unmatched ? best.second : p.unmatched;
       const T price = p.price[best.column], lower = price - (second - best.value);
@@ -245,21 +246,28 @@ struct Solver {
     return infeasible ? kInfeasible : kOptimal;
   }
 
+  LSA_FN auto costs(int32_t row) const {
+    return [this, row](auto j) { return p.at(row, j); };
+  }
+  LSA_FN static auto itself() {
+    return [](auto, auto x) { return x; };
+  }
+
   // A column with room among those as good as the best, or else the best. The search starts anywhere: from a fixed
   // column it would pass more and more full ones.
-  template <class F>
-  LSA_FN int32_t with_room(const Least<T>& best, int32_t row, F value) {
+  template <class Read, class F>
+  LSA_FN int32_t with_room(const Least<T>& best, int32_t row, Read read, F f) {
     if (best.second > best.value || p.room[best.column] > 0) return best.column;
-    const int32_t column = first_with_room(row, best.value, value);
+    const int32_t column = first_with_room(row, best.value, read, f);
     return column >= 0 ? column : best.column;
   }
 
-  template <class F>
-  LSA_FN int32_t first_with_room(int32_t row, T wanted, F value) {
+  template <class Read, class F>
+  LSA_FN int32_t first_with_room(int32_t row, T wanted, Read read, F f) {
     const uint32_t hash = static_cast<uint32_t>(row) * 2654435769u;
     const int32_t start = static_cast<int32_t>(uint64_t(hash) * static_cast<uint32_t>(p.cols) >> 32);
-    return group.first(p.width, start, wanted, [&](auto j) {
-      const auto x = value(j);
+    return group.first(p.width, start, wanted, read, [&](auto j, auto found) {
+      const auto x = f(j, found);
       return load(p.room, j) > T(0) ? x : infinity<T>();
     });
   }
@@ -270,13 +278,14 @@ struct Solver {
   LSA_FN Status augment(int32_t root, int32_t tree) {
     if (scans >= p.work_limit) return kWorkLimit;
     const auto distance = [&](auto j) { return load(p.distance, j); };
-    group.sweep(p.width, [&](auto j) { store(p.distance, j, infinity<T>()); });
+    const auto nothing = [](auto) { return T(0); };
+    group.sweep(p.width, nothing, [&](auto j, T) { store(p.distance, j, infinity<T>()); });
     group.once([&] { p.seen[root] = tree; });
     Exit exit{p.unmatched, root};
     Least<T> best = relax(root, T(0));
     int32_t size = 0;
     while (best.value <= exit.length && best.value < infinity<T>()) {
-      const int32_t column = with_room(best, root, distance);
+      const int32_t column = with_room(best, root, distance, itself());
       if (p.room[column] > 0) {
         settle(size, best.value);
         move(root, static_cast<int32_t>(p.parent[column]), column);
@@ -317,8 +326,8 @@ struct Solver {
   // Tries the ways on from a row of the tree, and finds the nearest column in the same pass.
   LSA_FN Least<T> relax(int32_t row, T base) {
     ++scans;
-    return group.least(p.width, [&](auto j) {
-      const auto through = base + (p.at(row, j) - load(p.price, j)), known = load(p.distance, j);
+    return group.least(p.width, costs(row), [&](auto j, auto cost) {
+      const auto through = base + (cost - load(p.price, j)), known = load(p.distance, j);
       const auto shorter = through < known;
       const auto length = shorter ? through : known;
       store(p.distance, j, length);

@@ -1,5 +1,4 @@
 // The assignment operator on the CPU: one lane per problem, problems spread over threads.
-// `lsa_lanes` runs the same algorithm with 32 emulated lanes, so that the tests exercise what a CUDA warp does.
 #include <atomic>
 #include <new>
 
@@ -7,47 +6,6 @@
 #include "lsa_tensors.h"
 
 namespace lsa {
-
-struct EmulatedWarp {
-  static constexpr int kLanes = 32;
-
-  template <class T>
-  void stage(Problem<T>&) const {}
-  template <class F>
-  void for_each(int32_t n, F f) const {
-    for (int lane = kLanes - 1; lane >= 0; --lane)  // backwards: an order that real lanes may take, too
-      for (int32_t j = lane; j < n; j += kLanes) f(j);
-  }
-  template <class F>
-  void sweep(int32_t n, F f) const {
-    for_each(n, f);
-  }
-  template <class F>
-  void once(F f) const {
-    f();
-  }
-  template <class T, class F>
-  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
-    int32_t best = -1;
-    for_each(n, [&](int32_t j) {
-      const auto after = [&](int32_t i) { return i >= start ? i - start : i - start + n; };
-      if (f(j) == wanted && (best < 0 || after(j) < after(best))) best = j;
-    });
-    return best;
-  }
-  template <class F>
-  auto least(int32_t n, F f) const {
-    using T = decltype(f(0));
-    Least<T> best[kLanes];
-    for_each(n, [&](int32_t j) {
-      const T x = f(j);
-      best[j % kLanes].add({x, infinity<T>(), j});
-    });
-    for (int offset = kLanes / 2; offset > 0; offset /= 2)
-      for (int lane = 0; lane < offset; ++lane) best[lane].add(best[lane + offset]);
-    return best[0];
-  }
-};
 
 template <class Group, class T>
 void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
@@ -78,21 +36,6 @@ void solve_fast(const Batch<T>& batch, int64_t begin, int64_t end) {
   solve_range<OneLane<T, 16>>(batch, begin, end);
 }
 
-struct Fast {
-  template <class T>
-  void operator()(const Batch<T>& batch, int64_t begin, int64_t end) const {
-    solve_fast(batch, begin, end);
-  }
-};
-
-struct Lanes {
-  template <class T>
-  void operator()(const Batch<T>& batch, int64_t begin, int64_t end) const {
-    solve_range<EmulatedWarp>(batch, begin, end);
-  }
-};
-
-template <class Range>
 Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
                std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
                std::optional<int64_t> work_limit) {
@@ -103,7 +46,7 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
     std::atomic<bool> out_of_memory{false};  // an exception would lose its message on its way out of parallel_for
     torch::stable::parallel_for(0, batch.problems, grain, [&](int64_t begin, int64_t end) {
       try {
-        Range{}(batch, begin, end);
+        solve_fast(batch, begin, end);
       } catch (const std::bad_alloc&) {
         out_of_memory = true;
       }
@@ -115,6 +58,5 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
 }  // namespace lsa
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa", TORCH_BOX(&lsa::on_cpu<lsa::Fast>));
-  m.impl("lsa_lanes", TORCH_BOX(&lsa::on_cpu<lsa::Lanes>));
+  m.impl("lsa", TORCH_BOX(&lsa::on_cpu));
 }

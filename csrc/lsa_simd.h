@@ -64,9 +64,12 @@ struct OneLane {
     f();
   }
   // The last vector overlaps the one before it where n is no multiple of the width. (n < width: see stage.)
-  template <class F>
-  void sweep(int32_t n, F f) const {
-    for (int32_t j = 0; j < n; j += kWidth) f(Columns<Bytes>{j + kWidth <= n ? j : n - kWidth});
+  template <class Read, class F>
+  void sweep(int32_t n, Read read, F f) const {
+    for (int32_t j = 0; j < n; j += kWidth) {
+      const Columns<Bytes> here{j + kWidth <= n ? j : n - kWidth};
+      f(here, read(here));
+    }
   }
 
   static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
@@ -77,8 +80,8 @@ struct OneLane {
     return columns + static_cast<T>(begin);
   }
 
-  template <class F>
-  Least<T> least(int32_t n, F f) const {
+  template <class Read, class F>
+  Least<T> least(int32_t n, Read read, F f) const {
     if (n == 0) return {};
     V value = V{} + infinity<T>(), second = value, column{}, here = columns_from(0);
     const auto add = [&](const V& x) {
@@ -88,26 +91,27 @@ struct OneLane {
       column = less ? here : column;
       value = less ? x : value;
     };
+    const auto value_at = [&](Columns<Bytes> j) { return f(j, read(j)); };
     int32_t j = 0;
-    for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(f(Columns<Bytes>{j}));
+    for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(value_at({j}));
     if (j < n) {
       here = columns_from(n - kWidth);
-      const V x = f(Columns<Bytes>{n - kWidth});
+      const V x = value_at({n - kWidth});
       add(here < static_cast<T>(j) ? infinity<T>() : x);
     }
     const V least = spread(value), lowest = spread(value == least ? column : infinity<T>());
     return {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
   }
 
-  template <class F>
-  int32_t first(int32_t n, int32_t start, T wanted, F f) const {
+  template <class Read, class F>
+  int32_t first(int32_t n, int32_t start, T wanted, Read read, F f) const {
     for (const int32_t begin : {start, int32_t(0)}) {
       for (int32_t j = begin; j < n;) {
         V lowest = V{} + infinity<T>();
         for (int k = 0; k < 4 && j < n; ++k, j += kWidth) {  // four vectors to one look at all of their entries
           const int32_t from = j + kWidth <= n ? j : n - kWidth;
           const V here = columns_from(from);
-          const V found = f(Columns<Bytes>{from}) == wanted ? here : infinity<T>();
+          const V found = f(Columns<Bytes>{from}, read(Columns<Bytes>{from})) == wanted ? here : infinity<T>();
           const V passed = here < static_cast<T>(j) ? infinity<T>() : V{};  // added: two masks at once are slow
           lowest = found + passed < lowest ? found + passed : lowest;
         }

@@ -1,4 +1,4 @@
-"""The operators `tensormetrics::lsa` and `::lsa_lanes`: schema, shapes, and which kernel answers where.
+"""The operator `tensormetrics::lsa`: schema, shapes, and which kernel answers where.
 
 The native libraries register CPU and CUDA kernels. Where they were not built the reference answers, on any device.
 """
@@ -20,7 +20,8 @@ SCHEMA = (
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
-LIBRARY.define("lsa_lanes" + SCHEMA)  # the warp's algorithm in 32 emulated lanes, for tests; CPU only
+for _team in ("lsa_warp", "lsa_block"):  # what the lanes of CUDA do, emulated on the CPU: for tests
+    LIBRARY.define(_team + SCHEMA)
 
 
 def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
@@ -46,4 +47,5 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
 
 
 lsa = torch.ops.tensormetrics.lsa
-lsa_lanes = torch.ops.tensormetrics.lsa_lanes
+lsa_warp = torch.ops.tensormetrics.lsa_warp
+lsa_block = torch.ops.tensormetrics.lsa_block

@@ -20,6 +20,7 @@ ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
 METHODS = ("auto", "exact", "approximate")
 AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
 BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
+GPU_BUDGET = 2**26  # of drawn sums: there every piece costs hundreds of launches
 
 # The size and the sum of a subset in one integer, size * UNIT + sum. A subset with an absent place outweighs all.
 UNIT, ABSENT = 2**50, 2**56
@@ -236,7 +237,8 @@ def _share_of_draws(
     units = units.double().view(groups, each, places)
     low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
     extreme = torch.zeros(groups, each, dtype=torch.int64, device=units.device)
-    for start, rows in chunks(iterations, max(groups * places, batch)):
+    budget = BUDGET if units.device.type == "cpu" else GPU_BUDGET
+    for start, rows in chunks(iterations, max(groups * places, batch), budget):
         # Products of integers below 2^53: float64 sums them exactly, whatever the order.
         sums = draw(start, rows).double() @ units.mT
         hit = torch.zeros_like(sums, dtype=torch.bool)
@@ -248,8 +250,8 @@ def _share_of_draws(
     return (1 + extreme.flatten().double()) / (1 + iterations)
 
 
-def chunks(iterations: int, cost: int) -> Iterator[tuple[int, int]]:
-    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within the budget."""
-    rows = max(1, BUDGET // max(cost, 1))
+def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:
+    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET)."""
+    rows = max(1, (budget or BUDGET) // max(cost, 1))
     for start in range(0, iterations, rows):
         yield start, min(rows, iterations - start)

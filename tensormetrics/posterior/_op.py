@@ -33,5 +33,7 @@ dirichlet_sums = _define(_reference.dirichlet_sums, SUMS)
 item_sums = _define(_reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()")
 uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()")
 
-LIBRARY.define("dirichlet_sums_lane" + SUMS)  # the algorithm of a CUDA team with a single lane, for tests; CPU only
-dirichlet_sums_lane = torch.ops.tensormetrics.dirichlet_sums_lane
+for _team in ("dirichlet_sums_warp", "dirichlet_sums_block"):  # what the lanes of CUDA do, emulated: for tests
+    LIBRARY.define(_team + SUMS)
+dirichlet_sums_warp = torch.ops.tensormetrics.dirichlet_sums_warp
+dirichlet_sums_block = torch.ops.tensormetrics.dirichlet_sums_block

@@ -114,8 +114,8 @@ def _quantiles(table: Table, u: Tensor) -> Tensor:
 
 def log_t_density(df: Tensor | float) -> Callable[[Tensor], Tensor]:
     """Of y = asinh(t / sqrt(df)), up to a constant: -df * ln cosh y."""
-    df = torch.as_tensor(df)[..., None]
-    return lambda y: -df.to(y) * (y.abs() + (-2 * y.abs()).exp().log1p() - math.log(2))
+    df = df[..., None] if isinstance(df, Tensor) else df  # a number stays one: sending it to a device would wait
+    return lambda y: -df * (y.abs() + (-2 * y.abs()).exp().log1p() - math.log(2))
 
 
 def _normal_quantile(log_p: Tensor) -> Tensor:

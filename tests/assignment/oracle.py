@@ -10,7 +10,8 @@ from torch import Tensor
 
 from tensormetrics.assignment import _op, _reference
 
-KERNELS = {"op": _op.lsa, "lanes": _op.lsa_lanes, "reference": _reference.lsa}
+LANES = {"warp": _op.lsa_warp, "block": _op.lsa_block}
+KERNELS = {"op": _op.lsa, **LANES, "reference": _reference.lsa}
 
 
 class Result(NamedTuple):

@@ -64,8 +64,8 @@ def test_emulated_lanes_are_the_kernel_bit_for_bit_and_the_reference_in_value(sh
     for cost in (torch.randn(shape, dtype=dtype), torch.randint(0, 3, shape).to(dtype)):
         forbidden = cost.masked_fill(cost > 1.5, torch.inf)
         for arguments in ((forbidden, False), (-forbidden, True), (forbidden, False, *lengths)):
-            op, lanes, reference = (Result(*kernel(*arguments)) for kernel in KERNELS.values())
-            assert all(torch.equal(a, b) for a, b in zip(op, lanes, strict=True))
+            op, *lanes, reference = (Result(*kernel(*arguments)) for kernel in KERNELS.values())
+            assert all(torch.equal(a, b) for team in lanes for a, b in zip(op, team, strict=True))
             assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(op, reference, strict=True))
             assert torch.equal(op.status, reference.status)
             torch.testing.assert_close(op.chosen.sum(-1), reference.chosen.sum(-1), rtol=1e-5, atol=1e-5)

@@ -124,12 +124,15 @@ METRICS = {
             np.abs(rows_at_length_1(t) @ np.linalg.qr(mean_gaps(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
         ),
     ),
-    "DirectBias": of_queries(
-        association.DirectBias,
-        "tg",
-        lambda t, groups: np.mean(
-            np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
+    "DirectBias": dataclasses.replace(
+        of_queries(
+            association.DirectBias,
+            "tg",
+            lambda t, groups: np.mean(
+                np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
+            ),
         ),
+        waits=True,  # torch looks whether the singular value decomposition has converged
     ),
     "CEAT": of_samples(),
     "RNSB": of_queries(association.RNSB, "tab", negative_sentiment, rtol=1e-7),

@@ -17,7 +17,7 @@ class MetricCase:
     rtol: float = 1e-12
     forward_is_compute: bool = True  # False: forward answers with something else than compute on the batch
     bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
-    waits: bool = False  # update waits for the device: the metric works on the host as well
+    waits: bool = False  # update waits for the device: it reads a value, or works on the host as well
 
 
 @dataclass(frozen=True)

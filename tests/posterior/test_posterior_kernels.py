@@ -27,7 +27,8 @@ def sums_by(operator, C, prior, dtype, device, forms=2, samples=150):
 
 
 def kernels(device):
-    return [_op.dirichlet_sums, *([_op.dirichlet_sums_lane] if device.type == "cpu" else [])]
+    emulated = [_op.dirichlet_sums_warp, _op.dirichlet_sums_block] if device.type == "cpu" else []
+    return [_op.dirichlet_sums, *emulated]
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])

@@ -1,0 +1,80 @@
+// Teams of CUDA lanes that work on one thing: a warp, or a block of warps. The tests run them on a CPU (lanes_emulated.h).
+//   lane(), size()
+//   sync()              all lanes arrive, and see what was written
+//   combine(x, merged)  the combination of all lanes' x, for every lane, from merged(x, n): that of n neighbours in a warp
+//   reduce(x, merge)    the same by a commutative merge(X&, const X&)
+#pragma once
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#endif
+
+#include <cstring>
+
+namespace lanes {
+
+constexpr unsigned kAll = 0xffffffffu;
+
+template <class X>
+__device__ X exchanged(const X& x, int offset) {
+  static_assert(sizeof(X) % sizeof(int) == 0, "words are exchanged");
+  X other;
+  for (size_t k = 0; k < sizeof(X) / sizeof(int); ++k) {
+    int word;
+    memcpy(&word, reinterpret_cast<const char*>(&x) + k * sizeof(int), sizeof(int));
+    word = __shfl_xor_sync(kAll, word, offset);
+    memcpy(reinterpret_cast<char*>(&other) + k * sizeof(int), &word, sizeof(int));
+  }
+  return other;
+}
+
+template <class X, class Merge>
+__device__ X by_exchange(X x, int n, Merge merge) {
+  for (int offset = n / 2; offset > 0; offset /= 2) merge(x, exchanged(x, offset));
+  return x;
+}
+
+struct Warp {
+  static constexpr int kThreads = 128;  // of a block, whose warps work by themselves
+  static constexpr int kTeams = kThreads / 32;
+
+  __device__ static int lane() { return threadIdx.x % 32; }
+  __device__ static int size() { return 32; }
+  __device__ static void sync() { __syncwarp(); }
+  template <class X, class Merged>
+  __device__ static X combine(X x, Merged merged) {
+    x = merged(x, 32);
+    __syncwarp();
+    return x;
+  }
+  template <class X, class Merge>
+  __device__ static X reduce(X x, Merge merge) {
+    return combine(x, [&](const X& mine, int n) { return by_exchange(mine, n, merge); });
+  }
+};
+
+template <int threads>
+struct Block {
+  static constexpr int kThreads = threads;
+  static constexpr int kTeams = 1;
+
+  __device__ static int lane() { return threadIdx.x; }
+  __device__ static int size() { return kThreads; }
+  __device__ static void sync() { __syncthreads(); }
+  template <class X, class Merged>
+  __device__ static X combine(X x, Merged merged) {
+    constexpr int kWarps = kThreads / 32;
+    __shared__ __align__(16) unsigned char bytes[kWarps * sizeof(X)];
+    auto* const of_warp = reinterpret_cast<X*>(bytes);
+    x = merged(x, 32);
+    __syncthreads();  // the last combination has been read
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    return merged(of_warp[threadIdx.x % kWarps], kWarps);
+  }
+  template <class X, class Merge>
+  __device__ static X reduce(X x, Merge merge) {
+    return combine(x, [&](const X& mine, int n) { return by_exchange(mine, n, merge); });
+  }
+};
+
+}  // namespace lanes

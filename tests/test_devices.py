@@ -1,0 +1,97 @@
+"""What a GPU refuses and what it would wait for, found without one: the rows of cases.py on a pretended device."""
+
+import pytest
+import torch
+from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from pretended import DEVICE, Device
+from test_conformance import N, on, rows, same
+from torch.utils._pytree import tree_leaves, tree_map
+
+
+def here(results):
+    assert all(leaf.device == DEVICE for leaf in tree_leaves(results))
+    return tree_map(lambda x: x.cpu(), results)
+
+
+@rows(METRICS)
+def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCase, generator):
+    inputs, metric, expected = case.inputs(generator, N), case.make(), case.make()
+    for _ in range(2):
+        expected.update(*inputs)
+    with Device() as device:
+        metric.to(DEVICE)
+        inputs = on(DEVICE, inputs)
+        device.waits.clear()
+        for _ in range(2):
+            metric.update(*inputs)
+        assert case.waits == bool(device.waits), device.waits
+        assert same(here(metric.compute()), expected.compute())
+
+
+@rows(FUNCTIONS)
+def test_function_stays_on_the_device(case: FunctionCase, generator):
+    inputs = case.inputs(generator, (2, 3))
+    with Device():
+        results = here(case.call(*on(DEVICE, inputs)))
+    assert same(results, case.call(*inputs), case.rtol)
+
+
+def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):
+    with Device():
+        x = torch.rand(3).to(DEVICE)
+        for mixed in (lambda: x + torch.ones(3), lambda: x[torch.arange(3)], lambda: torch.cat([x, torch.ones(1)])):
+            with pytest.raises(RuntimeError, match="on the CPU"):
+                mixed()
+        with pytest.raises(RuntimeError, match="multiplies no matrices of torch.int64"):
+            torch.ones(2, 2, dtype=torch.int64).to(DEVICE) @ torch.ones(2, 2, dtype=torch.int64).to(DEVICE)
+        with pytest.raises(RuntimeError, match="generator"):
+            torch.rand(3, device=DEVICE, generator=generator)
+        assert torch.equal((x + torch.tensor(1.0)).cpu(), x.cpu() + 1)  # a number is passed with the kernel's arguments
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.sum()),
+        lambda x: x.tolist(),
+        lambda x: x.cpu(),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x.unique(),
+        lambda x: x.long().bincount(),
+        lambda x: x.repeat_interleave(x.long()),
+        lambda x: x.masked_select(x > 0),
+        lambda x: torch.tensor([1.0, 2.0], device=x.device),
+        lambda x: x.new_tensor([1.0]),
+        lambda x: x.index_put((x > 0,), x),
+        lambda x: torch.equal(x, x),
+        lambda x: torch.linalg.inv(torch.diag(x)),
+        lambda x: torch.linalg.svd(torch.diag(x)),
+        lambda x: x.copy_(torch.ones(3)),
+    ],
+)
+def test_the_pretended_device_notices_that_the_host_would_wait(wait):
+    with Device() as device:
+        x = torch.ones(3).to(DEVICE)
+        device.waits.clear()
+        wait(x)
+        assert device.waits
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: x.index_put((x > 0,), x.new_zeros(())),
+        lambda x: x.masked_fill(x > 0, 0.0).cumsum(0),
+        lambda x: torch.arange(3, device=x.device)[x.long() - 1],
+        lambda x: x.repeat_interleave(x.long(), output_size=3),
+        lambda x: torch.ones(3).to(x.device, non_blocking=True) + x.to(torch.float64),
+    ],
+)
+def test_the_pretended_device_lets_everything_else_pass(work):
+    with Device() as device:
+        x = torch.ones(3).to(DEVICE)
+        device.waits.clear()
+        work(x)
+        assert not device.waits
