@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tensormetrics.posterior import temporary_registrations
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
@@ -16,7 +18,7 @@ TRAINERS = re.compile(r"^(?:import|from) (pytorch_lightning|transformers|pytorch
 @pytest.mark.parametrize(("block", "output"), BLOCKS, ids=range(len(BLOCKS)))
 def test_python_blocks_print_what_stands_below_them(block, output, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where trainers leave their files
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), temporary_registrations():
         for package in TRAINERS.findall(block):
             warnings.simplefilter("ignore")  # theirs
             pytest.importorskip(package)
