@@ -62,7 +62,7 @@ def _line(error: click.ClickException) -> str:
     return error.format_message() + (f" See: {context.command_path} --help" if context else "")
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tensormetrics")
 def main() -> None:
     """Evaluation metrics from files. Each command prints a table; `tensormetrics COMMAND --help` lists its options."""

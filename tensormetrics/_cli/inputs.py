@@ -181,9 +181,8 @@ def read_table(path: Path) -> Table:
     begin, head = next(rows, (0, []))
     header = bool(head) and not any(map(is_number, head))
     _, first = next(rows, (begin, head))
-    named = (
-        header and len(head) > 1 and (not head[0] or not is_number(first[0]))
-    )  # pandas writes its index under an empty name
+    # pandas writes its index, numbers or not, under an empty name
+    named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
         skip, columns = begin if header else 0, range(1, len(head)) if named else None
         options = {"delimiter": ",", "quotechar": '"', "comments": None, "ndmin": 2, "encoding": "utf-8-sig"}
@@ -207,14 +206,18 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _first_fault(path: Path, header: bool, named: bool) -> str | None:
-    width = None
-    for line, row in csv_rows(path):
-        if width is not None and len(row) != width:
+    rows = csv_rows(path)
+    head = next(rows)[1] if header else []
+    width = len(head)
+    for line, row in rows:
+        width = width or len(row)
+        if len(row) != width:
             return f"{path}, line {line}: got {len(row)} columns, wanted {width} as above"
-        for cell in row[named:] if width or not header else ():
+        if named and head[0] and is_number(row[0]):
+            return f"{path}, line {line}: got {row[0]!r}, wanted a name as above"
+        for cell in row[named:]:
             if not is_number(cell) or not np.isfinite(float(cell)):
                 return f"{path}, line {line}: got {cell!r}, wanted a finite number"
-        width = len(row)
     return None
 
 

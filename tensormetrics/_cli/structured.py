@@ -251,10 +251,11 @@ def _objects(path: Path, cls: type) -> Iterator[Any]:
     except ImportError as error:
         raise BadInput(f"{path}: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
-    def reason(error: BaseException, kind: type | None) -> str:
-        if isinstance(error, Misfit):
-            return str(error)
-        return "wanted an object" if isinstance(error, AttributeError) else format_exception(error, kind)
+    def why(error: BaseException, kind: type | None) -> str:
+        if isinstance(error, AttributeError):
+            return "wanted an object"
+        reason = format_exception(error, kind)
+        return str(error) if isinstance(error, Misfit) or reason.startswith("unknown error") else reason
 
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in (bool, int, float, str):
@@ -263,7 +264,7 @@ def _objects(path: Path, cls: type) -> Iterator[Any]:
         try:
             yield converter.structure(value, cls)
         except Exception as error:  # groups of errors, and whatever a constructor of the user raises
-            reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=reason))
+            reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=why))
             raise BadInput(f"{path}, line {line}: {reasons}") from error
 
 

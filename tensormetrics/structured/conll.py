@@ -11,13 +11,12 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     """Yield each document's name and its clusters of (first, last) token numbers, counted through the document.
 
     `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
-    `#end document`. What stands outside of them, a bracket that never opens or never closes, and a mention in two
-    clusters are a ValueError with the line.
+    `#end document`. What stands outside of them, and a bracket that never opens or never closes, is a ValueError with
+    the line.
     """
     name, token, number = None, 0, 0
     clusters: dict[str, list[Span]] = defaultdict(list)
     opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
-    owner: dict[Span, str] = {}
     for number, line in enumerate(lines, 1):
         if line.startswith("#begin document"):
             if name is not None:
@@ -25,7 +24,6 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
             name, token = line.removeprefix("#begin document").strip(), 0
             clusters.clear()
             opened.clear()
-            owner.clear()
         elif line.startswith("#end document"):
             for cluster, starts in opened.items():
                 if starts:
@@ -43,10 +41,7 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
                 if closing:
                     if not opened[cluster]:
                         raise ValueError(f"line {number}: bracket {cluster}) was never opened")
-                    mention = (opened[cluster].pop()[0], token)
-                    if owner.setdefault(mention, cluster) != cluster:
-                        raise ValueError(f"line {number}: mention {mention} is in clusters {owner[mention]}, {cluster}")
-                    clusters[cluster].append(mention)
+                    clusters[cluster].append((opened[cluster].pop()[0], token))
             token += 1
     if name is not None:
         raise ValueError(f"line {number}: the end, but document {name!r} has not ended")

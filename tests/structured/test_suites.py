@@ -65,7 +65,7 @@ def test_a_mention_is_in_one_cluster():
     metric = CorefScores()
     with pytest.raises(ValueError) as error:
         metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
-    assert str(error.value) == "document 1: mention 'a' is in two clusters of one side"
+    assert str(error.value) == "preds: document 1: mention 'a' is in two clusters"
     with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
         metric.update_clusters([[]], [])
 
