@@ -50,6 +50,8 @@ class Commands(click.Group):
                 status, lines = error.exit_code, []
             except click.ClickException as error:
                 status, lines = error.exit_code, [_line(error)]
+            except OSError as error:  # of stdout
+                status, lines = 1, [str(error)]
             else:
                 lines = [str(warning.message) for warning in told]
         for line in dict.fromkeys(lines):
@@ -62,7 +64,9 @@ def _line(error: click.ClickException) -> str:
     return error.format_message() + (f" See: {context.command_path} --help" if context else "")
 
 
-@click.group("tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    "tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="tensormetrics")
 def main() -> None:
     """Evaluation metrics from files. Each command prints a table; `tensormetrics COMMAND --help` lists its options."""
