@@ -2,7 +2,9 @@
 
 import os
 import sys
+import warnings
 from importlib import import_module
+from typing import Any, NoReturn
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
@@ -11,30 +13,64 @@ try:
 except ImportError as error:
     raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
-COMMANDS = {  # name -> file
-    "association": "association",
-    "demo": "demo",
-    "posterior": "posterior",
-    "retrieval": "retrieval",
-    **dict.fromkeys(("structured", "coref", "ner", "amr"), "structured"),
+COMMANDS = {  # name -> file, and what it answers
+    "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
+    "association": ("association", "How biased are word vectors between sets of words?"),
+    "posterior": ("posterior", "How sure are the scores of a confusion matrix?"),
+    "structured": ("structured", "How good are predicted structures, read as dataclasses?"),
+    "coref": ("structured", "How good is coreference, in CoNLL-2012 files?"),
+    "ner": ("structured", "How good are named entities, in BIO files?"),
+    "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
+    "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 
 
 class Commands(click.Group):
-    """Commands in files of their own, imported when they are named."""
+    """Commands in files of their own, imported when they are named; whatever is wrong is one line on stderr."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name]}"), name) if name in COMMANDS else None
+        return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name) if name in COMMANDS else None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, answers) for name, (_, answers) in COMMANDS.items()])
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.filterwarnings("default", category=UserWarning)
+            try:
+                status = super().main(*args, **{**kwargs, "standalone_mode": False}) or 0
+            except click.Abort:
+                status, lines = 130, ["interrupted"]
+            except click.exceptions.NoArgsIsHelpError as error:
+                error.show()
+                status, lines = error.exit_code, []
+            except click.ClickException as error:
+                status, lines = error.exit_code, [_line(error)]
+            except OSError as error:  # of stdout
+                status, lines = 1, [str(error)]
+            else:
+                lines = [str(warning.message) for warning in told]
+        for line in dict.fromkeys(lines):
+            click.echo(f"tensormetrics: {' '.join(line.split())}", err=True)
+        sys.exit(status)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def _line(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)  # of an error in the use of options
+    return error.format_message() + (f" See: {context.command_path} --help" if context else "")
+
+
+@click.group(
+    "tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="tensormetrics")
 def main() -> None:
-    """Evaluation metrics from files: neighbours, biases, matchings and credible intervals."""
+    """Evaluation metrics from files. Each command prints a table; `tensormetrics COMMAND --help` lists its options."""
 
 
 if __name__ == "__main__":
-    sys.exit(main(prog_name="tensormetrics"))
+    main(prog_name="tensormetrics")

@@ -101,7 +101,7 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     validate, history, interrupted = Validation(device), [], False
 
-    bar = tqdm(total=epochs * len(train_loader), unit="batch", leave=False)
+    bar = tqdm(total=epochs * len(train_loader), unit="batch", leave=False, disable=None)
     try:
         for epoch in range(1, epochs + 1):
             bar.set_description(f"epoch {epoch}/{epochs}")

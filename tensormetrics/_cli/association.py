@@ -1,18 +1,22 @@
 """`tensormetrics association`: how biased are these word vectors?"""
 
+import gzip
 import json
 import logging
 import math
+import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
 import click
+import torch
 
 from .. import association as domain
 from .._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
 from ..association import BaseMetric, Query, WordEmbeddingModel
-from .inputs import BadInput, naming
-from .output import common_options, find_device, save_figure, table, write_json
+from .inputs import BadInput, existing, naming, open_text
+from .output import common_options, find_device, publish, table
 
 METRICS: dict[str, type[BaseMetric]] = {
     name.lower(): getattr(domain, name) for name in ("WEAT", "RND", "RIPA", "ECT", "MAC", "RNSB", "GWEAT", "SCWEAT")
@@ -37,9 +41,10 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
 @click.option(
     "--queries",
     metavar="FILE",
-    help="A .json list of {target_sets, attribute_sets, target_sets_names, "
-    "attribute_sets_names}; default the ten published WEAT tests.",
+    help='A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]], '
+    '"target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.',
 )
+@click.option("--standard", is_flag=True, help="The ten published WEAT tests, as without --queries.")
 @click.option(
     "--metric",
     "metrics",
@@ -47,51 +52,64 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
     type=click.Choice(list(METRICS)),
     default=("weat",),
     show_default=True,
-    help="May be repeated.",
+    help="May be repeated; a query of more sets than a metric takes is split.",
 )
-@click.option("--p-value", type=click.Choice(["exact", "approximate", "auto"]), help="Permutation tests.")
+@click.option(
+    "--p-value",
+    type=click.Choice(["exact", "approximate", "auto"]),
+    show_default="none",
+    help="Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000 "
+    "random ones, or exact where that is cheap.",
+)
 @click.option("--lowercase", is_flag=True, help="Look words up in lower case where they are not found as they stand.")
 @click.option(
     "--lost",
     type=click.FloatRange(0, 1),
+    metavar="SHARE",
     default=0.2,
     show_default=True,
-    help="Share of unknown words beyond which a set is not scored.",
+    help="A query is not scored if more of a set's words are unknown.",
 )
 @common_options
 def association(
     vectors: str,
     queries: str | None,
+    standard: bool,
     metrics: tuple[str, ...],
     p_value: str | None,
     lowercase: bool,
     lost: float,
     device: str | None,
-    json_file: Path | None,
-    plot: Path | None,
+    **outputs: Path | None,
 ) -> None:
-    """Association of sets of words in VECTORS, a word2vec file: text or binary, also .gz; without a header, as GloVe's.
+    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's;
+    also .gz. Only the words of the queries are kept in memory.
 
-    Of the file, only the words of the queries are kept in memory.
+    \b
+    tensormetrics association vectors.txt --p-value auto
+    tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
     """
-    asked = _read_queries(queries) if queries else _standard()
+    if standard and queries:
+        raise BadInput("--standard and --queries: got both, wanted one")
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
+    asked = _read_queries(queries) if queries else _standard()
     model = _read_vectors(vectors, asked, find_device(device))
-    logging.getLogger("tensormetrics.association").setLevel(logging.ERROR)  # lost words are a column of the table
+    logging.getLogger("tensormetrics.association").setLevel(logging.ERROR)  # lost words are in the table's reasons
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
     answer: dict[str, Any] = {}
+    tables = []
     for metric in dict.fromkeys(metrics):
-        with naming(queries=queries):
+        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"):
             answer[metric] = _scores(metric, asked, model, lost, options, p_value)
         rows = answer[metric]
         columns = [key for key in next(iter(rows.values())) if key != "reason"]
-        click.echo(table([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
+        tables.append(table([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
         for name, row in rows.items():
             if row["reason"]:
-                click.echo(f"{name}: {row['reason']}", err=True)
-    write_json(json_file, "association", {"files": {"vectors": vectors, "queries": queries}, "metrics": answer})
-    save_figure(plot, lambda: draw(answer))
+                warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
+    answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
+    publish("association", tables, answer, lambda: draw(answer["metrics"]), **outputs)
 
 
 def _standard() -> list[Query]:
@@ -104,32 +122,38 @@ def _standard() -> list[Query]:
 
 def _read_queries(file: str) -> list[Query]:
     try:
-        rows = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{file}: cannot be read as JSON: {error}") from error
+        rows = json.load(open_text(file))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{file}: this is no JSON: {error}") from error
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
     queries = []
     for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise BadInput(f"{file}, query {number}: wanted an object, got {json.dumps(row)[:60]}")
         try:
             queries.append(Query(**row))
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{file}, query {number}: {error}") from error
+            raise BadInput(f"{file}, query {number}: {str(error).removeprefix('Query.__init__() ')}") from error
     return queries
 
 
-def _read_vectors(file: str, queries: list[Query], device: Any) -> WordEmbeddingModel:
+def _read_vectors(file: str, queries: list[Query], device: torch.device) -> WordEmbeddingModel:
     words = {
         word for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets for word in s
     }
+    words |= {word.lower() for word in words}
     try:
-        with Path(file).open("rb") as opened:
-            headless = not file.endswith(".gz") and len(opened.readline().split()) > 2
-        return WordEmbeddingModel.from_word2vec(
-            file, only=words | {word.lower() for word in words}, no_header=headless, device=device
-        )
-    except (OSError, ValueError, EOFError) as error:
+        with (gzip.open if file.endswith(".gz") else open)(existing(file), "rb") as opened:
+            headless = len(opened.readline().split()) > 2
+        model = WordEmbeddingModel.from_word2vec(file, only=words, no_header=headless, device=device)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise BadInput(str(error) if str(error).startswith(file) else f"{file}: {error}") from error
+    if not len(model.vectors):
+        raise BadInput(f"{file}: none of the words of the queries is in it")
+    if bad := (~model.vectors.isfinite().all(1)).nonzero().flatten().tolist():
+        raise BadInput(f"{file}: the vector of {list(model.vocab)[bad[0]]!r} holds NaN or infinity")
+    return model
 
 
 def _scores(

@@ -10,9 +10,9 @@ from .output import find_device
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and report.png there.")
-@click.option("--epochs", type=click.IntRange(1), default=12, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--device", help="Such as cpu or cuda:1; default the GPU where there is one.")
+@click.option("--epochs", type=click.IntRange(1), metavar="N", default=12, show_default=True, help="Of training.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Of the weights and the batches.")
+@click.option("--device", metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one.")
 @click.pass_context
 def demo(context: click.Context, out: Path | None, epochs: int, seed: int, device: str | None) -> None:
     """Train on handwritten digits and watch every metric, epoch by epoch."""

@@ -1,19 +1,26 @@
 """Files into tensors. Nothing is unpickled; whatever is wrong is one line that names the file and the place."""
 
 import csv
+import io
 import json
+import os
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import torch
 from torch import Tensor
+
+INT64 = torch.iinfo(torch.int64)
+KINDS = {int: "an integer of at most 64 bits", str: "a word"}  # of labels
+NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
+    getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 
 
 class BadInput(click.ClickException):
@@ -21,22 +28,55 @@ class BadInput(click.ClickException):
 
     exit_code = 2
 
-    def show(self, file: Any = None) -> None:
-        click.echo(f"tensormetrics: {self.message}", file=file, err=True)
-
 
 @contextmanager
-def naming(**files: str | None) -> Iterator[None]:
-    """Errors of the library name arguments; the user knows files. `naming(query=path)` tells them apart."""
+def naming(**names: str | None) -> Iterator[None]:
+    """Errors and warnings of the library name arguments; the user knows files and options: `naming(query=path)`."""
+
+    def named(message: str) -> str:
+        for argument, name in names.items():
+            _, found, rest = message.partition(f"{argument}: ")
+            if name and found:
+                return f"{name}: {rest}"
+            if name and message.startswith(f"{argument} "):
+                return name + message.removeprefix(argument)
+        return message
+
     try:
-        yield
-    except (ValueError, TypeError, NotImplementedError) as error:
-        message = str(error)
-        for argument, file in files.items():
-            if file and message.startswith((f"{argument}:", f"{argument} ")):
-                message = file + message.removeprefix(argument)
-                break
-        raise BadInput(message.replace("\n", " ")) from error
+        with warnings.catch_warnings(record=True) as told:
+            yield
+    except (ValueError, TypeError, RuntimeError, ImportError, MemoryError) as error:
+        raise BadInput(named(_first_line(error))) from error
+    for warning in told:
+        warnings.warn(named(str(warning.message)), warning.category, stacklevel=2)
+
+
+def _first_line(error: Exception) -> str:
+    """What happened; torch goes on for pages about where."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def existing(file: str | Path) -> Path:
+    path = Path(file)
+    if path.is_dir():
+        raise BadInput(f"{file}: this is a folder, wanted a file")
+    if not path.is_file():
+        raise BadInput(f"{file}: there is no such file")
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"{file}: this file may not be read")
+    if not path.stat().st_size:
+        raise BadInput(f"{file}: the file is empty")
+    return path
+
+
+def open_text(file: str | Path) -> io.StringIO:
+    """The text of a file in UTF-8, whatever ends its lines."""
+    data = existing(file).read_bytes()
+    try:
+        return io.StringIO(data.decode("utf-8-sig"), newline=None)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{file}, line {line}: got the byte {data[error.start]:#04x}, wanted text in UTF-8") from error
 
 
 def read_tensor(location: str) -> Tensor:
@@ -44,32 +84,15 @@ def read_tensor(location: str) -> Tensor:
     path, name = _split(location)
     if path.suffix not in READERS:
         raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(READERS)}")
+    if name is not None and path.suffix not in NAMED:
+        raise BadInput(f"{location}: a {path.suffix} file holds one array; leave out ':{name}'")
     tensor = READERS[path.suffix](path, name)
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
+        kind = f"{tensor.layout} tensor" if tensor.layout != torch.strided else f"{tensor.device} {tensor.dtype} tensor"
+        raise BadInput(f"{location}: got a {kind}, wanted a dense one of real numbers")
     if not tensor.numel():
         raise BadInput(f"{location}: got an array of shape {tuple(tensor.shape)}, wanted at least one row")
-    return tensor
-
-
-def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
-    """(N,) int64 labels, and the classes they number if they are words, sorted: one per line or per cell of a csv."""
-    path, _ = _split(location)
-    if path.suffix in (".txt", ".csv", ".jsonl"):
-        labels = [label for line, label in _text_labels(path)]
-        if not labels:
-            raise BadInput(f"{path}: got no label, wanted one per line")
-        array = np.array(labels)
-        if array.dtype.kind in "iu":
-            return torch.from_numpy(array.astype(np.int64)), None
-        classes, numbers = np.unique(array.astype(str), return_inverse=True)
-        return torch.from_numpy(numbers.astype(np.int64)), classes.tolist()
-    labels = read_tensor(location)
-    if labels.is_floating_point() or labels.is_complex():
-        raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted one label per row: (N,)")
-    return labels.long(), None
+    return tensor.detach()
 
 
 def _split(location: str) -> tuple[Path, str | None]:
@@ -79,45 +102,43 @@ def _split(location: str) -> tuple[Path, str | None]:
     return existing(location), None
 
 
-def existing(path: str) -> Path:
-    if not Path(path).is_file():
-        raise BadInput(f"{path}: there is no such file")
-    if not Path(path).stat().st_size:
-        raise BadInput(f"{path}: the file is empty")
-    return Path(path)
-
-
 def _pick(path: Path, name: str | None, arrays: Any) -> Any:
     names = list(arrays)
+    if not names:
+        raise BadInput(f"{path}: it holds no array")
     if name is None and len(names) == 1:
         (name,) = names
     if name not in names:
         got = "no name" if name is None else f"the name {name!r}"
-        raise BadInput(f"{path}: got {got} for a file of {', '.join(names)}; write {path}:{names[0] if names else ''}")
+        raise BadInput(f"{path}: got {got} for a file of {', '.join(map(str, names))}; write {path}:{names[0]}")
     return arrays[name]
 
 
-def _single(path: Path, name: str | None) -> None:
-    if name is not None:
-        raise BadInput(f"{path}:{name}: a {path.suffix} file holds one array; leave out ':{name}'")
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:  # whatever the bytes lead a reader to
+        if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects", "weights_only")):
+            reason = "this is no plain array of numbers, and Python objects are not unpickled"
+        else:
+            reason = f"cannot be read as {path.suffix}: {_first_line(error)}"
+        raise BadInput(f"{path}: {reason}") from error
 
 
-def _numbers(path: Path, array: Any) -> Tensor:
-    if not isinstance(array, np.ndarray | Tensor):
-        raise BadInput(f"{path}: got a {type(array).__name__}, wanted an array")
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
+    if array.dtype.kind not in "biuf":
         raise BadInput(f"{path}: got an array of {array.dtype}, wanted numbers")
-    if isinstance(array, Tensor):
-        return array.detach()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a mapped file; nobody writes
         return torch.from_numpy(array)
 
 
-def _npy(path: Path, name: str | None) -> Tensor:
-    _single(path, name)
+def _npy(path: Path, name: None) -> Tensor:
     with _unreadable(path):
-        return _numbers(path, np.load(path, mmap_mode="r", allow_pickle=False))
+        return _from_numpy(path, np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _npz(path: Path, name: str | None) -> Tensor:
@@ -126,119 +147,184 @@ def _npz(path: Path, name: str | None) -> Tensor:
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise BadInput(f"{path}: this is a .npy file; rename it")
         with arrays:
-            return _numbers(path, _pick(path, name, arrays))
+            return _from_numpy(path, _pick(path, name, arrays))
 
 
 def _pt(path: Path, name: str | None) -> Tensor:
     with _unreadable(path):
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    return _numbers(path, _pick(path, name, content) if isinstance(content, dict) else content)
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        found = _pick(path, name, found) if isinstance(found, dict) else found
+        if not isinstance(found, Tensor):
+            raise BadInput(f"{path}: got a {type(found).__name__}, wanted an array")
+        return found
 
 
 def _safetensors(path: Path, name: str | None) -> Tensor:
     try:
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
     except ImportError as error:
         raise BadInput(f"{path}: {error}; install it with: pip install safetensors") from error
+    with _unreadable(path), safe_open(path, "pt") as file:
+        return file.get_tensor(_pick(path, name, {key: key for key in file.keys()}))
+
+
+class Table(NamedTuple):
+    """A .csv file of numbers, with names where it has them: a first row of words, then also a first column of words."""
+
+    columns: list[str] | None
+    rows: list[str] | None
+    values: Tensor  # (rows, columns) float64
+
+
+def read_table(path: Path) -> Table:
+    rows = csv_rows(path)
+    begin, head = next(rows, (0, []))
+    header = bool(head) and not any(map(is_number, head))
+    _, first = next(rows, (begin, head))
+    # pandas writes its index, numbers or not, under an empty name
+    named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
-        with safe_open(path, "pt") as file:
-            names = dict.fromkeys(file.keys())
-            _pick(path, name, names)
-            return file.get_tensor(name or next(iter(names)))
-    except SafetensorError as error:
-        raise BadInput(f"{path}: cannot be read as .safetensors: {error}") from error
-
-
-@contextmanager
-def _unreadable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, EOFError, OSError, RuntimeError, UnpicklingError, zipfile.BadZipFile) as error:
-        if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects", "weights_only")):
-            reason = "it holds Python objects, which are not unpickled; save a plain array of numbers"
-        else:
-            reason = f"cannot be read as {path.suffix}: {error}".replace("\n", " ")
-        raise BadInput(f"{path}: {reason}") from error
-
-
-def _csv(path: Path, name: str | None) -> Tensor:
-    _single(path, name)
-    with path.open(newline="") as file:
-        header = not any(map(_is_number, next(csv.reader(file), [])))
-    try:
-        return torch.from_numpy(np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(header), encoding="utf-8"))
+        skip, columns = begin if header else 0, range(1, len(head)) if named else None
+        options = {"delimiter": ",", "quotechar": '"', "comments": None, "ndmin": 2, "encoding": "utf-8-sig"}
+        values = np.loadtxt(path, skiprows=skip, usecols=columns, **options)
     except ValueError as error:
-        raise BadInput(_first_fault(path, header) or f"{path}: {error}") from error
+        raise BadInput(_first_fault(path, header, named) or f"{path}: {error}") from error
+    fault = _first_fault(path, header, named) if named or not np.isfinite(values).all() else None
+    if fault:
+        raise BadInput(fault)
+    names = [row[0] for _, row in csv_rows(path)][1:] if named else None
+    return Table(head[named:] if header else None, names, torch.from_numpy(values))
 
 
-def _first_fault(path: Path, header: bool) -> str | None:
-    width = None
-    with path.open(newline="") as file:
-        for line, row in enumerate(csv.reader(file), 1):
-            if not row or (header and line == 1):
-                continue
-            if width is not None and len(row) != width:
-                return f"{path}, line {line}: got {len(row)} columns, wanted {width} as above"
-            if words := [cell for cell in row if not _is_number(cell)]:
-                return f"{path}, line {line}: got {words[0]!r}, wanted a number"
-            width = len(row)
+def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every row that is not blank."""
+    reader = csv.reader(open_text(path))
+    try:
+        yield from ((reader.line_num, row) for row in reader if row)
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def _first_fault(path: Path, header: bool, named: bool) -> str | None:
+    rows = csv_rows(path)
+    head = next(rows)[1] if header else []
+    width = len(head)
+    for line, row in rows:
+        width = width or len(row)
+        if len(row) != width:
+            return f"{path}, line {line}: got {len(row)} columns, wanted {width} as above"
+        if named and head[0] and is_number(row[0]):
+            return f"{path}, line {line}: got {row[0]!r}, wanted a name as above"
+        for cell in row[named:]:
+            if not is_number(cell) or not np.isfinite(float(cell)):
+                return f"{path}, line {line}: got {cell!r}, wanted a finite number"
     return None
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell
+
+
+def _csv(path: Path, name: None) -> Tensor:
+    return read_table(path).values
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, value) of every line that is not blank."""
-    with path.open(encoding="utf-8") as file:
-        for line, text in enumerate(file, 1):
-            if text.strip():
-                try:
-                    yield line, json.loads(text)
-                except ValueError as error:
-                    raise BadInput(f"{path}, line {line}: this is no JSON: {error}") from error
+    for line, text in enumerate(open_text(path), 1):
+        if text.strip():
+            try:
+                yield line, json.loads(text.rstrip(), parse_constant=_refuse)
+            except (ValueError, RecursionError) as error:
+                raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
 
 
-def _jsonl(path: Path, name: str | None) -> Tensor:
-    _single(path, name)
+def json_fault(error: Exception) -> str:
+    return f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"got {constant}, wanted a finite number")
+
+
+def _jsonl(path: Path, name: None) -> Tensor:
     rows: list[list[float]] = []
     for line, row in json_lines(path):
         if not isinstance(row, list) or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in row):
             raise BadInput(f"{path}, line {line}: wanted a list of numbers, got {json.dumps(row)[:60]}")
         if rows and len(row) != len(rows[0]):
             raise BadInput(f"{path}, line {line}: got {len(row)} numbers, wanted {len(rows[0])} as above")
-        rows.append(row)
-    return torch.tensor(rows)
+        try:
+            rows.append([float(number) for number in row])
+        except OverflowError as error:
+            raise BadInput(f"{path}, line {line}: {error}") from error
+    return torch.tensor(rows, dtype=torch.float64)
 
 
-def _text_labels(path: Path) -> Iterator[tuple[int, Any]]:
-    if path.suffix == ".jsonl":
-        for line, label in json_lines(path):
-            if isinstance(label, bool) or not isinstance(label, int | str):
-                raise BadInput(f"{path}, line {line}: wanted an integer or a word, got {json.dumps(label)[:60]}")
-            yield line, label
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = [(line, row) for line, row in enumerate(csv.reader(file), 1) if row]
-    for line, row in lines:
+def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
+    """(N,) int64 labels, and the classes they number if they are words, sorted."""
+    path, _ = _split(location)
+    if path.suffix in TEXT_LABELS:
+        labels = TEXT_LABELS[path.suffix](path)
+        if not labels:
+            raise BadInput(f"{path}: got no label, wanted one per line")
+        if isinstance(labels[0], int):
+            return torch.tensor(labels), None
+        classes, numbers = np.unique(np.array(labels), return_inverse=True)
+        return torch.from_numpy(numbers), classes.tolist()
+    labels = read_tensor(location)
+    if labels.is_floating_point():
+        raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted one label per row: (N,)")
+    return labels.long(), None
+
+
+def _labels_of_lines(path: Path) -> list[int] | list[str]:
+    """Words, unless all are numbers."""
+    return _whole(path, [(line, text.strip()) for line, text in enumerate(open_text(path), 1) if text.strip()])
+
+
+def _labels_of_column(path: Path) -> list[int] | list[str]:
+    cells = []
+    for line, row in csv_rows(path):
         if len(row) != 1:
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted one label")
-    whole = all(row[0].strip().lstrip("-").isdigit() for _, row in lines)
-    for line, row in lines:
-        yield line, int(row[0]) if whole else row[0].strip()
+        cells.append((line, row[0].strip()))
+    numbers = [is_number(cell) for _, cell in cells]
+    header = len(cells) > 1 and not numbers[0] and all(numbers[1:])
+    return _whole(path, cells[header:])
 
 
-READERS: dict[str, Callable[[Path, str | None], Tensor]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".pt": _pt,
-    ".pth": _pt,
-    ".safetensors": _safetensors,
-    ".csv": _csv,
-    ".jsonl": _jsonl,
-}
+def _whole(path: Path, cells: list[tuple[int, str]]) -> list[int] | list[str]:
+    if not all(is_number(cell) for _, cell in cells):
+        return [cell for _, cell in cells]
+    labels = []
+    for line, cell in cells:
+        number = float(cell)
+        if not number.is_integer() or not INT64.min <= number < INT64.max:
+            raise BadInput(f"{path}, line {line}: got {cell[:60]!r}, wanted {' or '.join(KINDS.values())}")
+        labels.append(int(cell) if cell.lstrip("+-").isdecimal() else int(number))
+    return labels
+
+
+def _labels_of_json(path: Path) -> list[int] | list[str]:
+    labels: list[Any] = []
+    for line, label in json_lines(path):
+        kinds = {type(labels[0]): KINDS[type(labels[0])]} if labels else KINDS
+        if type(label) not in kinds or (type(label) is int and not INT64.min <= label <= INT64.max):
+            raise BadInput(f"{path}, line {line}: got {json.dumps(label)[:60]}, wanted {' or '.join(kinds.values())}")
+        labels.append(label)
+    return labels
+
+
+Reader = Callable[[Path, Any], Tensor]
+NAMED: dict[str, Reader] = {".npz": _npz, ".pt": _pt, ".pth": _pt, ".safetensors": _safetensors}  # of several arrays
+READERS: dict[str, Reader] = {".npy": _npy, **NAMED, ".csv": _csv, ".jsonl": _jsonl}
+TEXT_LABELS = {".txt": _labels_of_lines, ".csv": _labels_of_column, ".jsonl": _labels_of_json}

@@ -1,10 +1,13 @@
 """What all commands share: where to compute, and how answers are printed, written and drawn."""
 
+import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +15,87 @@ import click
 import torch
 
 from .._plots import COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
-from .inputs import BadInput
+from .inputs import BadInput, naming
+
+STDOUT = Path("-")
+FIGURES = (".png", ".svg", ".pdf")
 
 
 def find_device(name: str | None) -> torch.device:
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=device)
+        device = torch.device(name)
+        torch.zeros((), device=device).item()
     except (RuntimeError, AssertionError) as error:  # torch raises AssertionError where it was built without CUDA
-        raise BadInput(f"--device: got {name!r}, which cannot be used here: {error}") from error
+        reason = str(error).splitlines()[0].partition(". ")[0]
+        raise BadInput(f"--device: got {name!r}, which cannot be used here: {reason}") from error
     return device
 
 
 def common_options(command: Callable) -> Callable:
     for option in (
-        click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw it (.png)."),
-        click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                     help="Write everything that was computed."),
-        click.option("--device", help="Such as cpu or cuda:1; default the GPU where there is one."),
+        click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", callback=_figure_file,
+                     help="Draw the scores into a .png, .svg or .pdf file."),
+        click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", callback=_writable,
+                     help="Write everything that was computed; - prints it in place of the tables."),
+        click.option("--device", metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one."),
     ):  # fmt: skip
         command = option(command)
     return command
 
 
+def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Found out before the work, not after it."""
+    if path is None or path == STDOUT:
+        return path
+    if path.is_dir():
+        raise BadInput(f"{path}: cannot be written: this is a folder")
+    if not path.parent.is_dir():
+        raise BadInput(f"{path}: cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInput(f"{path}: cannot be written: permission denied")
+    return path
+
+
+def _figure_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    if path.suffix not in FIGURES:
+        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
+    if find_spec("matplotlib") is None:
+        raise BadInput("--plot: needs matplotlib; install it with: pip install 'tensormetrics[plot]'")
+    return _writable(context, option, path)
+
+
 def on_a_terminal() -> bool:
     return sys.stderr.isatty()
+
+
+def publish(
+    command: str,
+    tables: Iterable[str],
+    answer: dict[str, Any],
+    draw: Callable[[], Any],
+    *,
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    """Print, write and draw, once all of it is there."""
+    report = {"command": command, "version": version("tensormetrics"), "torch": torch.__version__, **answer}
+    text = json.dumps(_plain(report), indent=1, allow_nan=False)
+    files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}
+    if plot is not None:
+        image = io.BytesIO()
+        with naming():
+            draw().savefig(image, format=plot.suffix[1:], dpi=150)
+        files[plot] = image.getvalue()
+    click.echo(text if json_file == STDOUT else "\n\n".join(tables))
+    for path, content in files.items():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
+        click.echo(f"wrote {path}", err=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -52,19 +111,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     )
 
 
+def percent(share: float) -> str:
+    return f"{share * 100:.10g}%"
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.3e}"
     if isinstance(value, tuple):
         return "[{}, {}]".format(*map(_cell, value))
     return "" if value is None else str(value)
-
-
-def write_json(path: Path | None, command: str, answer: dict[str, Any]) -> None:
-    if path is None:
-        return
-    report = {"command": command, "version": version("tensormetrics"), "torch": torch.__version__, **answer}
-    _written(path, lambda: path.write_text(json.dumps(_plain(report), indent=1, allow_nan=False) + "\n"))
 
 
 def _plain(value: Any) -> Any:
@@ -76,24 +132,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
-
-
-def save_figure(path: Path | None, draw: Callable[[], Any]) -> None:
-    if path is None:
-        return
-    try:
-        figure = draw()
-    except ImportError as error:
-        raise BadInput(f"--plot: {error}") from error
-    _written(path, lambda: figure.savefig(path, dpi=150))
-
-
-def _written(path: Path, write: Callable[[], Any]) -> None:
-    try:
-        write()
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be written: {error}") from error
-    click.echo(f"wrote {path}", err=True)
 
 
 def draw_scores(

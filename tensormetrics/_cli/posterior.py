@@ -1,53 +1,81 @@
 """`tensormetrics posterior`: how sure are these scores?"""
 
-import csv
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
 from .._plots import legend_below, new_axes
-from ..posterior import Study, get_metric, load_csv
+from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric
 from ..posterior.errors import ConfigWarning
-from .inputs import BadInput, naming
-from .output import common_options, find_device, save_figure, table, write_json
+from .inputs import BadInput, csv_rows, existing, is_number, naming, read_table, read_tensor
+from .output import common_options, find_device, percent, publish, table
 
 
-@click.command()
-@click.argument("matrices", nargs=-1, metavar="[MATRIX.csv]...")
+def _aliases(registry: dict[str, type]) -> list[list[str]]:
+    names: dict[type, list[str]] = {}
+    for alias, kind in registry.items():
+        names.setdefault(kind, []).append(alias)
+    return list(names.values())
+
+
+METRICS = ", ".join(min(aliases, key=len) for aliases in _aliases(METRIC_REGISTRY))
+AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
+
+
+@click.command(epilog=f"Metrics: {METRICS}. Averages over classes, after @: {AVERAGINGS}.")
+@click.argument("matrices", nargs=-1, metavar="[MATRIX]...")
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
+    metavar="NAME",
     default=("acc", "f1@macro", "mcc"),
     show_default=True,
-    help="Such as mcc, tpr (one value per class) or fbeta+beta=2@macro; may be repeated.",
+    help="Such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated; names stand below.",
 )
 @click.option(
     "--paired",
     metavar="FILE",
-    help="A .csv of items on which models are compared item by item: a header, "
-    "then the true label and each model's answer.",
+    help="A .csv of items on which models are compared item by item: a header, then rows of the true label "
+    "and each model's answer.",
 )
 @click.option("--compare", is_flag=True, help="Also all pairs of experiments, and who is best.")
-@click.option("--min-sig-diff", type=click.FloatRange(0), metavar="X", help="Differences below X do not matter.")
+@click.option(
+    "--min-sig-diff",
+    type=click.FloatRange(0),
+    metavar="X",
+    show_default="a tenth of the scores' spread",
+    help="With --compare: differences below X do not matter.",
+)
 @click.option(
     "--prior",
+    metavar="NUMBER|NAME",
     default="0",
     show_default=True,
-    help="Of every cell: a number, perks, jeffreys or laplace; 0: what was not seen is impossible.",
+    help="Counts added to every cell: a number, perks, jeffreys (1/2) or laplace (1); 0: what was not seen is "
+    "impossible.",
 )
-@click.option("--samples", type=click.IntRange(1), default=10_000, show_default=True)
+@click.option(
+    "--samples",
+    type=click.IntRange(1),
+    metavar="N",
+    default=10_000,
+    show_default=True,
+    help="Draws from each posterior.",
+)
 @click.option(
     "--ci",
     type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
     default=0.95,
     show_default=True,
-    help="Mass of the highest density intervals.",
+    help="Probability of the intervals, which are of highest density.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Of the draws.")
 @common_options
 def posterior(
     matrices: tuple[str, ...],
@@ -60,43 +88,60 @@ def posterior(
     ci: float,
     seed: int,
     device: str | None,
-    json_file: Path | None,
-    plot: Path | None,
+    **outputs: Path | None,
 ) -> None:
-    """Credible intervals of scores of confusion matrices: rows are the truth, columns the predictions.
+    """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
+    predictions.
 
-    An experiment is called by its file, a group of experiments by its folder where there are several.
+    Files: .csv, where a first row and a first column of class names may stand; also .npy, .npz, .pt, .safetensors and
+    .jsonl. An experiment is called by its file, after its folder where there are several.
+
+    \b
+    tensormetrics posterior mlp.csv cnn.csv --compare --min-sig-diff 0.01
+    tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
     """
     if not matrices and not paired:
-        raise BadInput("MATRIX.csv: got no file, wanted at least one, or --paired FILE")
-    with warnings.catch_warnings():
+        raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
+    if min_sig_diff is not None and not compare:
+        raise BadInput("--min-sig-diff: is for --compare; write both")
+    priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
+    given = _number_or_word(prior)
+    with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
         study = Study(seed, samples, ci, device=find_device(device))
-    given = _number_or_word(prior)
-    with naming():
         for metric in metrics:
             study.add_metric(metric)
+    classes: list[str] | None = None
     for file, name in _named(matrices).items():
-        with naming(confusion_matrix=file):
-            matrix = _read_matrix(file)
+        names, matrix = _read_matrix(file)
+        if classes and names and names != classes:
+            raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
+        classes = classes or names
+        with naming(**priors, confusion_matrix=file):
             study.add_experiment(name, matrix, given, given)
     if paired:
         truth, models = _read_items(paired)
+        classes = classes or _sorted({*truth, *chain(*models.values())})
         for model, answers in models.items():
-            with naming(y_true=paired, y_pred=paired):
-                study.add_experiment(model, None, given, given, truth, answers, items=Path(paired).stem)
-    answer: dict[str, Any] = {}
-    for metric, label in _columns(study, metrics):
-        name = metric if label is None else f"{metric}, class {label}"
-        rows = study.report_metric_summaries(metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records")
-        answer[name] = {"summaries": rows}
-        head = [name, "observed", "median", f"{ci:.0%} interval"]
-        click.echo(table(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
-        if compare and len(study.all_experiments()) > 1:
-            _compare(study, metric, label, min_sig_diff, answer[name])
-        click.echo()
-    write_json(json_file, "posterior", {"files": list(matrices), "paired": paired, "prior": prior, "scores": answer})
-    save_figure(plot, lambda: draw(study, list(_columns(study, metrics))))
+            with naming(**priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
+                study.add_experiment(model, None, given, given, truth, answers, labels=classes, items=Path(paired).stem)
+    if compare and len(study.all_experiments()) < 2:
+        raise BadInput("--compare: got one experiment, wanted at least two")
+    scores: dict[str, Any] = {}
+    tables = []
+    with naming(min_sig_diff="--min-sig-diff"):
+        for metric, label in _columns(study, metrics):
+            name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
+            rows = study.report_metric_summaries(
+                metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
+            )
+            scores[name] = {"summaries": rows}
+            head = [name, "observed", "median", f"{percent(ci)} interval"]
+            tables.append(table(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
+            if compare:
+                tables += _compare(study, metric, label, min_sig_diff, scores[name])
+    answer = {"files": list(matrices), "paired": paired, "prior": prior, "scores": scores}
+    publish("posterior", tables, answer, lambda: draw(study, list(_columns(study, metrics))), **outputs)
 
 
 def draw(study: Study, columns: Sequence[tuple[str, int | None]]) -> Any:
@@ -109,23 +154,27 @@ def draw(study: Study, columns: Sequence[tuple[str, int | None]]) -> Any:
     return figure
 
 
-def _read_matrix(file: str) -> Any:
-    try:
-        return load_csv(file)
-    except FileNotFoundError as error:
-        raise BadInput(f"{file}: there is no such file") from error
-    except (OSError, ValueError) as error:
-        raise BadInput(str(error) if str(error).startswith(file) else f"{file}: {error}") from error
+def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
+    """The names of its classes, if it has any, and the matrix."""
+    if Path(file).suffix != ".csv":
+        return None, read_tensor(file)
+    columns, rows, matrix = read_table(existing(file))
+    if columns and rows and columns != rows:
+        raise BadInput(f"{file}: rows are {', '.join(rows)}, wanted the classes of the columns, {', '.join(columns)}")
+    return columns, matrix
 
 
-def _compare(study: Study, metric: str, label: int | None, min_sig_diff: float | None, answer: dict[str, Any]) -> None:
+def _compare(
+    study: Study, metric: str, label: int | None, min_sig_diff: float | None, answer: dict[str, Any]
+) -> Iterator[str]:
     pairs = study.report_pairwise_comparisons(metric, label, min_sig_diff=min_sig_diff, table_fmt="records")
     answer["pairs"] = pairs
-    click.echo(table(list(pairs[0]), (list(row.values()) for row in pairs)))
+    short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
+    yield table(list(pairs[0]), ([short.get(cell, cell) for cell in row.values()] for row in pairs))
     if get_metric(metric).higher_is_better is not None:
         ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
         answer["ranks"] = ranks
-        click.echo(table(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks)))
+        yield table(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks))
 
 
 def _label(row: dict[str, Any]) -> str:
@@ -161,17 +210,22 @@ def _number_or_word(prior: str) -> float | str:
         return prior
 
 
+def _sorted(labels: Iterable[str]) -> list[str]:
+    """As numbers where all are, for the metrics to which the order of classes matters."""
+    return sorted(labels, key=float if all(map(is_number, labels)) else str)
+
+
 def _read_items(file: str) -> tuple[list[str], dict[str, list[str]]]:
-    try:
-        with Path(file).open(encoding="utf-8", newline="") as opened:
-            rows = [row for row in csv.reader(opened) if row]
-    except OSError as error:
-        raise BadInput(f"{file}: {error}") from error
-    if len(rows) < 2 or len(rows[0]) < 2:
+    rows = list(csv_rows(existing(file)))
+    if len(rows) < 2 or len(rows[0][1]) < 2:
         raise BadInput(f"{file}: wanted a header, then rows of the true label and at least one model's answer")
-    for line, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise BadInput(f"{file}, line {line}: got {len(row)} columns, wanted {len(rows[0])} as above")
-    (_, *models), *items = rows
-    truth, *answers = zip(*items, strict=True)
+    (_, (_, *models)), *items = rows
+    for line, row in items:
+        if len(row) != 1 + len(models):
+            raise BadInput(f"{file}, line {line}: got {len(row)} columns, wanted {1 + len(models)} as above")
+        if not all(row):
+            raise BadInput(f"{file}, line {line}: got an empty cell, wanted a label")
+    if len(set(models)) < len(models):
+        raise BadInput(f"{file}: got models called {', '.join(models)}, wanted distinct names")
+    truth, *answers = zip(*(row for _, row in items), strict=True)
     return list(truth), {model: list(column) for model, column in zip(models, answers, strict=True)}

@@ -9,23 +9,45 @@ import torch
 from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
+from ..retrieval._door import NAMES, rank_score
+from ..retrieval._order import DISTANCES
+from ..retrieval._ranking import Classes, averaged
 from .inputs import BadInput, naming, read_labels, read_tensor
-from .output import common_options, draw_scores, find_device, on_a_terminal, save_figure, table, write_json
+from .output import common_options, draw_scores, find_device, on_a_terminal, publish, table
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 
 
-@click.command()
+@click.command(epilog=f"Metrics: {', '.join(NAMES).replace('{k}', 'K')}.")
 @click.argument("embeddings")
 @click.argument("labels")
 @click.option("--reference", metavar="FILE", help="Embeddings to search in; default EMBEDDINGS themselves.")
 @click.option("--reference-labels", metavar="FILE", help="Their labels.")
-@click.option("--metric", "metrics", multiple=True, help="Such as precision_at_1 or ndcg_at_10; may be repeated.")
-@click.option("--k", metavar="N", help="Neighbours per query; default all. Also max_bin_count: the largest class.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    show_default="AMI, NMI and five of neighbours",
+    help="May be repeated; names stand below.",
+)
+@click.option(
+    "--k",
+    metavar="N",
+    show_default="all",
+    help="Neighbours per query, or max_bin_count: as many as the largest class has.",
+)
 @click.option("--knn", type=click.Choice(["torch", *KNN]), default="torch", show_default=True, help="Who searches.")
-@click.option("--distance", default="l2", show_default=True, help="l2, sqeuclidean, ip or cosine.")
-@click.option("--per-class", is_flag=True, help="Also a line for each class.")
-@click.option("--bootstrap", type=click.IntRange(0), default=0, metavar="N", help="Intervals from N resamples.")
+@click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
+@click.option("--per-class", is_flag=True, help="Also a table with a row for each class.")
+@click.option(
+    "--bootstrap",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="95% intervals from N resamples of whole classes; 0: none.",
+)
 @common_options
 def retrieval(
     embeddings: str,
@@ -39,18 +61,24 @@ def retrieval(
     per_class: bool,
     bootstrap: int,
     device: str | None,
-    json_file: Path | None,
-    plot: Path | None,
+    **outputs: Path | None,
 ) -> None:
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
 
-    Under torchrun each rank holds a part of the rows and all answer as one process does.
+    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl; `file:name` picks one array of several. Labels are integers,
+    or words in a .txt, .csv or .jsonl file, one per line.
 
-    Files: .npy, .npz, .pt, .safetensors, .csv, .jsonl; labels also as .txt, one word or number per line. `file:name`
-    picks one array of several.
+    Under torchrun each rank holds a part of the rows, and the answer is that of one process.
+
+    \b
+    tensormetrics retrieval embeddings.npy labels.txt --bootstrap 1000 --plot scores.png
+    tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
     """
     if (reference is None) != (reference_labels is None):
         raise BadInput("--reference and --reference-labels: give both or neither")
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1 and (per_class or bootstrap):
+        raise BadInput("--per-class, --bootstrap: not on several ranks; leave them out, or run without torchrun")
     place = find_device(device)
     query, given, classes = _side(embeddings, labels)
     sides: list[Tensor | None] = [query.to(place), given.to(place), None, None]
@@ -60,15 +88,14 @@ def retrieval(
             raise BadInput(f"{reference_labels}: wanted labels of the kind of {labels}, words or integers")
         if classes is not None and names is not None:
             given, numbers, classes = _joined(given, classes, numbers, names)
+        if not torch.isin(given, numbers).any():
+            raise BadInput(f"{labels}: none of its labels is one of {reference_labels}")
         sides = [query.to(place), given.to(place), references.to(place), numbers.to(place)]
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if ranks > 1 and (per_class or bootstrap):
-        raise BadInput("--per-class, --bootstrap: not on several ranks; leave them out, or run without torchrun")
     files = {"query": embeddings, "query_labels": labels, "reference": reference, "reference_labels": reference_labels}
-    with naming(**files):
+    with naming(**files, include="--metric", k="--k", distance="--distance"):
         searcher = {"distance": distance} if knn == "torch" else {"knn_func": KNN[knn](distance=distance)}
         calculator = AccuracyCalculator(
-            metrics, k=int(k) if k and k.isdigit() else k, device=place, progress=on_a_terminal(), **searcher
+            metrics, k=int(k) if k and k.isdecimal() else k, device=place, progress=on_a_terminal(), **searcher
         )
         if ranks > 1:
             values = _on_ranks(calculator, sides)
@@ -78,16 +105,15 @@ def retrieval(
             values = calculator.get_accuracy(*sides)
         scored = calculator.last.scores
         intervals = {}
-        if bootstrap:
-            for name in scored:
+        for name in scored if bootstrap else ():
+            if _statistic(name) == "mean":
                 interval = calculator.interval(name, n_resamples=bootstrap, groups=sides[1])
                 intervals[name] = (float(interval.low), float(interval.high))
-        by_class = _by_class(scored, sides[1], calculator.class_labels, classes) if per_class else {}
+        by_class = _by_class(scored, sides[1], classes) if per_class else {}
     head = ["metric", "value", *(["95% interval"] if bootstrap else [])]
-    click.echo(table(head, ([name, value, intervals.get(name)][: len(head)] for name, value in values.items())))
+    tables = [table(head, ([name, value, intervals.get(name)][: len(head)] for name, value in values.items()))]
     if by_class:
-        click.echo()
-        click.echo(table(["class", *scored], ([label, *row.values()] for label, row in by_class.items())))
+        tables.append(table(["class", *scored], ([label, *row.values()] for label, row in by_class.items())))
     answer: dict[str, Any] = {
         "files": {name: file for name, file in files.items() if file},
         "queries": len(query),
@@ -98,9 +124,8 @@ def retrieval(
         },
         "per_class": by_class,
     }
-    write_json(json_file, "retrieval", answer)
     spread = {name: [row[name] for row in by_class.values()] for name in scored} if by_class else {}
-    save_figure(plot, lambda: draw_scores(values, intervals, spread))
+    publish("retrieval", tables, answer, lambda: draw_scores(values, intervals, spread), **outputs)
 
 
 def _on_ranks(calculator: AccuracyCalculator, sides: list[Tensor | None]) -> dict[str, float]:
@@ -122,7 +147,8 @@ def _side(embeddings: str, labels: str) -> tuple[Tensor, Tensor, list[str] | Non
     if rows.ndim != 2:
         raise BadInput(f"{embeddings}: got an array of shape {tuple(rows.shape)}, wanted one row per item: (N, D)")
     if len(rows) != len(numbers):
-        raise BadInput(f"{labels}: got {len(numbers)} labels for the {len(rows)} rows of {embeddings}")
+        hint = "; leave out the header" if len(numbers) == len(rows) + 1 and classes else ""
+        raise BadInput(f"{labels}: got {len(numbers)} labels for the {len(rows)} rows of {embeddings}{hint}")
     return rows, numbers, classes
 
 
@@ -135,17 +161,15 @@ def _joined(a: Tensor, a_classes: list[str], b: Tensor, b_classes: list[str]) ->
     return first, second, classes
 
 
-def _by_class(
-    scores: dict[str, Tensor], labels: Tensor, numbers: Tensor, classes: list[str] | None
-) -> dict[str, dict[str, float]]:
-    # scores: (Q,) each  labels: (Q,)  numbers: (C,)
-    found = numbers.tolist()
-    position = torch.searchsorted(numbers, labels).clamp(max=len(numbers) - 1)
-    rows: dict[str, dict[str, float]] = {str(classes[n] if classes else n): {} for n in found}
-    for name, score in scores.items():
-        used = ~score.isnan()
-        total = score.new_zeros(len(found)).index_add_(0, position[used], score[used])
-        count = score.new_zeros(len(found)).index_add_(0, position[used], torch.ones_like(score[used]))
-        for row, value in zip(rows.values(), (total / count).tolist(), strict=True):
-            row[name] = value
+def _by_class(scores: dict[str, Tensor], labels: Tensor, names: list[str] | None) -> dict[str, dict[str, float]]:
+    # scores: (Q,) each  labels: (Q,)
+    classes = Classes.of(labels, torch.ones_like(labels, dtype=torch.bool))
+    rows: dict[str, dict[str, float]] = {str(names[n] if names else n): {} for n in classes.labels.tolist()}
+    for metric, score in scores.items():
+        for row, value in zip(rows.values(), averaged(score, classes, "class", _statistic(metric)), strict=True):
+            row[metric] = float(value)
     return rows
+
+
+def _statistic(metric: str) -> str:
+    return score.statistic if (score := rank_score(metric)) else "mean"

@@ -1,5 +1,6 @@
 """`tensormetrics structured`, `coref`, `ner`, `amr`: how good are these predicted structures?"""
 
+import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -18,36 +19,52 @@ from ..structured import (
     macro_average,
     micro_average,
     read_conll_coref,
+    read_penman,
 )
-from .inputs import BadInput, existing, json_lines, naming
-from .output import common_options, draw_scores, find_device, save_figure, table, write_json
+from ..structured.constraints import Constraint
+from ..structured.tags import MODES, tag_code
+from .inputs import BadInput, existing, json_lines, naming, open_text
+from .output import common_options, draw_scores, find_device, percent, publish, table
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
 def comparison(command: Callable) -> Callable:
+    command = common_options(command)
     for option in (
-        click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
-                     show_default=True, help="Of the intervals."),
-        click.option("--bootstrap", type=click.IntRange(0), default=0, metavar="N", help="Intervals from N resamples."),
+        click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
+                     default=0.95, show_default=True, help="Of the intervals of --bootstrap."),
+        click.option("--bootstrap", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+                     help="Intervals from N resamples of the documents (sentences, graphs); 0: none."),
         click.argument("reference"),
         click.argument("predicted"),
     ):  # fmt: skip
         command = option(command)
-    return common_options(command)
+    return command
 
 
 @click.command()
-@comparison
 @click.option(
     "--schema",
     required=True,
     metavar="MODULE:CLASS",
-    help="The dataclass of a line; the module may be a path to a .py file, which is run.",
+    help="The dataclass of a line. The module may be a path to a .py file; it is run.",
 )
-@click.option("--constraint", default="<->", show_default=True, help="For a class without @metametric: <->, ->, <-, ~.")
+@click.option(
+    "--constraint",
+    type=click.Choice([constraint.value for constraint in Constraint]),
+    default="<->",
+    show_default=True,
+    help="How items of lists are matched, for a class without @metametric: one to one, or "
+    "with items of the reference (->), of the prediction (<-) or of both (~) matched again and again.",
+)
+@comparison
 def structured(schema: str, constraint: str, **options: Any) -> None:
-    """Compare PREDICTED and REFERENCE, .jsonl files of a document per line, by a metric derived from a dataclass."""
+    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a dataclass.
+
+    \b
+    tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
+    """
     cls, metric = _metric_of(schema, constraint)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     _report(
@@ -59,17 +76,25 @@ def structured(schema: str, constraint: str, **options: Any) -> None:
 
 
 @click.command()
+@click.option(
+    "--singletons",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    show_default=True,
+    help="Clusters of one mention.",
+)
 @comparison
-@click.option("--singletons", type=click.Choice(["keep", "drop"]), default="keep", show_default=True)
 def coref(singletons: str, predicted: str, reference: str, **options: Any) -> None:
-    """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012."""
+    """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
+    such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
+
+    \b
+    tensormetrics coref predicted.conll reference.conll --bootstrap 1000
+    """
 
     def read(file: str) -> list[tuple[str, Any]]:
-        with naming(line=f"{file}, line"), existing(file).open(encoding="utf-8") as lines:
-            documents = list(read_conll_coref(lines))
-        if not documents:
-            raise BadInput(f"{file}: wanted '#begin document' to '#end document', found none")
-        return documents
+        with naming(line=f"{file}, line"):
+            return list(read_conll_coref(open_text(file)))
 
     def make(preds: list[tuple[str, Any]], refs: list[tuple[str, Any]], **resampled: Any) -> CorefScores:
         for number, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
@@ -84,11 +109,34 @@ def coref(singletons: str, predicted: str, reference: str, **options: Any) -> No
 
 
 @click.command()
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="lenient",
+    show_default=True,
+    help="What tags that do not fit mean: lenient as conlleval, iob2 and iobes leave them out.",
+)
 @comparison
-@click.option("--mode", type=click.Choice(["lenient", "iob2", "iobes"]), default="lenient", show_default=True)
 def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
-    """Named entities in PREDICTED and REFERENCE: a token per line, its tag in the last column, a blank line between
-    sentences."""
+    """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
+    blank line between sentences.
+
+    \b
+    tensormetrics ner predicted.bio reference.bio --mode iob2
+    """
+    labels: list[str] = []
+
+    def read(file: str) -> list[list[str]]:
+        sentences: list[list[str]] = []
+        seen: set[str] = set()
+        for block in _blocks(file, "-DOCSTART-"):
+            sentences.append([text.split()[-1] for _, text in block])
+            for (line, _), tag in zip(block, sentences[-1], strict=True):
+                if tag not in seen:
+                    with naming():
+                        tag_code(tag, labels, f"{file}, line {line}")
+                    seen.add(tag)
+        return sentences
 
     def make(preds: list[list[str]], refs: list[list[str]], **resampled: Any) -> SpanScores:
         for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), 1):
@@ -96,14 +144,14 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
                 raise BadInput(
                     f"{predicted}: sentence {number} has {len(pred)} tokens, but in {reference} it has {len(ref)}"
                 )
-        labels = {tag.partition("-")[2] for side in (preds, refs) for row in side for tag in row}
-        return SpanScores(labels=sorted(filter(None, labels)), **resampled)
+        return SpanScores(labels=sorted(labels) or None, **resampled)
 
     _report(
         "ner",
-        lambda file: [[line.split()[-1] for line in block] for block in _blocks(existing(file), "-DOCSTART-")],
+        read,
         make,
         lambda scores, *sides: scores.update_tags(*sides, mode),
+        unit="sentence",
         predicted=predicted,
         reference=reference,
         **options,
@@ -113,13 +161,20 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
 @click.command()
 @comparison
 def amr(**options: Any) -> None:
-    """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them."""
-    _report(
-        "amr",
-        lambda file: ["".join(block) for block in _blocks(existing(file), "#")],
-        lambda preds, refs, **resampled: Smatch(**resampled),
-        **options,
-    )
+    """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
+
+    \b
+    tensormetrics amr predicted.amr reference.amr --bootstrap 1000
+    """
+
+    def read(file: str) -> list[Any]:
+        graphs = []
+        for block in _blocks(file, "#"):
+            with naming(text=f"{file}, line {block[0][0]}"):
+                graphs.append(read_penman("".join(text for _, text in block)))
+        return graphs
+
+    _report("amr", read, lambda preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
 
 
 def _report(
@@ -128,44 +183,54 @@ def _report(
     make: Callable[..., Any],
     update: Callable[..., None] = lambda scores, *sides: scores.update(*sides),
     *,
+    unit: str = "document",
     predicted: str,
     reference: str,
     bootstrap: int,
     confidence: float,
     device: str | None,
-    json_file: Path | None,
-    plot: Path | None,
+    **outputs: Path | None,
 ) -> None:
-    sides = [read(file) for file in (predicted, reference)]
+    place = find_device(device)
+    sides = []
+    for file in (predicted, reference):
+        sides.append(read(file))
+        if not sides[-1]:
+            raise BadInput(f"{file}: there is no {unit} in it")
     if len(sides[0]) != len(sides[1]):
-        raise BadInput(f"{predicted}: got {len(sides[0])} documents, but {reference} has {len(sides[1])}")
-    with naming(preds=predicted, refs=reference):
-        scores = make(*sides, bootstrap=bootstrap, confidence=confidence).to(find_device(device))
+        raise BadInput(f"{predicted}: number of {unit}s is {len(sides[0])}, but that of {reference} is {len(sides[1])}")
+    with naming(preds=predicted, refs=reference, confidence="--confidence"):
+        scores = make(*sides, bootstrap=bootstrap, confidence=confidence).to(place)
         update(scores, *sides)
         values = {key: float(value) for key, value in scores.compute().items()}
     ends = {
         key: (values.pop(f"{key}-low"), values.pop(f"{key}-high")) for key in list(values) if f"{key}-low" in values
     }
-    head = ["score", "value", *([f"{confidence:.0%} interval"] if ends else [])]
-    click.echo(table(head, ([key, value, ends.get(key)][: len(head)] for key, value in values.items())))
+    head = ["score", "value", *([f"{percent(confidence)} interval"] if ends else [])]
+    found = table(head, ([key, value, ends.get(key)][: len(head)] for key, value in values.items()))
     answer = {
         "files": {"predicted": predicted, "reference": reference},
-        "documents": len(sides[0]),
+        f"{unit}s": len(sides[0]),
         "scores": {
             key: {"value": value, **dict(zip(("low", "high"), ends.get(key, ()), strict=False))}
             for key, value in values.items()
         },
     }
-    write_json(json_file, command, answer)
-    save_figure(plot, lambda: draw_scores(values, ends, confidence=confidence))
+    publish(command, [found], answer, lambda: draw_scores(values, ends, confidence=confidence), **outputs)
 
 
 def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
     module, _, name = schema.rpartition(":")
+    if not module or not name:
+        raise BadInput(f"--schema: got {schema!r}, wanted MODULE:CLASS")
     try:
         cls = getattr(_imported(module), name)
-    except (ImportError, ValueError, AttributeError) as error:
-        raise BadInput(f"--schema: got {schema!r}, wanted MODULE:CLASS: {error}") from error
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's module does
+        raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise BadInput(f"--schema: {schema} is {cls!r}, wanted a dataclass")
     with naming():
         return cls, vars(cls).get("metric") or derive(cls, constraint=constraint)
 
@@ -180,24 +245,48 @@ def _imported(module: str) -> Any:
 
 
 def _objects(path: Path, cls: type) -> Iterator[Any]:
-    import cattrs
+    try:
+        import cattrs
+        from cattrs.v import format_exception
+    except ImportError as error:
+        raise BadInput(f"{path}: {error}; install it with: pip install 'tensormetrics[cli]'") from error
+
+    def why(error: BaseException, kind: type | None) -> str:
+        if isinstance(error, AttributeError):
+            return "wanted an object"
+        reason = format_exception(error, kind)
+        return str(error) if isinstance(error, Misfit) or reason.startswith("unknown error") else reason
 
     converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _plain_value)
     for line, value in json_lines(path):
         try:
             yield converter.structure(value, cls)
         except Exception as error:  # groups of errors, and whatever a constructor of the user raises
-            reasons = "; ".join(cattrs.transform_error(error, path="document"))
+            reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=why))
             raise BadInput(f"{path}, line {line}: {reasons}") from error
 
 
-def _blocks(path: Path, skip: str) -> list[list[str]]:
-    """Lines between blank ones; lines that begin with `skip` do not count."""
-    blocks: list[list[str]] = [[]]
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if not line.strip():
-                blocks.append([])
-            elif not line.startswith(skip):
-                blocks[-1].append(line)
+class Misfit(ValueError):
+    """A value that is not of its field's type."""
+
+
+def _plain_value(value: Any, kind: type) -> Any:
+    """Nothing is cut or turned into something else: 1.7 is no int, and 1 no str."""
+    if type(value) is kind:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    raise Misfit(f"got {value!r}, wanted {kind.__name__}")
+
+
+def _blocks(file: str, skip: str) -> list[list[tuple[int, str]]]:
+    """Numbered lines between blank ones; lines that begin with `skip` do not count."""
+    blocks: list[list[tuple[int, str]]] = [[]]
+    for line, text in enumerate(open_text(file), 1):
+        if not text.strip():
+            blocks.append([])
+        elif not text.startswith(skip):
+            blocks[-1].append((line, text))
     return [block for block in blocks if block]

@@ -191,13 +191,13 @@ def _check_value(metric: BaseMetric, value: str) -> None:
 
 @contextmanager
 def _progress(total: int, name: str) -> Iterator[Callable[[int], Any]]:
-    """What is to be told how many scores are done; it shows a bar after a second, if tqdm is there."""
+    """What is to be told how many scores are done; on a terminal it shows a bar after a second, if tqdm is there."""
     try:
         from tqdm import tqdm
     except ImportError:
         yield lambda done: None
         return
-    with tqdm(total=total, desc=name, unit="score", delay=1, leave=False) as bar:
+    with tqdm(total=total, desc=name, unit="score", delay=1, leave=False, disable=None) as bar:
         yield bar.update
 
 

@@ -28,9 +28,13 @@ def read_penman(text: str, top: bool | str = True) -> list[Prop]:
     except ImportError as error:
         raise ImportError("text: PENMAN notation is read by penman; write pip install penman") from error
     try:
-        graph = penman.decode(text, model=amr.model)
+        graphs = list(penman.iterdecode(text, model=amr.model))
     except penman.exceptions.PenmanError as error:
-        raise ValueError(f"text: {text[:60]!r} is no graph in PENMAN notation: {error}") from error
+        reason = getattr(error, "message", None) or error
+        raise ValueError(f"text: {text[:60]!r} is no graph in PENMAN notation: {reason}") from error
+    if len(graphs) != 1:
+        raise ValueError(f"text: {text[:60]!r} holds {len(graphs)} graphs in PENMAN notation, wanted one")
+    (graph,) = graphs
     return read_triples(graph.triples, top, graph.top)
 
 

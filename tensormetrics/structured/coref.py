@@ -68,7 +68,8 @@ class CorefScores(CountMetric):
     ) -> None:
         """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
         _checks.same_length(preds=preds, refs=refs)
-        sides = [[_cluster_of(document, i) for i, document in enumerate(side)] for side in (preds, refs)]
+        named = {"preds": preds, "refs": refs}
+        sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
         mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
         width = max(map(len, mentions), default=0)
         ids = [
@@ -97,16 +98,16 @@ class CorefScores(CountMetric):
         return {name: score for name, score in named.items() if name.split("-")[0] in self.metrics}
 
 
-def _cluster_of(clusters: Iterable[Iterable[Hashable]], document: int) -> dict[Hashable, int]:
+def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hashable, int]:
     clusters = getattr(clusters, "entities", clusters)
     found: dict[Hashable, int] = {}
     for number, cluster in enumerate(clusters):
         mentions = getattr(cluster, "mentions", cluster)
         if isinstance(mentions, str) or not isinstance(mentions, Iterable):
-            raise TypeError(f"document {document}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
+            raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
         for mention in mentions:
             if found.setdefault(mention, number) != number:
-                raise ValueError(f"document {document}: mention {mention!r} is in two clusters of one side")
+                raise ValueError(f"{where}: mention {mention!r} is in two clusters")
     return found
 
 

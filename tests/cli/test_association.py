@@ -29,12 +29,13 @@ def vectors(tmp_path):
     lines = [" ".join([word, *map(repr, row.tolist())]) for word, row in zip(WORDS, rows, strict=True)]
     (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "vectors.txt").write_text(f"{len(WORDS)} 5\n" + "\n".join(lines) + "\n")
-    (tmp_path / "vectors.txt.gz").write_bytes(gzip.compress((tmp_path / "vectors.txt").read_bytes()))
+    for name in ("vectors.txt", "glove.txt"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
     (tmp_path / "queries.json").write_text(json.dumps([QUERY]))
     return tmp_path, WordEmbeddingModel.from_numpy(rows, WORDS)
 
 
-@pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt"])
+@pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt", "glove.txt.gz"])
 def test_numbers_are_those_of_the_library(vectors, file):
     folder, model = vectors
     result = run(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
@@ -66,22 +67,25 @@ def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "arguments", "message"),
+    ("arguments", "message"),
     [
-        ({}, ["none.txt"], "{}/none.txt: "),
-        ({"v.txt": "3 2\nhe 1 2\n"}, ["v.txt"], "{}/v.txt"),
-        ({"v.txt": "1 2\nhe 1 x\n"}, ["v.txt"], "{}/v.txt"),
-        ({"q.json": "[{"}, ["vectors.txt", "--queries", "q.json"], "{}/q.json: cannot be read as JSON: "),
-        ({"q.json": "[]"}, ["vectors.txt", "--queries", "q.json"], "{}/q.json: wanted a list of at least one query"),
-        ({"q.json": '[{"target_sets": 1}]'}, ["vectors.txt", "--queries", "q.json"], "{}/q.json, query 0: "),
-        ({}, ["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
+        (["none.txt"], "{}/none.txt: there is no such file"),
+        (["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
          "--metric mac"),
+        (["vectors.txt", "--queries", "queries.json", "--metric", "gweat", "--p-value", "exact"], "--p-value of gweat: "
+         "got 'exact', wanted one of 'auto', 'approximate'"),
+        (["vectors.txt", "--queries", "queries.json", "--standard"], "--standard and --queries: got both, wanted one"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line_and_status_2(vectors, files, arguments, message):
+def test_bad_options_are_one_line_and_status_2(vectors, arguments, message):
     folder, _ = vectors
-    for name, text in files.items():
-        (folder / name).write_text(text)
     result = run(*(folder / a if "." in a else a for a in arguments))
-    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith(f"tensormetrics: {message.format(folder)}")
+    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {message.format(folder)}\n")
+
+
+def test_words_that_are_twice_are_told_in_a_line(vectors):
+    folder, _ = vectors
+    (folder / "twice.txt").write_text((folder / "glove.txt").read_text() + "he 1 2 3 4 5\n")
+    result = run(folder / "twice.txt", "--queries", folder / "queries.json")
+    assert result.exit_code == 0
+    assert result.stderr == f"tensormetrics: {folder}/twice.txt: 1 rows repeat a word and are left out: 'he'\n"

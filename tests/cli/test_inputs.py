@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics._cli.inputs import BadInput, read_labels, read_tensor
+from tensormetrics._cli.inputs import BadInput, read_labels, read_table, read_tensor
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -41,16 +41,55 @@ def test_labels_are_numbers_or_words(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("l.csv", b"label\n3\n-1\n", [3, -1]),
+        ("l.csv", b"3.0\n-1.0\n", [3, -1]),
+        ("l.txt", b"\xef\xbb\xbf3\r\n\r\n+1\r\n", [3, 1]),
+        ("l.jsonl", b"3\n\n-1\n", [3, -1]),
+        ("l.txt", b"Nice, France\n\xc2\xb2\n", ["Nice, France", "\u00b2"]),
+    ],
+)
+def test_labels_as_spreadsheets_write_them(tmp_path, name, content, expected):
+    (tmp_path / name).write_bytes(content)
+    labels, classes = read_labels(f"{tmp_path}/{name}")
+    assert [classes[i] for i in labels] if classes else labels.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "rows"),
+    [
+        (b"1,2\n3,4\n", None, None),
+        (b"\n1,2\n\n3,4\n\n", None, None),
+        (b"\xef\xbb\xbf1,2\r\n3,4\r\n", None, None),
+        (b'"1","2"\n3,4\n', None, None),
+        (b"a,b\n1,2\n3,4\n", ["a", "b"], None),
+        (b",a,b\n0,1,2\n1,3,4\n", ["a", "b"], ["0", "1"]),
+        (b"truth,a,b\na,1,2\nb,3,4\n", ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_tables_with_and_without_names(tmp_path, content, columns, rows):
+    (tmp_path / "a.csv").write_bytes(content)
+    table = read_table(tmp_path / "a.csv")
+    assert (table.columns, table.rows, table.values.tolist()) == (columns, rows, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
     ("name", "write", "message"),
     [
         ("a.npy", lambda path: None, ": there is no such file"),
         ("a.npy", lambda path: path.touch(), ": the file is empty"),
         ("a.npy", lambda path: path.write_bytes(b"\x93NUMPY"), ": cannot be read as .npy: EOF: "
          "reading magic string, expected 8 bytes got 6"),
-        ("a.npy", lambda path: np.save(path, np.array([{}])), ": it holds Python objects, which are not unpickled; "
-         "save a plain array of numbers"),
-        ("a.pt", lambda path: torch.save([np.random.default_rng()], path), ": it holds Python objects, which are not "
-         "unpickled; save a plain array of numbers"),
+        ("a.npy", lambda path: np.save(path, np.array([{}])), ": this is no plain array of numbers, and Python objects "
+         "are not unpickled"),
+        ("a.pt", lambda path: torch.save([np.random.default_rng()], path), ": this is no plain array of numbers, and "
+         "Python objects are not unpickled"),
+        ("a.pt", lambda path: torch.save(torch.eye(2).to_sparse(), path), ": got a torch.sparse_coo tensor, wanted a "
+         "dense one of real numbers"),
+        ("a.pt", lambda path: torch.save(torch.eye(2) * 1j, path), ": got a cpu torch.complex64 tensor, wanted a dense "
+         "one of real numbers"),
+        ("a.pt", lambda path: torch.save({}, path), ": it holds no array"),
         ("a.pt", lambda path: torch.save([1], path), ": got a list, wanted an array"),
         ("a.npy", lambda path: np.save(path, np.array(["a"])), ": got an array of <U1, wanted numbers"),
         ("a.npy", lambda path: np.save(path, ROWS[:0]), ": got an array of shape (0, 2), wanted at least one row"),
@@ -60,9 +99,16 @@ def test_labels_are_numbers_or_words(tmp_path):
         ("a.npy:x", lambda path: np.save(path.with_name("a.npy"), ROWS), ":x: a .npy file holds one array; leave out "
          "':x'"),
         ("a.csv", lambda path: path.write_text("1,2\n3\n"), ", line 2: got 1 columns, wanted 2 as above"),
-        ("a.csv", lambda path: path.write_text("1,2\n3,x\n"), ", line 2: got 'x', wanted a number"),
+        ("a.csv", lambda path: path.write_text("1,2\n3,x\n"), ", line 2: got 'x', wanted a finite number"),
+        ("a.csv", lambda path: path.write_text("id,a\nx,1\ny,1,2\n"), ", line 3: got 3 columns, wanted 2 as above"),
+        ("a.csv", lambda path: path.write_text("id,a\nx,1\n3,2\n"), ", line 3: got '3', wanted a name as above"),
+        ("a.csv", lambda path: path.write_bytes("1,2".encode("utf-16")), ", line 1: got the byte 0xff, wanted text in "
+         "UTF-8"),
         ("a.jsonl", lambda path: path.write_text("[1, 2]\n[1, 2\n"), ", line 2: this is no JSON: Expecting ',' "
-         "delimiter: line 2 column 1 (char 6)"),
+         "delimiter at character 6"),
+        ("a.jsonl", lambda path: path.write_text("[1, NaN]\n"), ", line 1: this is no JSON: got NaN, wanted a finite "
+         "number"),
+        ("a.jsonl", lambda path: path.write_text(f"[1{400 * '0'}]\n"), ", line 1: int too large to convert to float"),
         ("a.jsonl", lambda path: path.write_text("[1, 2]\n[1]\n"), ", line 2: got 1 numbers, wanted 2 as above"),
         ("a.jsonl", lambda path: path.write_text('{"x": 1}\n'), ', line 1: wanted a list of numbers, got {{"x": 1}}'),
         ("a.doc", lambda path: path.write_text("1"), ": got a file of type '.doc', wanted one of .npy, .npz, .pt, "
@@ -80,9 +126,14 @@ def test_bad_files(tmp_path, name, write, message):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("l.txt", "1\n2,3\n", ", line 2: got 2 columns, wanted one label"),
+        ("l.csv", "1\n2,3\n", ", line 2: got 2 columns, wanted one label"),
+        ("l.txt", "1\n2.5\n", ", line 2: got '2.5', wanted an integer of at most 64 bits or a word"),
+        ("l.txt", "1\nnan\n", ", line 2: got 'nan', wanted an integer of at most 64 bits or a word"),
+        ("l.csv", f"1\n{2**63}\n", f", line 2: got '{2**63}', wanted an integer of at most 64 bits or a word"),
         ("l.txt", "\n\n", ": got no label, wanted one per line"),
-        ("l.jsonl", "1\n1.5\n", ", line 2: wanted an integer or a word, got 1.5"),
+        ("l.jsonl", "1\n1.5\n", ", line 2: got 1.5, wanted an integer of at most 64 bits"),
+        ("l.jsonl", '"a"\n1\n', ", line 2: got 1, wanted a word"),
+        ("l.jsonl", "null\n", ", line 1: got null, wanted an integer of at most 64 bits or a word"),
     ],
 )
 def test_bad_labels(tmp_path, name, text, message):

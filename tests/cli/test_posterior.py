@@ -61,26 +61,38 @@ def test_a_folder_is_a_group(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "message"),
+    ("arguments", "message"),
     [
-        (None, [], "MATRIX.csv: got no file, wanted at least one, or --paired FILE"),
-        (None, ["none.csv"], "{}/none.csv: there is no such file"),
-        ("", ["c.csv"], "{}/c.csv"),
-        ("1,2\n3\n", ["c.csv"], "{}/c.csv"),
-        ("1,2\n", ["c.csv"], "{}/c.csv"),
-        ("1,x\n3,4\n", ["c.csv"], "{}/c.csv"),
-        ("1,-2\n3,4\n", ["c.csv"], "{}/c.csv"),
-        ("1,nan\n3,4\n", ["c.csv"], "{}/c.csv"),
-        ("1,2\n3,4\n", ["c.csv", "c.csv"], "{}/c.csv: got a second experiment called c; rename one"),
-        ("1,2\n3,4\n", ["c.csv", "--metric", "acuracy"], "metric 'acuracy': "),
-        ("1,2\n3,4\n", ["c.csv", "--prior", "flat"], ""),
-        ("truth,m\na\n", ["--paired", "c.csv"], "{}/c.csv, line 2: got 1 columns, wanted 2 as above"),
-        ("truth\na\n", ["--paired", "c.csv"], "{}/c.csv: wanted a header, then rows of the true label and"),
+        ([], "MATRIX: got no file, wanted at least one, or --paired FILE"),
+        (["none.csv"], "{}/none.csv: there is no such file"),
+        (["a.csv", "a.csv"], "{}/a.csv: got a second experiment called a; rename one"),
+        (["a.csv", "--metric", "acuracy"], "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, "
+         "acc, balanced_accuracy"),
+        (["a.csv", "--prior", "-1"], "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+        (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
+        (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
+        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted None or a number "
+         ">= 0"),
+        (["a.csv", "--ci", "2"], "Invalid value for '--ci': 2.0 is not in the range 0<x<=1. See: tensormetrics "
+         "posterior --help"),
     ],
-)
-def test_bad_input_is_one_line_and_status_2(folder, text, arguments, message):
-    if text is not None:
-        (folder / "c.csv").write_text(text)
+)  # fmt: skip
+def test_bad_options_are_one_line_and_status_2(folder, arguments, message):
     result = run(*(folder / a if ".csv" in a else a for a in arguments))
-    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1, result.output
-    assert result.stderr.startswith(f"tensormetrics: {message.format(folder)}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"tensormetrics: {message.format(folder)}\n"
+
+
+def test_names_of_classes_come_from_the_file(folder):
+    (folder / "named.csv").write_text(",cat,dog\ncat,90,10\ndog,12,88\n")
+    result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
+    assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+
+
+def test_paired_classes_are_in_the_order_of_numbers(folder):
+    rows = [f"{truth},{truth},{(truth + 1) % 11}" for truth in range(11)]
+    (folder / "items.csv").write_text("\n".join(["truth,right,next", *rows]))
+    result = run("--paired", folder / "items.csv", "--metric", "mae", "--metric", "tpr", "--json", "-")
+    scores = json.loads(result.stdout)["scores"]
+    assert list(scores)[1:] == [f"tpr, class {label}" for label in range(11)]
+    assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten are one off, one is ten off

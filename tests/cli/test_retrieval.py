@@ -63,27 +63,49 @@ def test_queries_against_references_and_options(digits):
     ("arguments", "message"),
     [
         (["pixels.npy", "nothing.npy"], "{}/nothing.npy: there is no such file"),
-        (["labels.npy", "labels.npy"], "{}/labels.npy: got an array of shape (500,), wanted one row per item: (N, D)"),
-        (["pixels.npy", "short.txt"], "{}/short.txt: got 2 labels for the 500 rows of {}/pixels.npy"),
-        (["nan.npy", "labels.npy"], "{}/nan.npy: 1 of 500 rows hold NaN or infinity, the first is row 3; wanted finite "
-         "values"),
+        (["pixels.npy", "header.csv"], "{}/header.csv: got 501 labels for the 500 rows of {}/pixels.npy; leave out the "
+         "header"),
         (["pixels.npy", "labels.npy", "--reference", "pixels.npy"], "--reference and --reference-labels: give both or "
          "neither"),
         (["pixels.npy", "labels.npy", "--reference", "pixels.npy", "--reference-labels", "words.txt"],
          "{}/words.txt: wanted labels of the kind of {}/labels.npy, words or integers"),
-        (["pixels.npy", "labels.npy", "--k", "many"], "k must be an integer >= 1, None or 'max_bin_count', got 'many'"),
-        (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: [Errno 2] No such file "
-         "or directory: '{}/no/o.json'"),
+        (["pixels.npy", "labels.npy", "--k", "many"], "--k must be an integer >= 1, None or "
+         "'max_bin_count', got 'many'"),
+        (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: there is no folder "
+         "{}/no"),
+        (["pixels.npy", "labels.npy", "--plot", "o.doc"], "{}/o.doc: got a file of type '.doc', wanted one of .png, "
+         ".svg, .pdf"),
+        (["pixels.npy"], "Missing argument 'LABELS'. See: tensormetrics retrieval --help"),
+        (["pixels.npy", "labels.npy", "--knn", "hnsw"], "Invalid value for '--knn': 'hnsw' is not one of 'torch', "
+         "'faiss', 'keops'. See: tensormetrics retrieval --help"),
+        (["pixels.npy", "labels.npy", "--device", "meta"], "--device: got 'meta', which cannot be used here: "
+         "Tensor.item() cannot be called on meta tensors"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line_and_status_2(digits, arguments, message):
-    folder, pixels, _ = digits
-    pixels[3, 1] = np.nan
-    np.save(folder / "nan.npy", pixels)
-    (folder / "short.txt").write_text("a\nb\n")
+def test_bad_options_are_one_line_and_status_2(digits, arguments, message):
+    folder, _, _ = digits
+    (folder / "header.csv").write_text("digit\n" + (folder / "words.txt").read_text())
     result = run(*(folder / a if "." in a else a for a in arguments))
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"tensormetrics: {message.format(folder, folder)}\n"
+
+
+def test_json_goes_to_stdout_alone(digits):
+    folder, _, _ = digits
+    result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--per-class", "--json", "-")
+    answer = json.loads(result.stdout)
+    assert answer["metrics"]["median_rank"] == {"value": 1} and set(answer["per_class"]) == set("0123456789")
+    assert answer["per_class"]["8"] == {"median_rank": 1} and result.stderr == ""
+
+
+def test_a_median_has_no_interval_of_means(digits):
+    folder, _, _ = digits
+    result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--metric", "mean_rank",
+                 "--bootstrap", "50", "--json", "-")  # fmt: skip
+    assert {name: set(row) for name, row in json.loads(result.stdout)["metrics"].items()} == {
+        "median_rank": {"value"},
+        "mean_rank": {"value", "low", "high"},
+    }
 
 
 def test_ranks_answer_as_one_process(digits):

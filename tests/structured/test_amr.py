@@ -130,3 +130,9 @@ def test_errors(monkeypatch):
     with pytest.raises(ImportError) as error:
         read_penman("(a / cat)")
     assert str(error.value) == "text: PENMAN notation is read by penman; write pip install penman"
+
+
+def test_text_holds_one_graph():
+    with pytest.raises(ValueError) as error:
+        read_penman("(a / b)\n(c / d)")
+    assert str(error.value) == "text: '(a / b)\\n(c / d)' holds 2 graphs in PENMAN notation, wanted one"

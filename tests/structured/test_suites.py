@@ -80,11 +80,26 @@ w5 2)|0)
     assert list(read_conll_coref(["#begin document x", "a _", "b *", "#end document"])) == [("x", [])]
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a (0)"], "line 1: got 'a' outside of '#begin document' and '#end document'"),
+        (["#end document"], "line 1: a document ends, but none has begun"),
+        (["#begin document x", "#begin document y"], "line 2: a document begins, but 'x' has not ended"),
+        (["#begin document x", "a (0)"], "line 2: the end, but document 'x' has not ended"),
+    ],
+)
+def test_conll_documents_are_whole(lines, message):
+    with pytest.raises(ValueError) as error:
+        list(read_conll_coref(lines))
+    assert str(error.value) == message
+
+
 def test_a_mention_is_in_one_cluster():
     metric = CorefScores()
     with pytest.raises(ValueError) as error:
         metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
-    assert str(error.value) == "document 1: mention 'a' is in two clusters of one side"
+    assert str(error.value) == "preds: document 1: mention 'a' is in two clusters"
     with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
         metric.update_clusters([[]], [])
     for clusters, got in ((["ab"], "'ab'"), ([3], "3")):
