@@ -1,6 +1,9 @@
 # ruff: noqa: E501 (messages stand in one piece)
 import json
+import re
+import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ from tensormetrics.posterior import (
     get_experiment_aggregator,
     get_metric,
     sample_metrics,
+    study_config,
 )
 from tensormetrics.posterior.quantities import ROOTS
 
@@ -158,6 +162,17 @@ def test_files_of_other_kinds(tmp_path, monkeypatch):
             study.save(tmp_path / f"study{suffix}")
         expected = f'{suffix} files need {package}: pip install "tensormetrics[files]", or use a .json file'
         assert str(caught.value) == expected
+
+
+def test_toml_is_read_by_tomli_before_python_3_11(tmp_path, monkeypatch):
+    (tmp_path / "study.toml").write_text("seed = 5")
+    monkeypatch.setattr(study_config, "sys", SimpleNamespace(version_info=(3, 10)))
+    monkeypatch.setitem(sys.modules, "tomli", None)
+    expected = '.toml files need tomli: pip install "tensormetrics[files]", or use a .json file'
+    with pytest.raises(ImportError, match=f"^{re.escape(expected)}$"):
+        Study.load(tmp_path / "study.toml")
+    monkeypatch.setitem(sys.modules, "tomli", SimpleNamespace(loads=lambda text: {"seed": int(text[-1])}))
+    assert Study.load(tmp_path / "study.toml").seed == 5
 
 
 def test_experiment_and_group_alone(device):
