@@ -119,7 +119,7 @@ class Experiment:
         try:
             self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
             self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(f"experiment {name!r}: {error}") from None
         refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
 

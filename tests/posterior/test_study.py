@@ -208,6 +208,7 @@ EXPERIMENTS = [
     ("x", {"confusion_matrix": [[1, -1], [1, 1]]}, ConfMatIOError, "experiment 'x/x': confusion_matrix: got -1.0 at [0, 1], wanted finite counts >= 0"),
     ("x", {"confusion_matrix": [[0, 0], [1, 1]], "confusion_prior": 0}, ConfMatIOError, "experiment 'x/x': confusion_matrix: row 0 is empty, so nothing is known of that class; leave the class out, or give a positive confusion_prior"),
     ("x", {"prevalence_prior": -1}, ConfigError, "experiment 'x/x': prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+    ("x", {"prevalence_prior": {}}, ConfigError, "experiment 'x/x': prevalence_prior: got {}, wanted a word, a number or an array of shape (3,)"),
     ("x", {"confusion_prior": float("nan")}, ConfigError, "experiment 'x/x': confusion_prior: got entries from nan to nan, wanted finite ones >= 0"),
     ("x", {"confusion_prior": [1, 2, 3]}, ConfigError, "experiment 'x/x': confusion_prior: got an array of shape (3,), wanted (3, 3)"),
 ]  # fmt: skip
