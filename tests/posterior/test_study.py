@@ -224,6 +224,24 @@ def test_experiments_that_are_refused(name, given, error, message):
     assert study.to_dict() == before and study.num_experiments == 4
 
 
+@pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc"])])  # fmt: skip
+def test_a_setting_that_is_refused_changes_nothing(change):
+    study = make()
+    before = study.to_dict()
+    with pytest.raises(ConfigError):
+        setattr(study, *change)
+    assert study.to_dict() == before and study.get_metric_samples("acc", "mlp/aggregated").num_samples
+
+
+def test_a_metric_that_is_none():
+    study = make()
+    for call in study.add_metric, study.report_metric_summaries:
+        with pytest.raises(
+            ValueError, match=r"^metric: got 5, wanted 'name', 'name\+option=value' or 'name@averaging'"
+        ):
+            call(5)
+
+
 def test_unknown_words():
     study = make()
     with pytest.raises(ConfigError, match="^experiment 'x/x': prevalence_prior: got 'flat', wanted one of 'perks', "):
