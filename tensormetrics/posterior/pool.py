@@ -105,7 +105,7 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
     def unit(x: Tensor) -> Tensor:
-        return x.sub_(low).div_(high - low).clamp_(EDGE, 1 - EDGE)
+        return x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
 
     pivot = unit(first_of(samples)).nan_to_num(0.5)
 
