@@ -142,19 +142,25 @@ class Metric(torchmetrics.Metric):
         def cached(*args: Any, **kwargs: Any) -> Any:
             if self._computed is not None:
                 return self._computed
-            self._sync_to_compute()
-            try:
-                if not (self.update_called or self._is_synced):
-                    raise NoDataError(f"{type(self).__name__}.compute() was called before update(); update it first")
+            with self._whole_state("compute"):
                 value = tree_map_only(Tensor, torch.clone, compute(*args, **kwargs))
-            finally:
-                if self._is_synced and self._should_unsync:
-                    self.unsync()
             if self.compute_with_cache:
                 self._computed = value
             return value
 
         return cached
+
+    @contextmanager
+    def _whole_state(self, asked: str) -> Iterator[None]:
+        """Inside, the state is that of all ranks together. NoDataError, naming the method `asked`, if there is none."""
+        self._sync_to_compute()
+        try:
+            if not (self.update_called or self._is_synced):
+                raise NoDataError(f"{type(self).__name__}.{asked}() was called before update(); update it first")
+            yield
+        finally:
+            if self._is_synced and self._should_unsync:
+                self.unsync()
 
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
         module = super()._apply(fn, exclude_state)

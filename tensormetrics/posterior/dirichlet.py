@@ -31,7 +31,11 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     if isinstance(strategy, str):
         _checks.one_of(argument, strategy, ("perks", *STRATEGIES))
         strategy = STRATEGIES[strategy] if strategy != "perks" else 1 / shape[-1]
-    prior = torch.as_tensor(strategy, dtype=torch.float64)
+    try:
+        prior = torch.as_tensor(strategy, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        wanted = f"a word, a number or an array of shape {tuple(shape)}"
+        raise ValueError(f"{argument}: got {strategy!r}, wanted {wanted}") from None
     non_negative(argument, prior)
     if prior.ndim == 0:
         return prior.expand(shape)

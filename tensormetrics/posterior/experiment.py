@@ -119,7 +119,7 @@ class Experiment:
         try:
             self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
             self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(f"experiment {name!r}: {error}") from None
         refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
 
@@ -240,7 +240,7 @@ class ExperimentGroup:
                 f"write add_metric({metric.name!r}, aggregation='fe')"
             )
         aggregator = aggregator or get_experiment_aggregator("singleton")
-        samples = torch.stack([result.values for result in results], 1)
+        samples = torch.stack([result.values.mT for result in results]).movedim(-1, 0)  # as they lie in memory
         bounds = metric.bounds_of(self.num_classes)
         name = f"{self.name}/aggregated/{sampling_method}/{metric.name}"
         root = RNG(self.rng.seed, name, device=samples.device)

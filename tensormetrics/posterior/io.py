@@ -58,12 +58,15 @@ def load_csv(location: str | Path, *, encoding: str = "utf-8", delimiter: str = 
         for cells in reader:
             if not cells:
                 continue
+            wanted = f"{len(rows[0])} numbers" if rows else "numbers"
             try:
                 rows.append([float(cell) for cell in cells])
+                if len(cells) != len(rows[0]):
+                    raise ValueError
             except ValueError:
                 text = delimiter.join(cells)
                 raise ConfMatIOError(
-                    f"{location}, line {reader.line_num}: got {text!r}, wanted numbers separated by {delimiter!r}"
+                    f"{location}, line {reader.line_num}: got {text!r}, wanted {wanted} separated by {delimiter!r}"
                 ) from None
     return validate_confusion_matrix(rows)
 

@@ -128,20 +128,21 @@ class ConfusionPosterior(Metric):
         }
 
     def plot(self, metric: str | None = None, **options: Any) -> Any:
-        """The posterior of each value of a metric, by default the first, from what this process has counted.
+        """The posterior of each value of a metric, by default the first.
 
         `options` are those of `drawing.Look`; the answer is a matplotlib Figure.
         """
         metric = self.metrics[0] if metric is None else metric
         _checks.one_of("metric", metric, self.metrics)
         found = get_metric(metric)
-        (samples,) = self._samples([metric])
+        with self._whole_state("plot"):
+            (samples,) = self._samples([metric])
+            points = observed_values(self._matrices())[found].flatten().tolist()
         names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
         if self.per_class[metric]:
             names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in range(self.num_classes)]
         elif not self.batch_shape:
             names = [metric]
-        points = observed_values(self._matrices())[found].flatten().tolist()
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
         label, bounds = found.full_name, found.bounds_of(self.num_classes)
         return plot_distributions(shown, label, bounds, self.ci_probability, **options)

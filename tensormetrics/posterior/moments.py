@@ -51,7 +51,7 @@ def logs_of_products(x: Tensor) -> Tensor:  # (..., s) -> (..., s')
 def finite_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  mean and variance (...) float64
     """Mean and variance (ddof 1) of the finite samples; PosteriorWarning where these are less than 90 %."""
-    pivot = samples[0].double().nan_to_num(0, 0, 0)  # near the mean, and equal samples have a variance of exactly 0
+    pivot = first_of(samples).nan_to_num(0, 0, 0)  # near the mean, and equal samples have a variance of exactly 0
 
     def powers(x: Tensor) -> tuple[Tensor, Tensor]:
         distance = x.sub_(pivot[..., None])
@@ -67,3 +67,9 @@ def finite_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
             stacklevel=2,
         )
     return pivot + total / number, (squares - total * total / number).clamp(min=0) / (number - 1)
+
+
+def first_of(samples: Tensor) -> Tensor:  # (S, ...) -> (...)
+    """A copy in float64 of the first sample; nan where there is none."""
+    first = samples.new_full(samples.shape[1:], torch.nan, dtype=torch.float64)
+    return first.copy_(samples[0]) if len(samples) else first

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _checks
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
-from .moments import finite_moments, logs_of_products, sum_of
+from .moments import finite_moments, first_of, logs_of_products, sum_of
 from .summary import finite_part, histogram_bins, searchable, sort_samples
 from .truncated import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
 
@@ -105,9 +105,9 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
     def unit(x: Tensor) -> Tensor:
-        return x.sub_(low).div_(high - low).clamp_(EDGE, 1 - EDGE)
+        return x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
 
-    pivot = unit(samples[0].to(torch.float64, copy=True)).nan_to_num(0.5)
+    pivot = unit(first_of(samples)).nan_to_num(0.5)
 
     def terms(x: Tensor) -> tuple[Tensor, ...]:
         y = unit(x)

@@ -3,7 +3,8 @@
 import copy
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +101,19 @@ class Study(Reports, Figures):
 
     @experiments.setter
     def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        self._groups, self._described = {}, {}
+        with self._all_or_nothing():
+            self._groups, self._described = {}, {}
+            for group, members in _mapping("experiments", experiments).items():
+                for name, found in _mapping(f"experiments: group {group!r}", members).items():
+                    full_name = f"{group}/{name}"
+                    found = _mapping(f"experiment {full_name!r}", found)
+                    if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
+                        known = ", ".join(config.EXPERIMENT_KEYS)
+                        raise ConfigError(
+                            f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {known}"
+                        )
+                    self.add_experiment(full_name, **found)
         self._samples.clear()
-        for group, members in _mapping("experiments", experiments).items():
-            for name, found in _mapping(f"experiments: group {group!r}", members).items():
-                full_name = f"{group}/{name}"
-                found = _mapping(f"experiment {full_name!r}", found)
-                if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
-                    known = ", ".join(config.EXPERIMENT_KEYS)
-                    raise ConfigError(f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {known}")
-                self.add_experiment(full_name, **found)
 
     @property
     def metrics(self) -> dict[str, dict[str, Any]]:
@@ -117,14 +121,17 @@ class Study(Reports, Figures):
 
     @metrics.setter
     def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        self._metrics, self._aggregators = {}, {}
         metrics = dict(_mapping("metrics", metrics))
         default = metrics.pop("__default__", {})
-        for name, found in metrics.items():
-            found = _mapping(f"metric {name!r}", found or default)
-            if found and "aggregation" not in found:
-                raise ConfigError(f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too")
-            self.add_metric(name, **found)
+        with self._all_or_nothing():
+            self._metrics, self._aggregators = {}, {}
+            for name, found in metrics.items():
+                found = _mapping(f"metric {name!r}", found or default)
+                if found and "aggregation" not in found:
+                    raise ConfigError(
+                        f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too"
+                    )
+                self.add_metric(name, **found)
 
     def add_experiment(
         self,
@@ -189,8 +196,8 @@ class Study(Reports, Figures):
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
+        found = metric if isinstance(metric, Quantity) else get_metric(metric)
         name = metric if isinstance(metric, str) else metric.name
-        found = get_metric(name) if isinstance(metric, str) else metric
         aggregator, described = None, {}
         if aggregation is not None:
             aggregator = get_experiment_aggregator(aggregation, **aggregation_options)
@@ -222,7 +229,7 @@ class Study(Reports, Figures):
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """A metric of the study, by any of its spellings."""
-        found = get_metric(metric) if isinstance(metric, str) else metric
+        found = metric if isinstance(metric, Quantity) else get_metric(metric)
         if found not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
@@ -307,6 +314,17 @@ class Study(Reports, Figures):
                         f"experiment {full_name!r}: its y_true or its classes are not those of {other.name!r}, which "
                         f"has the items {label!r} too; give both the same y_true and the same labels"
                     )
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        names = "_groups", "_described", "_metrics", "_aggregators"
+        before = [getattr(self, name) for name in names]
+        try:
+            yield
+        except BaseException:
+            for name, content in zip(names, before, strict=True):
+                setattr(self, name, content)
+            raise
 
     def _sampled(self, experiment: Experiment, metric: Quantity, method: str) -> ExperimentResult:
         def draw() -> ExperimentResult:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import numbers
 import secrets
+import sys
 import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -93,7 +94,9 @@ def read(path: str | Path) -> dict[str, Any]:
     if kind == "json":
         return json.loads(path.read_text(encoding="utf-8"))
     if kind == "toml":
-        return _package("tomllib", path).loads(path.read_text(encoding="utf-8"))
+        return _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads(
+            path.read_text(encoding="utf-8")
+        )
     return _package("yaml", path).safe_load(path.read_text(encoding="utf-8"))
 
 

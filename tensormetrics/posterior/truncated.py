@@ -78,6 +78,7 @@ def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     Exponent and first bits of min(u, 1 - u) are the number of its cell: u and 1 - u are exact at the nodes, and nothing
     is searched.
     """
+    u = u.double()
     tile = max(1, TILE[u.device.type] // max(1, u[:1].numel()))
     if min(len(u), u.numel()) < MANY or not _within(u, 2.0**-OCTAVES):
         return torch.cat([exact(part) for part in u.split(tile)])

@@ -7,7 +7,14 @@ import torch
 from posterior_oracle import GOLDEN, numbers
 from torchmetrics import MetricCollection
 
-from tensormetrics.posterior import ConfusionPosterior, as_scalars, sample_metrics, sample_sums
+from tensormetrics._metric import NoDataError
+from tensormetrics.posterior import (
+    ConfusionPosterior,
+    as_scalars,
+    confusion_matrix_to_pred_cond,
+    sample_metrics,
+    sample_sums,
+)
 from tensormetrics.posterior.summary import equal_tailed
 
 
@@ -337,3 +344,22 @@ def test_plot(device):
     metric.spilled += 1
     with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores; "):
         metric.plot()
+
+
+def test_plot_shows_all_ranks_or_nothing():
+    pytest.importorskip("matplotlib")
+    here, there = torch.tensor([[8, 1], [2, 5]]), torch.tensor([[3, 4], [0, 9]])
+
+    def gathered(state, group=None):
+        return [state, there if state.ndim else torch.zeros_like(state)]
+
+    ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gathered}
+    metric, alone = (ConfusionPosterior(2, num_samples=300, **options) for options in (ranks, {}))
+    with pytest.raises(
+        NoDataError, match=r"^ConfusionPosterior\.plot\(\) was called before update\(\); update it first$"
+    ):
+        alone.plot()
+    for found, counts in (metric, here), (alone, here + there):
+        found.update(*confusion_matrix_to_pred_cond(counts).T)
+    lines, expected = ([tuple(line.get_xdata()) for line in found.plot().axes[0].lines] for found in (metric, alone))
+    assert lines == expected and torch.equal(metric.counts, here)

@@ -65,10 +65,14 @@ def test_csv(tmp_path):
     assert torch.equal(load_csv(path), MATRIX.double())
     path.write_text("3;1\n0;2")
     assert load_csv(path, delimiter=";").tolist() == [[3, 1], [0, 2]]
-    path.write_text("a,b\n3,1\n")
-    with pytest.raises(ConfMatIOError) as caught:
-        load_csv(path)
-    assert str(caught.value) == f"{path}, line 1: got 'a,b', wanted numbers separated by ','"
+    for text, message in (
+        ("a,b\n3,1\n", "line 1: got 'a,b', wanted numbers separated by ','"),
+        ("3,1\n2\n", "line 2: got '2', wanted 2 numbers separated by ','"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfMatIOError) as caught:
+            load_csv(path)
+        assert str(caught.value) == f"{path}, {message}"
     with pytest.raises(FileNotFoundError):
         load_csv(tmp_path / "none.csv")
 

@@ -162,6 +162,24 @@ def test_many_undefined_samples_give_a_warning():
         pool_fixed_effects(samples, U, UNIT)
 
 
+def test_no_samples_tell_nothing(device):
+    samples, u = torch.empty(0, 3, 2, device=device), torch.rand(4, 2, dtype=torch.float64, device=device)
+    for pool in "fe", "re", "re_dl", "hksj", "hist", "correlated":
+        found = POOLS[pool](samples, u, UNIT)
+        assert found.shape == (4, 2) and found.isnan().all()
+    for pool in "beta", "gamma":
+        with pytest.raises(ValueError, match=f"^samples: the product of their {pool} densities has no finite mass; "):
+            POOLS[pool](samples, u, UNIT)
+
+
+def test_fits_leave_the_samples_as_they_are():
+    samples = SAMPLES.clone()
+    for pool in POOLS.values():
+        pool(samples, U, UNIT)
+    fit_beta(samples, (-1.0, 1.0))
+    assert torch.equal(samples, SAMPLES)
+
+
 FLAT = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].repeat(1, 3) * 0.98 + 0.01
 U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
 

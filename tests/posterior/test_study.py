@@ -1,6 +1,9 @@
 # ruff: noqa: E501 (messages stand in one piece)
 import json
+import re
+import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ from tensormetrics.posterior import (
     get_experiment_aggregator,
     get_metric,
     sample_metrics,
+    study_config,
 )
 from tensormetrics.posterior.quantities import ROOTS
 
@@ -160,6 +164,17 @@ def test_files_of_other_kinds(tmp_path, monkeypatch):
         assert str(caught.value) == expected
 
 
+def test_toml_is_read_by_tomli_before_python_3_11(tmp_path, monkeypatch):
+    (tmp_path / "study.toml").write_text("seed = 5")
+    monkeypatch.setattr(study_config, "sys", SimpleNamespace(version_info=(3, 10)))
+    monkeypatch.setitem(sys.modules, "tomli", None)
+    expected = '.toml files need tomli: pip install "tensormetrics[files]", or use a .json file'
+    with pytest.raises(ImportError, match=f"^{re.escape(expected)}$"):
+        Study.load(tmp_path / "study.toml")
+    monkeypatch.setitem(sys.modules, "tomli", SimpleNamespace(loads=lambda text: {"seed": int(text[-1])}))
+    assert Study.load(tmp_path / "study.toml").seed == 5
+
+
 def test_experiment_and_group_alone(device):
     group = ExperimentGroup("g", RNG(3))
     first = group.add_experiment("a", TRI, 1, 1, device=device)
@@ -193,6 +208,7 @@ EXPERIMENTS = [
     ("x", {"confusion_matrix": [[1, -1], [1, 1]]}, ConfMatIOError, "experiment 'x/x': confusion_matrix: got -1.0 at [0, 1], wanted finite counts >= 0"),
     ("x", {"confusion_matrix": [[0, 0], [1, 1]], "confusion_prior": 0}, ConfMatIOError, "experiment 'x/x': confusion_matrix: row 0 is empty, so nothing is known of that class; leave the class out, or give a positive confusion_prior"),
     ("x", {"prevalence_prior": -1}, ConfigError, "experiment 'x/x': prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+    ("x", {"prevalence_prior": {}}, ConfigError, "experiment 'x/x': prevalence_prior: got {}, wanted a word, a number or an array of shape (3,)"),
     ("x", {"confusion_prior": float("nan")}, ConfigError, "experiment 'x/x': confusion_prior: got entries from nan to nan, wanted finite ones >= 0"),
     ("x", {"confusion_prior": [1, 2, 3]}, ConfigError, "experiment 'x/x': confusion_prior: got an array of shape (3,), wanted (3, 3)"),
 ]  # fmt: skip
@@ -206,6 +222,24 @@ def test_experiments_that_are_refused(name, given, error, message):
         study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **given})
     assert str(caught.value) == message and type(caught.value) is error
     assert study.to_dict() == before and study.num_experiments == 4
+
+
+@pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc"])])  # fmt: skip
+def test_a_setting_that_is_refused_changes_nothing(change):
+    study = make()
+    before = study.to_dict()
+    with pytest.raises(ConfigError):
+        setattr(study, *change)
+    assert study.to_dict() == before and study.get_metric_samples("acc", "mlp/aggregated").num_samples
+
+
+def test_a_metric_that_is_none():
+    study = make()
+    for call in study.add_metric, study.report_metric_summaries:
+        with pytest.raises(
+            ValueError, match=r"^metric: got 5, wanted 'name', 'name\+option=value' or 'name@averaging'"
+        ):
+            call(5)
 
 
 def test_unknown_words():

@@ -115,5 +115,6 @@ def test_many_variates_equal_few(ends, generator, device):
         found, expected = call(u), torch.cat([call(part) for part in u.split(1000)])
         torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-14)
         torch.testing.assert_close(found[8:], expected[8:], rtol=3e-9, atol=1e-14)
+    assert torch.equal(beta_icdf(u.float(), a, b), beta_icdf(u.float().double(), a, b))
     assert (truncated_normal_icdf(u, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
     assert (truncated_t_icdf(u, 3.0, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
