@@ -210,7 +210,7 @@ class BaseMetric(Metric):
         parameters = list(inspect.signature(cls.measure).parameters.values())[1:]
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
             return None
-        return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+        return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty)
 
     @classmethod
     @functools.cache

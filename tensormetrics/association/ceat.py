@@ -12,7 +12,7 @@ from ._random import random_uniform, stream
 from .base_metric import BaseMetric
 from .permutation import ALTERNATIVES, chunks
 from .query import IndexedQuery
-from .weat import associations, effect_size, units_of
+from .weat import associations, units_of
 
 VARIANCES = ("sample", "standard")
 
@@ -95,10 +95,10 @@ def ceat(
 
 def _effect_and_variance(u: _sets.Values, v: _sets.Values, correction: int, variance: str) -> tuple[Tensor, Tensor]:
     # u, v: the s of the target words of a sample  ->  e (...), V (...)
-    e = effect_size(u, v, correction)
+    _, e = _sets.contrast(u, v, correction)
     if variance == "sample":
-        return e, _sets.difference_and_variance(u, v, 1)[1]
-    n, m = ((torch.ones_like(s) if count is None else count).sum(-1) for s, count in (u, v))
+        return e, _sets.variance(u, v, 1)
+    (_, n), (_, m) = _sets.total(*u), _sets.total(*v)
     return e, (n + m) / (n * m) + e.square() / (2 * (n + m))
 
 

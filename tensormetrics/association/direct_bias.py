@@ -71,7 +71,7 @@ def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
     # tuple_mask: (..., P)  groups: (..., G, P, D)  ->  (..., G, P)
     if tuple_mask is None:
         return None
-    _sets.check_mask("tuple_mask", tuple_mask, groups.shape[-2:-1])
+    _sets.check_mask("tuple_mask", tuple_mask, groups)
     return tuple_mask.unsqueeze(-2).expand(*tuple_mask.shape[:-1], *groups.shape[-3:-1])
 
 

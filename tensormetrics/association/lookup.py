@@ -43,23 +43,24 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     """The function of a word that `options` describe."""
     if not isinstance(options, dict):
         raise TypeError(f"{argument}: got a {type(options).__name__}, wanted a dict of options")
-    for name in options:
+    for name, value in options.items():
         if name not in OPTIONS:
             warnings.warn(
                 f"{argument}: the option {name!r} is unknown and ignored; did you mean {nearest(name, OPTIONS)!r}?",
                 UserWarning,
                 stacklevel=2,
             )
-    for name in CASES:
-        _checks.one_of(f"{argument}[{name!r}]", options.get(name), (None, True, False))
-    accents = options.get("strip_accents")
-    _checks.one_of(f"{argument}['strip_accents']", accents, (None, True, False, *ACCENTS))
+        elif name in CASES:
+            _checks.one_of(f"{argument}[{name!r}]", value, (None, True, False))
+        elif name == "strip_accents":
+            _checks.one_of(f"{argument}['strip_accents']", value, (None, True, False, *ACCENTS))
     function = options.get("preprocessor")
     if function is not None:
         if not callable(function):
             raise TypeError(f"{argument}['preprocessor']: got a {type(function).__name__}, wanted a function of a word")
         return function
     cased = next((change for name, change in CASES.items() if options.get(name)), str)
+    accents = options.get("strip_accents")
     if not accents:
         return cased
     stays = ACCENTS["unicode" if accents is True else accents]
@@ -120,6 +121,11 @@ class Search:
             raise TypeError(f"preprocessor: got a {type(key).__name__} for the word {word!r}, wanted a str")
         return (self.prefix or "") + key
 
+    def first(self, word: str) -> str | None:
+        """The first form of a word that is in the vocabulary."""
+        forms = (self.variant(word, function) for function in self.functions)
+        return next((key for key in forms if key in self.vocabulary), None)
+
     def words(self, words: Iterable[str]) -> "Found":
         """Every distinct word for itself."""
         words = dict.fromkeys(words)
@@ -148,8 +154,8 @@ class Search:
         for words in tuples:
             total += 1
             if self.strategy == "first":
-                found = [self.words([word]).keys for word in words]
-                found = [tuple(key for (key,) in found)] if all(found) else []
+                first = tuple(map(self.first, words))
+                found = [] if None in first else [first]
             else:
                 found = dict.fromkeys(tuple(self.variant(word, f) for word in words) for f in self.functions)
                 found = [variants for variants in found if all(key in self.vocabulary for key in variants)]

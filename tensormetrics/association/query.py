@@ -103,7 +103,7 @@ class Side(NamedTuple):
     @staticmethod
     def choose(rows: Tensor, mask: Tensor, lengths: np.ndarray, chosen: Sequence[Numbers]) -> "Side":
         # rows, mask: (S, W)  lengths: (S,)  chosen: (Q, sets) numbers of sets
-        chosen = np.array(chosen).reshape(len(chosen), -1)
+        chosen = np.array(chosen, dtype=np.int64).reshape(len(chosen), -1)
         shortest, longest = (tuple(extreme(lengths[chosen], 0).tolist()) for extreme in (np.min, np.max))
         widths = (rows.shape[-1],) * chosen.shape[1]
         chosen = torch.from_numpy(chosen).to(rows.device)

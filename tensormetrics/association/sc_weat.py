@@ -32,8 +32,8 @@ def sc_weat(
     """
     _sets.check_correction(correction)
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
-    to_a, to_b = ((_cosines(w, side), side.count.unsqueeze(-2)) for side in (a, b))
-    return w.present(_sets.standardised(*_sets.difference_and_variance(to_a, to_b, correction)))
+    to_a, to_b = ((_cosines(w, side), None if side.counts is None else side.counts.unsqueeze(-2)) for side in (a, b))
+    return w.present(_sets.contrast(to_a, to_b, correction)[1])
 
 
 def mean_sc_weat(

@@ -31,7 +31,8 @@ def weat(
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
-    return total_difference(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)))
+    u, v = associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask))
+    return _sets.total(*u)[0] - _sets.total(*v)[0]
 
 
 def weat_effect_size(
@@ -53,7 +54,7 @@ def weat_effect_size(
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
     _sets.check_correction(correction)
-    return effect_size(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)), correction)
+    return _sets.contrast(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)), correction)[1]
 
 
 def units_of(
@@ -73,16 +74,6 @@ def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words)
     # unit vectors  ->  s of the words of x (..., X) and of y (..., Y), with their counts
     axis = a.mean() - b.mean()
     return (x.project(axis), x.counts), (y.project(axis), y.counts)
-
-
-def total_difference(u: _sets.Values, v: _sets.Values) -> Tensor:
-    # ->  (...)
-    return _sets.total(*u) - _sets.total(*v)
-
-
-def effect_size(u: _sets.Values, v: _sets.Values, correction: int) -> Tensor:
-    # ->  (...)
-    return _sets.standardised(*_sets.difference_and_variance(u, v, correction))
 
 
 class WEAT(BaseMetric):
@@ -112,7 +103,7 @@ class WEAT(BaseMetric):
         return self._named(u, v)
 
     def _named(self, u: _sets.Values, v: _sets.Values) -> dict[str, Tensor]:
-        score, effect = total_difference(u, v), effect_size(u, v, self.correction)
+        score, effect = _sets.contrast(u, v, self.correction)
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
 
     def score_function(self) -> Callable[..., Tensor]:

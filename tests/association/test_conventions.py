@@ -28,7 +28,7 @@ def test_all_tensors_are_on_one_device():
     x = torch.zeros(2, 3)
     with raises(ValueError, "devices differ: x on cpu, b on meta; use .to(device)"):
         association.weat(x, x, x, x.to("meta"))
-    with raises(ValueError, "devices differ: x on cpu, y on meta; use .to(device)"):
+    with raises(ValueError, "devices differ: y on cpu, y_mask on meta; use .to(device)"):
         association.rnd(x, x, x, y_mask=torch.ones(2, dtype=torch.bool, device="meta"))
 
 

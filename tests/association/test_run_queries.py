@@ -216,6 +216,20 @@ def test_a_subclass_with_another_measure(query, models):
     np.testing.assert_allclose(got, 2 * run_queries(RND, [query], models, generate_subqueries=True), rtol=1e-12)
 
 
+def test_a_metric_without_attributes(models):
+    class Length(association.BaseMetric):
+        metric_template, metric_name, metric_short_name = (1, 0), "Length", "LEN"
+
+        def measure(self, t, t_mask=None):
+            lengths = t.double().norm(dim=-1)
+            return {"length": lengths.mean(-1) if t_mask is None else (lengths * t_mask).sum(-1) / t_mask.sum(-1)}
+
+    queries = [Query([["w0", "w1"]], [], ["T"]), Query([["w2"]], [], ["U"])]
+    got = run_queries(Length, queries, models)
+    expected = [[Length().run_query(query, model)["length"] for query in queries] for model in models]
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
 def test_a_metric_with_its_own_result(models):
     class Odd(association.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Odd", "ODD"
