@@ -109,14 +109,16 @@ inline void run_block(unsigned block, int threads, std::function<void()> body) {
     e.lanes[k].start.uc_stack.ss_size = Emulation::kStack;
     makecontext(&e.lanes[k].start, begin_lane, 0);
   }
-  do {
+  uint32_t resting = 0;  // a bit for each warp, for some turns
+  for (int turn = 0; turn == 0 || release(e.lanes); ++turn) {
     e.chance = e.chance * 1664525u + 1013904223u;
+    if (turn % 32 == 0) resting = e.chance >> 16;
     const int step = e.chance >> 31 ? 1 : threads - 1;
     for (int k = 0, index = e.chance >> 8 & (threads - 1); k < threads; ++k, index = (index + step) % threads) {
-      const bool in_turn = e.chance >> (16 + index / 32 % 8) & 1;  // a warp rests by chance
-      if (in_turn && !e.lanes[index].waits) resume(e.lanes[index], index);
+      const bool rests = resting >> (index / 32 % 8) & 1;
+      if (!rests && !e.lanes[index].waits) resume(e.lanes[index], index);
     }
-  } while (release(e.lanes));
+  }
 }
 
 // What the lanes of this one's warp give, in their order.

@@ -18,7 +18,7 @@
 // for_each and once first let all lanes arrive, and they and least let them all see what was written. A column always
 // belongs to the same lane. least, first and sweep may read some columns before f has written others, and may hand read
 // and f several neighbouring columns at once: these reach arrays through load and store only, and choose by `?:`.
-// One lane is the CPU, 32 emulated lanes let the tests run the warp's algorithm there, warp and block are CUDA.
+// One lane is the CPU (lsa_simd.h), a warp or a block CUDA (lsa_lanes.h), which the tests emulate (lanes_emulated.h).
 #pragma once
 #include <cmath>
 #include <cstdint>
