@@ -12,7 +12,7 @@ from tensormetrics.assignment import _op as solver
 from tensormetrics.posterior import _op as sampler
 
 DEVICE = torch.device("cuda")
-OPERATORS = ["lsa", "dirichlet_sums", "log_gamma", "item_sums"]
+OPERATORS = ["lsa", "dirichlet_sums", "log_gamma", "item_sums", "uniforms"]
 SIZES = [(50, 8, 8), (50, 30, 31), (9, 128, 128), (9, 129, 40), (5, 300, 300), (2, 3, 200, 90), (2, 9, 7000)]
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
