@@ -213,7 +213,8 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
     (u, u_count), (v, v_count) = u, v
     both = join(u, v)
     if u_count is None and v_count is None:
-        return both.var(-1, correction=correction)
+        centred = both - both.mean(-1, keepdim=True)  # torch.var warns of an empty batch
+        return dot(centred, centred) / (both.shape[-1] - correction)
     count = join(*(torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count))))
     size = count.sum(-1)
     mean = (both * count).sum(-1) / size
