@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, labelled
+from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, few_rows, labelled
 from ._ranking import log
 from .average_precision import average_precision, average_precision_at_r
 from .cluster_accuracy import cluster_accuracy
@@ -188,7 +188,8 @@ def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, refere
             "begin with the queries"
         )
     same_labels = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
-    same = torch.isclose(head, query.to(head.dtype)).all(1) & same_labels
+    pairs = zip(head.split(few_rows(head)), query.split(few_rows(head)), strict=True)
+    same = torch.cat([torch.isclose(a, b.to(a.dtype)).all(1) for a, b in pairs]) & same_labels
     if not same.all():
         raise ValueError(
             f"ref_includes_query: row {int((~same).nonzero()[0])} of reference or reference_labels differs from the "

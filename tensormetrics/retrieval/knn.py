@@ -195,9 +195,11 @@ class TorchKNN:
         if not found or not len(query):
             return distances, indices
         kind = FunctionSearch if callable(self.distance) else NearestSearch
-        search = kind(query, own, found, references, budget(self.memory_budget, query.device), self.exact)
-        for start in range(0, len(query), search.rows):
-            tile = slice(start, min(start + search.rows, len(query)))
+        memory = budget(self.memory_budget, query.device)
+        search = kind(query, own, found, references, memory, self.exact)
+        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
+        for start in range(0, len(query), rows):
+            tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
             indices[tile, :found] = nearest
             if with_distances:
