@@ -68,7 +68,10 @@ def labelled(
 def check_finite(**tensors: Tensor) -> None:
     """Reads the values, and so waits for the device."""
     for name, tensor in tensors.items():
-        bad = torch.cat([~_per_row(piece.isfinite()) for piece in tensor.split(few_rows(tensor))])
+        bad = torch.empty(len(tensor), dtype=torch.bool, device=tensor.device)
+        for rows, piece in zip(bad.split(few_rows(tensor)), tensor.split(few_rows(tensor)), strict=True):
+            finite = piece.isfinite()
+            rows[:] = ~(finite.all(1) if finite.ndim == 2 else finite)
         if bad.any():
             raise ValueError(
                 f"{name}: {int(bad.sum())} of {len(bad)} rows hold NaN or infinity, the first is row "
@@ -79,11 +82,6 @@ def check_finite(**tensors: Tensor) -> None:
 def few_rows(tensor: Tensor) -> int:
     """How many rows of a tensor to look at together, so that what is made of them stays small."""
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
-
-
-def _per_row(holds: Tensor) -> Tensor:
-    # (N,) or (N, D) bool  ->  (N,)
-    return holds.all(1) if holds.ndim == 2 else holds
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -143,9 +143,7 @@ class NearestSearch:
     def _filter_of_few(self) -> Filter:
         return self.references.filter_of(self._few, self.memory)
 
-    def _filtered(
-        self, query: Tensor, own: Tensor, ignored: Tensor | None, filter_: Filter
-    ) -> tuple[Tensor, Tensor]:
+    def _filtered(self, query: Tensor, own: Tensor, ignored: Tensor | None, filter_: Filter) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  own: (Q,) and ignored: (Q, R) of the filter's  ->  (Q, k) int64, whether proven (Q,)
         x, error = filter_.query(query)
         kept = min(self.kept, filter_.count)

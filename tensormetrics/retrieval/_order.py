@@ -117,8 +117,11 @@ class Filter:
         size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
         self.centre = self._centred(self._given(slice(None, None, self.count // 1024 + 1)))[0].mean(0)
-        norms = [self._centred(self._given(piece))[1:] for piece in self._steps(0, self.count)]
-        norm, plain = (torch.cat(side) for side in zip(*norms, strict=True))
+        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+        norm = torch.empty(self.count, dtype=torch.float64, device=reference.device)
+        plain = torch.empty_like(norm, dtype=torch.bool)
+        for piece in self._steps(0, self.count):
+            _, norm[piece], plain[piece] = self._centred(self._given(piece))
         self.scale = _power_of_two(norm.amax())
         self.norm = norm.amax() * self.scale
         self.plain = plain.all()
@@ -224,12 +227,16 @@ def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
     """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
-    pieces = rows.split(4096)
-    keys, inverse = torch.cat([halving_sum(piece.double() * weights) for piece in pieces]).unique(return_inverse=True)
-    index = torch.arange(len(rows), device=rows.device)
+    index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
+    pieces = [slice(start, start + 4096) for start in range(0, len(rows), 4096)]
+    for piece in pieces:
+        sums[piece] = halving_sum(rows[piece].double() * weights)
+    keys, inverse = sums.unique(return_inverse=True)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    same = [(piece == rows[other]).all(1) for piece, other in zip(pieces, first.split(4096), strict=True)]
-    return torch.where(torch.cat(same), first, index)
+    for piece in pieces:
+        same = (rows[piece] == rows[first[piece]]).all(1)
+        first[piece] = torch.where(same, first[piece], index[piece])
+    return first
 
 
 def lexsort(*keys: Tensor) -> Tensor:

@@ -273,7 +273,9 @@ def _read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | Non
     # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
     width = int(positives.relevant.max())
     if not width:
-        return order.new_zeros(len(order), 0, dtype=torch.int32), None if positives.gain is None else positives.gain[:, :0]
+        return order.new_zeros(len(order), 0, dtype=torch.int32), None if positives.gain is None else positives.gain[
+            :, :0
+        ]
     # Where there is none, the one before again, which keeps the order.
     ascending = positives.index.cummax(1).values
     found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
