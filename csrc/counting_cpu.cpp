@@ -7,7 +7,7 @@
 
 namespace nearest {
 
-constexpr int64_t kRows = 32, kColumns = 8192;  // of a tile; bins are laid out for each of its rows
+constexpr int64_t kRows = 64, kColumns = 8192;  // of a tile; bins are laid out for each of its rows
 
 // The positives of one query, nearest first: canonical distances and indices.
 struct Positives {
@@ -54,6 +54,7 @@ class Places {
 class Bins {
  public:
   std::vector<int32_t> start, stop, number;  // of each bin: positives below it, those below or touching it, entries
+  std::vector<uint8_t> hot;
 
   void lay(const std::vector<float>& low, const std::vector<float>& high, int64_t count, int64_t bins) {
     const float range = high[count - 1] - low[0];
@@ -70,6 +71,8 @@ class Bins {
       start[b] += start[b - 1];
       stop[b] += stop[b - 1];
     }
+    hot.resize(bins + 2);
+    for (int64_t b = 0; b < bins + 2; ++b) hot[b] = start[b] < stop[b];
   }
   // Monotone whatever is rounded, which is all that counting needs. NaN is in the last bin.
   int32_t of(float x) const {
@@ -110,6 +113,7 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
                                     data<const int64_t>(relevant)[q]};
           if (!positives.count) continue;
           const float* row = tile.row(n);
+          const double* wide = data<const double>(query) + q * query.size(1);
           const double a = data<const double>(factor)[q], b = data<const double>(shift)[q];
           const double margin = data<const double>(error)[q];
           for (int64_t p = 0; p < positives.count; ++p) {
@@ -120,6 +124,8 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
           }
           table.lay(low, high, positives.count, bins);
           const float furthest = std::nextafter(high[positives.count - 1], infinity);
+          const uint8_t* hot = table.hot.data();
+          int32_t* number = table.number.data();
           int64_t opened = 0;
           for (int64_t c = 0; c < columns; c += kStep) {
             const int64_t stop = std::min(c + kStep, columns);
@@ -129,14 +135,14 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
             for (int64_t i = c; i < stop; ++i) bin[i - c] = table.of(row[i] + offset[i]);
             for (int64_t i = c; i < stop; ++i) {
               const int32_t here = bin[i - c];
-              ++table.number[here];
+              ++number[here];
               open[opened] = static_cast<int32_t>(i);
-              opened += table.start[here] < table.stop[here];
+              opened += hot[here];
             }
           }
           std::fill(found.begin(), found.end(), 0);
           for (int64_t here = 0; here < bins + 2; ++here)
-            if (table.start[here] == table.stop[here]) found[table.start[here]] += table.number[here];
+            if (!hot[here]) found[table.start[here]] += number[here];
           for (int64_t n = 0; n < opened; ++n) {
             const float value = row[open[n]] + offset[open[n]];
             if (!(value < infinity)) continue;
@@ -144,7 +150,6 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
             const float* above = high.data();
             const int64_t at = std::lower_bound(above + table.start[here], above + table.stop[here], value) - above;
             const bool sure = at == positives.count || value < low[at];
-            const double* wide = data<const double>(query) + q * query.size(1);
             ++found[sure ? at : places(q, wide, start + open[n], positives)];
           }
           locks.each(q, q + 1, [&](int64_t, int64_t) {

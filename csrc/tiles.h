@@ -58,13 +58,14 @@ struct Tile {
   }
   // own: (Q,) references, of which the first column is `first`; ignored: (Q, R)
   void hide(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
-    for (int64_t q = 0; q < queries; ++q) hide(q, data<const int64_t>(own)[query + q] - first);
+    const int64_t* self = data<const int64_t>(own) + query;
+    for (int64_t q = 0; q < queries; ++q) hide(q, self[q] - first);
     if (!ignored) return;
-    const int64_t stop = std::min(column + columns, ignored->size(1) - first);
+    const int64_t stop = std::min(column + columns, ignored->size(1) - first), stride = ignored->stride(1);
     for (int64_t q = 0; q < queries; ++q) {
       const bool* mask = data<const bool>(*ignored) + (query + q) * ignored->stride(0);
       for (int64_t c = column; c < stop; ++c)
-        if (mask[(first + c) * ignored->stride(1)]) row(q)[c - column] = std::numeric_limits<T>::infinity();
+        if (mask[(first + c) * stride]) row(q)[c - column] = std::numeric_limits<T>::infinity();
     }
   }
 };

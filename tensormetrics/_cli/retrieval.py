@@ -47,7 +47,7 @@ def retrieval(
     Under torchrun each rank holds a part of the rows and all answer as one process does.
 
     Files: .npy, .npz, .pt, .safetensors, .csv, .jsonl; labels also as .txt, one word or number per line. `file:name`
-    picks one array of several.
+    picks one array of several. A floating .npy file is read in pieces on a CPU and may be larger than the memory.
     """
     if (reference is None) != (reference_labels is None):
         raise BadInput("--reference and --reference-labels: give both or neither")

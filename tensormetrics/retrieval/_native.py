@@ -14,17 +14,17 @@ from .._native import LIBRARY
 # query: (Q, D) float64, reference: (R, D) of a dtype of ROWS; row, column: (n,) int64  ->  (n,) float64
 LIBRARY.define("canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int distance) -> Tensor")
 # x: (Q, D), rows: (C, D), of references first, first + 1, ..., bias: (R,), together the filter's values; own: (Q,)
-# references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity) int64, twice as
-# many for float64, number (Q,) int32, limit (Q,) of the rows' dtype. With start >= 0 there are keys of all references,
-# query q is reference start + q, and a value also serves the reference that it belongs to, if that is behind.
+# references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity) int64, twice
+# as many for float64, number (Q,) int32, limit (Q,) of the rows' dtype. With start >= 0 there are keys of all
+# references, query q is reference start + q, and a value also serves its reference, if that is behind.
 LIBRARY.define(
     "keep_least(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
     "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()"
 )
 # ->  (Q, kept) float64, (Q, kept) int64
 LIBRARY.define("sorted_least(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)")
-# x, rows, bias, first, own, ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from
-# `equal_rows`; delta, index: (Q, P), positives in order; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
+# x to ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta, index:
+# (Q, P), positives in order; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
 LIBRARY.define(
     "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor query, "
     "Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, "
