@@ -66,7 +66,8 @@ def retrieval(
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
 
     Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl; `file:name` picks one array of several. Labels are integers,
-    or words in a .txt, .csv or .jsonl file, one per line.
+    or words in a .txt, .csv or .jsonl file, one per line. A floating .npy file is read in pieces on a CPU and may be
+    larger than the memory.
 
     Under torchrun each rank holds a part of the rows, and the answer is that of one process.
 

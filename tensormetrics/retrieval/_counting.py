@@ -1,10 +1,12 @@
 """Ranks of all positives without sorting all references: a positive's rank is 1 + how many entries come before it."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from . import _native
-from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, same_precision
+from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, native_rows, plain_products
 from ._relevance import Positives
 
 TIES = ("index", "optimistic", "pessimistic")
@@ -28,17 +30,20 @@ class RankCounter:
         exact: bool = True,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
-        self.query, self.reference = same_precision(query, reference)
-        self.self_index = self_index
+        self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
         self.native = _native.BUILT and query.device.type == "cpu"
         self.kernels = _native.kernels(query.device)
         # Where each open entry costs little, the narrow product is faster.
-        self.filter = Filter(reference, distance, torch.float32 if self.native or self.kernels else torch.float64)
-        most_rows, self.columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
-        self.columns = max(min(self.columns, memory // 128) // BLOCK, 1) * BLOCK
-        self.rows = max(min(memory // (96 * self.columns), most_rows), 1)
+        dtype = torch.float32 if self.native or self.kernels else torch.float64
+        self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        if self.native:
+            self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 4096), 1)
+        else:
+            most_rows, self.columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
+            self.columns = max(min(self.columns, memory // 128) // BLOCK, 1) * BLOCK
+            self.rows = max(min(memory // (96 * self.columns), most_rows), 1)
 
     def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
         # ->  (Q, P) int32 ascending, 0 = none, (Q, P) float64 their gains or None; P = max R
@@ -53,14 +58,9 @@ class RankCounter:
         before = index.new_zeros(len(query), width + 1)
         done = self.kernels and positives.ignored is None and width <= 512
         done = done and self._count_all(x, query, own, nearest, positives.relevant, interval, before)
-        for start in range(0, 0 if done else len(self.filter.rows), self.columns):
-            piece = slice(start, start + self.columns)
-            tile = self.filter.products(x, piece)
-            if positives.ignored is not None:
-                hidden = positives.ignored[:, piece]
-                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+        if not done:
             count = self._count_native if self.native else self._count
-            count(tile, start, query, own, nearest, positives.relevant, interval, before)
+            count(x, query, own, nearest, positives, interval, before)
         place = torch.arange(1, width + 1, device=own.device)
         rank = place + before[:, :-1].cumsum(1)
         return rank.masked_fill_(place > positives.relevant[:, None], 0).int(), gain
@@ -79,19 +79,21 @@ class RankCounter:
 
     def _count_native(
         self,
-        tile: Tensor,
-        start: int,
+        x: Tensor,
         query: Tensor,
         own: Tensor,
         nearest: tuple[Tensor, Tensor],
-        relevant: Tensor,
+        positives: Positives,
         interval: tuple[Tensor, Tensor, Tensor],
         before: Tensor,
     ) -> None:
-        bias = self.filter.bias[start : start + tile.shape[1]]
-        codes = native_code(self.distance), TIES.index(self.ties)
-        rows = (own, query, self.reference, self.equal, *nearest, relevant, *interval)
-        _native.count_before(tile, bias, start, *(part.contiguous() for part in rows), *codes, before)
+        hidden = own.contiguous(), positives.ignored
+        sides = query.double().contiguous(), native_rows(self.reference), self.equal
+        places = (part.contiguous() for part in (*nearest, positives.relevant, *interval))
+        options = *places, native_code(self.distance), TIES.index(self.ties)
+        with plain_products(x.device):
+            for first, rows in self.filter.pieces():
+                _native.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
     def _count_all(
         self,
@@ -128,6 +130,24 @@ class RankCounter:
 
     def _count(
         self,
+        x: Tensor,
+        query: Tensor,
+        own: Tensor,
+        nearest: tuple[Tensor, Tensor],
+        positives: Positives,
+        interval: tuple[Tensor, Tensor, Tensor],
+        before: Tensor,
+    ) -> None:
+        # before: (Q, P + 1), what is added to: entries between two positives
+        for start in range(0, len(self.filter), self.columns):
+            tile = self.filter.values(x, slice(start, start + self.columns))
+            if positives.ignored is not None:
+                hidden = positives.ignored[:, start : start + self.columns]
+                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+            self._count_tile(tile, start, query, own, nearest, positives.relevant, interval, before)
+
+    def _count_tile(
+        self,
         tile: Tensor,
         start: int,
         query: Tensor,
@@ -137,9 +157,8 @@ class RankCounter:
         interval: tuple[Tensor, Tensor, Tensor],
         before: Tensor,
     ) -> None:
-        # tile: (Q, C) products  before: (Q, P + 1), what is added to: entries between two positives
+        # tile: (Q, C) filter values
         (delta, index), (factor, shift, error) = nearest, (part[:, None] for part in interval)
-        tile += self.filter.bias[start : start + tile.shape[1]]
         out = torch.cat([own[:, None], index], 1) - start
         out = torch.where((out >= 0) & (out < tile.shape[1]), out, tile.shape[1])
         tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, out, torch.inf)[:, :-1].contiguous()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, labelled
+from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, few_rows, labelled
 from ._ranking import log
 from .average_precision import average_precision, average_precision_at_r
 from .cluster_accuracy import cluster_accuracy
@@ -187,8 +187,9 @@ def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, refere
             f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references that "
             "begin with the queries"
         )
-    same_labels = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
-    same = torch.isclose(head, query.to(head.dtype)).all(1) & same_labels
+    same = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
+    for rows, *sides in zip(*(side.split(few_rows(head)) for side in (same, head, query)), strict=True):
+        rows &= torch.isclose(sides[0], sides[1].to(head.dtype)).all(1)
     if not same.all():
         raise ValueError(
             f"ref_includes_query: row {int((~same).nonzero()[0])} of reference or reference_labels differs from the "

@@ -1,5 +1,6 @@
 """Embeddings with labels: checks shared by the domain, and who is scored against whom."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,16 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     if isinstance(values, Tensor):
         return values.to(device)
     try:
-        array = np.array(values)  # a copy: torch cannot share read-only or reversed arrays
+        array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if array.dtype.kind not in "biufc":
         raise ValueError(f"{name}: got an array of {array.dtype}, wanted numbers")
-    return torch.from_numpy(array).to(device)
+    if any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch has no reversed arrays
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # such as a mapped file; only read
+        return torch.from_numpy(array).to(device)
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
@@ -63,13 +68,20 @@ def labelled(
 def check_finite(**tensors: Tensor) -> None:
     """Reads the values, and so waits for the device."""
     for name, tensor in tensors.items():
-        bad = ~tensor.isfinite()
-        bad = bad.any(1) if bad.ndim == 2 else bad
+        bad = torch.empty(len(tensor), dtype=torch.bool, device=tensor.device)
+        for rows, piece in zip(bad.split(few_rows(tensor)), tensor.split(few_rows(tensor)), strict=True):
+            finite = piece.isfinite()
+            rows[:] = ~(finite.all(1) if finite.ndim == 2 else finite)
         if bad.any():
             raise ValueError(
                 f"{name}: {int(bad.sum())} of {len(bad)} rows hold NaN or infinity, the first is row "
                 f"{int(bad.nonzero()[0])}; wanted finite values"
             )
+
+
+def few_rows(tensor: Tensor) -> int:
+    """How many rows of a tensor to look at together, so that what is made of them stays small."""
+    return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The least filter values of each query, gathered tile by tile; in self-retrieval from half of the tiles."""
+"""The least filter values of each query; in self-retrieval from half of the products."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from . import _native
+from ._order import Filter, plain_products
 
 if TYPE_CHECKING:
     from ._nearest import NearestSearch
@@ -24,10 +25,28 @@ class Least:
     def capacity(kept: int) -> int:
         return 2 * kept + 32
 
-    def add(self, tile: Tensor, bias: Tensor, first: int, rows: slice = slice(None)) -> None:
-        # tile: (Q, C) of these rows, contiguous along one dimension  bias: (C,)
-        """Entries `tile + bias` of the columns first, first + 1, ..."""
-        _native.keep_least(tile, bias, first, self.keys[rows], self.number[rows], self.limit[rows], self.kept)
+    def add(
+        self, filter_: Filter, x: Tensor, own: Tensor, ignored: Tensor | None = None, start: int | None = None
+    ) -> None:
+        # x: (Q, D) from `filter_.query`  own: (Q,)  ignored: (Q, R)
+        """The filter's values of these queries. With `start`, the rows are all references, the queries are those from
+        `start` on, and a value counts for its reference too, if that comes behind its query.
+        """
+        with plain_products(x.device):
+            for first, rows in filter_.pieces(start or 0):
+                _native.keep_least(
+                    x,
+                    rows,
+                    filter_.bias,
+                    first,
+                    own.contiguous(),
+                    ignored,
+                    self.keys,
+                    self.number,
+                    self.limit,
+                    self.kept,
+                    -1 if start is None else start,
+                )
 
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
         # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 where there are fewer
@@ -35,19 +54,15 @@ class Least:
 
 
 class HalvedTiles:
-    """All rows against each other by Euclidean distance: each tile of products serves its rows and its columns.
+    """All rows against each other by Euclidean distance: each product serves both of its rows.
 
-    `halved(x, rows)` wants the slices in order; what columns behind them get out of a tile waits until it is their
+    `halved(x, rows)` wants the slices in order; what rows behind them get out of their products waits until it is their
     turn.
     """
 
-    ROWS, COLUMNS = 256, 2048
-
     def __init__(self, search: "NearestSearch") -> None:
-        self.filter = search.references.filter(search.dtype)
-        self.size, self.done = len(search.references), 0
-        self.least = Least(self.size, search.kept, self.filter.bias)
-        self.buffer = self.filter.bias.new_empty(self.ROWS * self.COLUMNS)
+        self.filter, self.own = search.references.filter(search.dtype, search.memory), search.self_index
+        self.least, self.done = Least(len(search.references), search.kept, self.filter.bias), 0
 
     @staticmethod
     def bytes_of(search: "NearestSearch") -> int:
@@ -59,18 +74,7 @@ class HalvedTiles:
 
     def __call__(self, x: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
         # x: (Q, D) of these rows  ->  as `Least.sorted`
-        bias = self.filter.bias
-        for start in range(rows.start, self.size, self.COLUMNS):
-            stop = min(start + self.COLUMNS, self.size)
-            out = self.buffer[: len(x) * (stop - start)].view(len(x), stop - start)
-            tile = self.filter.products(x, slice(start, stop), out)
-            both = tile[:, : max(rows.stop - start, 0)]  # these rows against each other
-            if start == rows.start:
-                both.diagonal().fill_(torch.inf)
-            self.least.add(tile, bias[start:stop], start, rows)
-            behind = slice(max(rows.stop, start), stop)
-            if behind.start < stop:
-                self.least.add(tile[:, behind.start - start :].T, bias[rows], rows.start, behind)
+        self.least.add(self.filter, x, self.own[rows], start=rows.start)
         self.done = rows.stop
         return self.least.sorted(rows)
 
@@ -80,7 +84,7 @@ class HalvedMinima:
 
     def __init__(self, search: "NearestSearch") -> None:
         self.kernels, self.kept = search.kernels, search.kept
-        self.filter, self.own = search.references.filter(search.dtype), search.self_index
+        self.filter, self.own = search.references.filter(search.dtype, search.memory), search.self_index
         x = self.filter.query(search.query)[0]
         self.minima = self.kernels.block_minima(x, self.filter.rows, self.filter.bias, self.own, halved=True)
 

@@ -11,22 +11,24 @@ import torch
 
 from .._native import LIBRARY
 
-# query: (Q, D), reference: (R, D), of the same dtype; row, column: (n,) int64  ->  (n,) float64
+# query: (Q, D) float64, reference: (R, D) of a dtype of ROWS; row, column: (n,) int64  ->  (n,) float64
 LIBRARY.define("canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int distance) -> Tensor")
-# tile: (Q, C), bias: (C,), together the filter's values for references first, first + 1, ...; what is kept of each
-# query: keys (Q, capacity) int64, twice as many for float64, number (Q,) int32, limit (Q,) of the tile's dtype.
+# x: (Q, D), rows: (C, D), of references first, first + 1, ..., bias: (R,), together the filter's values; own: (Q,)
+# references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity) int64, twice
+# as many for float64, number (Q,) int32, limit (Q,) of the rows' dtype. With start >= 0 there are keys of all
+# references, query q is reference start + q, and a value also serves its reference, if that is behind.
 LIBRARY.define(
-    "keep_least(Tensor tile, Tensor bias, int first, Tensor(a!) keys, Tensor(b!) number, Tensor(c!) limit, int kept) "
-    "-> ()"
+    "keep_least(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
+    "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()"
 )
 # ->  (Q, kept) float64, (Q, kept) int64
 LIBRARY.define("sorted_least(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)")
-# own, relevant, factor, shift, error: (Q,); equal: (R,) int64, from `equal_rows`; delta, index: (Q, P), positives in
-# order; before: (Q, P + 1) int64.
+# x to ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta, index:
+# (Q, P), positives in order; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
 LIBRARY.define(
-    "count_before(Tensor(a!) tile, Tensor bias, int first, Tensor own, Tensor query, Tensor reference, Tensor equal, "
-    "Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, Tensor error, int distance, int ties, "
-    "Tensor(b!) before) -> ()"
+    "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor query, "
+    "Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, "
+    "Tensor error, int distance, int ties, Tensor(a!) before) -> ()"
 )
 
 canonical_pairs = torch.ops.tensormetrics.canonical_pairs
@@ -34,6 +36,7 @@ keep_least = torch.ops.tensormetrics.keep_least
 sorted_least = torch.ops.tensormetrics.sorted_least
 count_before = torch.ops.tensormetrics.count_before
 
+ROWS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes of a reference
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::keep_least", "CPU")
 
 

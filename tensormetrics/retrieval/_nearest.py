@@ -1,6 +1,7 @@
 """The search behind `TorchKNN`: filter by matrix products, prove, and sort what the filter leaves open."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import torch
@@ -31,10 +32,19 @@ class References:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def filter(self, dtype: torch.dtype) -> Filter:
+    def filter(self, dtype: torch.dtype, memory: int) -> Filter:
         if dtype not in self._filters:
-            self._filters[dtype] = Filter(self.rows, self.distance, dtype)
+            self._filters[dtype] = self._filter(dtype, memory)
         return self._filters[dtype]
+
+    def filter_of(self, chosen: Tensor, memory: int) -> Filter:
+        # chosen: (M,) int64
+        return self._filter(torch.float64, memory, chosen)
+
+    def _filter(self, dtype: torch.dtype, memory: int, chosen: Tensor | None = None) -> Filter:
+        # Kernels want all rows at once.
+        allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
+        return Filter(self.rows, self.distance, dtype, allowed, chosen)
 
     def first_of_equal(self, count: int) -> Tensor:
         # ->  (M,) int64 ascending: of each set of equal rows the `count` lowest indices
@@ -63,21 +73,22 @@ class NearestSearch:
         self.dtype = torch.float64 if wide else torch.float16 if self.kernels and exact else torch.float32
         spare = max(16, k // 2) if self.dtype == torch.float16 else max(8, k // 16)
         self.kept = min(k + spare, len(references)) if exact else k
-        # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
-        most_rows, most_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
-        columns = min(memory // 128, most_columns, len(references))
-        self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
-        row = 24 * self.columns + 128 * self.kept + 48 * query.shape[1]
-        self.rows = max(min(memory // 2 // row, most_rows), 1)
+        row = 128 * self.kept + 48 * query.shape[1]
         if self.native:
-            self.rows = min(self.rows, HalvedTiles.ROWS)
+            self.rows = max(min(memory // 8 // row, 4096), 1)
+        else:
+            # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
+            most_rows, most_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
+            columns = min(memory // 128, most_columns, len(references))
+            self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
+            self.rows = max(min(memory // 2 // (24 * self.columns + row), most_rows), 1)
         halved = HalvedTiles if self.native else HalvedMinima if self.kernels else None
         self.halved = halved(self) if halved and self._is_self_retrieval(halved.bytes_of(self)) else None
 
     def _is_self_retrieval(self, memory: int) -> bool:
         # Euclidean distances alone have products that are the same in both directions.
         rows, distance = self.references.rows, self.references.distance
-        if distance not in ("l2", "sqeuclidean") or self.query is not rows or 2 * memory > self.memory:
+        if distance not in ("l2", "sqeuclidean") or self.query is not rows or 8 * memory > 3 * self.memory:
             return False
         return torch.equal(self.self_index, torch.arange(len(rows), device=rows.device))
 
@@ -106,52 +117,49 @@ class NearestSearch:
         return nearest
 
     def _halved(self, rows: slice, query: Tensor, own: Tensor, ignored: None) -> tuple[Tensor, Tensor]:
-        filter_ = self.references.filter(self.dtype)
+        filter_ = self.references.filter(self.dtype, self.memory)
         x, error = filter_.query(query)
-        return self._settled(query, error, *self.halved(x, rows), self.references)
+        return self._settled(query, error, *self.halved(x, rows), self.kept == len(self.references))
 
     def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         # The kernels know of no ignored references.
         dtype = self.dtype if ignored is None else torch.promote_types(self.dtype, torch.float32)
-        return self._filtered(query, own, ignored, self.references, dtype)
+        return self._filtered(query, own, ignored, self.references.filter(dtype, self.memory))
 
     def _fine(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        few, references = self._few(ignored)
-        if self.dtype == torch.float64 and len(few) == len(self.references):
+        if ignored is None and len(self._few) < len(self.references):
+            return self._filtered(query, _place_in(self._few, own), None, self._filter_of_few)
+        if self.dtype == torch.float64:
             return own.new_empty(len(own), self.k), torch.zeros_like(own, dtype=torch.bool)
-        nearest, proven = self._filtered(query, _place_in(few, own), ignored, references, torch.float64)
-        return torch.where(nearest < 0, nearest, few[nearest]), proven
-
-    def _few(self, ignored: Tensor | None) -> tuple[Tensor, References]:
-        # ->  (M,) int64 ascending, M rows
-        """References among which all neighbours are: of equal ones the k + 1 lowest, unless some are ignored."""
-        if ignored is None and len(self._lowest_of_equal[0]) < len(self.references):
-            return self._lowest_of_equal
-        return torch.arange(len(self.references), device=self.query.device), self.references
+        return self._filtered(query, own, ignored, self.references.filter(torch.float64, self.memory))
 
     @functools.cached_property
-    def _lowest_of_equal(self) -> tuple[Tensor, References]:
-        few = self.references.first_of_equal(self.k + 1)
-        return few, References(self.references.rows[few], self.references.distance)
+    def _few(self) -> Tensor:
+        # ->  (M,) int64 ascending
+        """References among which all neighbours are, unless some are ignored: of equal ones the k + 1 lowest."""
+        return self.references.first_of_equal(self.k + 1)
 
-    def _filtered(
-        self, query: Tensor, own: Tensor, ignored: Tensor | None, references: References, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, whether proven (Q,)
-        filter_ = references.filter(dtype)
+    @functools.cached_property
+    def _filter_of_few(self) -> Filter:
+        return self.references.filter_of(self._few, self.memory)
+
+    def _filtered(self, query: Tensor, own: Tensor, ignored: Tensor | None, filter_: Filter) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  own: (Q,) and ignored: (Q, R) of the filter's  ->  (Q, k) int64, whether proven (Q,)
         x, error = filter_.query(query)
-        values, columns = self._smallest(x, own, ignored, min(self.kept, len(references)), filter_)
-        return self._settled(query, error, values, columns, references)
+        kept = min(self.kept, filter_.count)
+        values, columns = self._smallest(x, own, ignored, kept, filter_)
+        columns = columns if filter_.chosen is None else filter_.chosen[columns]
+        return self._settled(query, error, values, columns, kept == filter_.count)
 
     def _settled(
-        self, query: Tensor, error: Tensor, values: Tensor, columns: Tensor, references: References
+        self, query: Tensor, error: Tensor, values: Tensor, columns: Tensor, all_kept: bool
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  error: (Q,)  values: (Q, kept) ascending  columns: (Q, kept)  ->  (Q, k), whether proven (Q,)
         k, kept = self.k, values.shape[1]
         furthest = values[:, -1]
         # Written so that NaN proves nothing.
         proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
-        if kept == len(references) or not self.exact:
+        if all_kept or not self.exact:
             proven = torch.ones_like(proven)
         if self.exact:
             # Where intervals overlap, they form runs; canonical distances are needed only inside.
@@ -161,7 +169,8 @@ class NearestSearch:
             open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
             row, place = open_.nonzero().unbind(1)
             column = columns[row, place]
-            delta = canonical_pairs(query, references.rows, row, column, references.distance, self.memory // 4)
+            sides = query, self.references.rows
+            delta = canonical_pairs(*sides, row, column, self.references.distance, self.memory // 4)
             columns[row, place] = column[lexsort(column, delta, row * kept + run[row, place])]
         return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
 
@@ -169,41 +178,40 @@ class NearestSearch:
         self, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, filter_: Filter
     ) -> tuple[Tensor, Tensor]:
         # x: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
-        if self.kernels and filter_.rows.dtype != torch.float64 and ignored is None:
+        if self.kernels and filter_.dtype != torch.float64 and ignored is None:
             values, columns = self.kernels.least_values(x, filter_.rows, filter_.bias, own, count)
             return values.double(), columns
+        if self.native:
+            least = Least(len(x), count, x)
+            least.add(filter_, x, own, ignored)
+            return least.sorted()
         values, columns = x.new_empty(len(x), 0), own.new_empty(len(x), 0)
-        least = Least(len(x), count, x) if self.native else None
-        for start in range(0, len(filter_.rows), self.columns):
-            piece = slice(start, start + self.columns)
-            tile = filter_.products(x, piece) if self.native else filter_.values(x, piece)
+        for start in range(0, len(filter_), self.columns):
+            tile = filter_.values(x, slice(start, start + self.columns))
             if ignored is not None:
                 hidden = ignored[:, start : start + self.columns]
                 tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
             place = (own - start).clamp(0, tile.shape[1] - 1)[:, None]
             tile.scatter_(1, place, tile.gather(1, place).masked_fill_(place + start == own[:, None], torch.inf))
-            if least:
-                least.add(tile, filter_.bias[piece], start)
-                continue
             near, place = smallest(tile, min(count, tile.shape[1]))
             values, columns = torch.cat([values, near], 1), torch.cat([columns, place + start], 1)
-            if values.shape[1] > count or start + self.columns >= len(filter_.rows):
+            if values.shape[1] > count or start + self.columns >= len(filter_):
                 values, order = values.topk(min(count, values.shape[1]), largest=False)
                 columns = columns.gather(1, order)
-        return least.sorted() if least else (values.double(), columns)
+        return values.double(), columns
 
     def _exhaustive(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, k) int64, by canonical distances to all references
-        few, references = self._few(ignored)
+        few = self._few if ignored is None else torch.arange(len(self.references), device=own.device)
         nearest = own.new_empty(len(query), self.k)
-        hidden = few == own[:, None]
-        hidden = hidden if ignored is None else hidden | ignored
         rows = max(self.memory // (64 * len(few)), 1)
+        options = self.references.distance, self.memory // 4
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
-            delta = canonical_table(query[tile], references.rows, references.distance, self.memory // 4)
-            order = _sorted(delta, hidden[tile])[:, : self.k]
-            nearest[tile] = few[order].masked_fill(hidden[tile].gather(1, order), -1)
+            hidden = few == own[tile, None] if ignored is None else ignored[tile] | (few == own[tile, None])
+            delta = canonical_table(query[tile], self.references.rows, few, *options)
+            order = _sorted(delta, hidden)[:, : self.k]
+            nearest[tile] = few[order].masked_fill(hidden.gather(1, order), -1)
         return nearest, torch.ones_like(own, dtype=torch.bool)
 
 

@@ -53,30 +53,30 @@ def canonical_pairs(
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
     if _native.BUILT and query.device.type == "cpu":
-        query, reference = same_precision(query, reference)
-        return _native.canonical_pairs(query, reference, row.contiguous(), column.contiguous(), native_code(distance))
+        sides = query.double().contiguous(), native_rows(reference)
+        return _native.canonical_pairs(*sides, row.contiguous(), column.contiguous(), native_code(distance))
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
 
 
-def canonical_table(query: Tensor, reference: Tensor, distance: str, memory: int) -> Tensor:
-    # query: (Q, D)  reference: (R, D)  ->  (Q, R) float64, in such pieces
-    delta = torch.empty(len(query), len(reference), dtype=torch.float64, device=query.device)
+def canonical_table(query: Tensor, reference: Tensor, columns: Tensor, distance: str, memory: int) -> Tensor:
+    # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, in such pieces
+    delta = torch.empty(len(query), len(columns), dtype=torch.float64, device=query.device)
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
-    rows = max(pairs // max(len(reference), 1), 1)
+    rows = max(pairs // max(len(columns), 1), 1)
     for i in range(0, len(query), rows):
-        for j in range(0, len(reference), pairs):
+        for j in range(0, len(columns), pairs):
             delta[i : i + rows, j : j + pairs] = canonical(
-                query[i : i + rows, None], reference[j : j + pairs], distance
+                query[i : i + rows, None], reference[columns[j : j + pairs]], distance
             )
     return delta
 
 
-def same_precision(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q, D), (R, D)  ->  the same values, contiguous, both float32 or both float64
-    dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-    return query.to(dtype).contiguous(), reference.to(dtype).contiguous()
+def native_rows(reference: Tensor) -> Tensor:
+    # (R, D)  ->  the same values, in a form that native operators read
+    reference = reference if reference.dtype in _native.ROWS else reference.float()
+    return reference if reference.stride(1) == 1 else reference.contiguous()
 
 
 def native_code(distance: str) -> int:
@@ -94,32 +94,46 @@ class Filter:
     """References made ready for matrix products that approximate canonical distances, with a bound on the error.
 
     Rows are centred, which keeps them short and moves no neighbour, scaled by a power of two, so that float32 neither
-    overflows nor loses small squares, and rounded to `dtype`. With u and v the unit roundoffs of `dtype` and float64,
-    the products are off by at most (D + 8) u in any order of summation, canonical distances and centring by
-    (4 log2 D + 32) v, in units of the terms' size and with room for second-order terms (Higham, Accuracy and Stability
-    of Numerical Algorithms, 2002, chapter 3, DOI 10.1137/1.9780898718027).
+    overflows nor loses small squares, and rounded to `dtype`: once where that takes at most `memory` bytes, else again
+    for each product. With u and v the unit roundoffs of `dtype` and float64, the products are off by at most (D + 8) u
+    in any order of summation, canonical distances and centring by (4 log2 D + 32) v, in units of the terms' size and
+    with room for second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
+    DOI 10.1137/1.9780898718027).
     """
 
-    def __init__(self, reference: Tensor, distance: str, dtype: torch.dtype) -> None:
-        # reference: (R, D)
-        count, dim = reference.shape
-        self.distance = distance
+    def __init__(
+        self,
+        reference: Tensor,
+        distance: str,
+        dtype: torch.dtype,
+        memory: float = math.inf,
+        chosen: Tensor | None = None,
+    ) -> None:
+        # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
+        self.reference, self.chosen = reference, chosen
+        self.distance, self.dtype = distance, dtype
+        self.factor = -2 if distance in _EUCLIDEAN else -1
+        self.count = len(reference) if chosen is None else len(chosen)
+        size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
-        self.centre = self._centred(reference[:: count // 1024 + 1])[0].mean(0)
-        self.rows = torch.zeros(-(-count // BLOCK) * BLOCK, dim, dtype=dtype, device=reference.device)
-        # Infinity stays where there is no reference. Products of halves are summed in float32.
-        self.bias = torch.full_like(self.rows[:, 0], torch.inf, dtype=torch.promote_types(dtype, torch.float32))
-        starts = range(0, count, 4096)
-        norms = [self._centred(reference[start : start + 4096])[1:] for start in starts]
-        norm, plain = (torch.cat(side) for side in zip(*norms, strict=True))
+        self.centre = self._centred(self._given(slice(None, None, self.count // 1024 + 1)))[0].mean(0)
+        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+        norm = torch.empty(self.count, dtype=torch.float64, device=reference.device)
+        plain = torch.empty_like(norm, dtype=torch.bool)
+        for piece in self._steps(0, self.count):
+            _, norm[piece], plain[piece] = self._centred(self._given(piece))
         self.scale = _power_of_two(norm.amax())
         self.norm = norm.amax() * self.scale
         self.plain = plain.all()
-        factor = 2 if distance in _EUCLIDEAN else 1
-        for start in starts:
-            rows = (self._centred(reference[start : start + 4096])[0] * self.scale).nan_to_num().clamp_(-1, 1)
-            self.rows[start : start + len(rows)] = -factor * rows
-            self.bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
+        # Infinity stays where there is no reference. Products of halves are summed in float32.
+        self.bias = reference.new_full((size,), torch.inf, dtype=torch.promote_types(dtype, torch.float32))
+        self.bias[: self.count] = (norm * self.scale).square().nan_to_num().clamp(max=1) * (-1 - self.factor)
+        rows = memory / max(dim * dtype.itemsize, 1)
+        self.step = size if size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
+        self.rows = self._prepared(slice(0, size)) if size <= rows else None
+
+    def __len__(self) -> int:
+        return len(self.bias)
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
@@ -128,8 +142,8 @@ class Filter:
         x, norm, plain = self._centred(rows, euclidean)
         scale = self.scale if euclidean else _power_of_two(norm)
         norm = norm * scale
-        finfo, dim = torch.finfo(self.rows.dtype), self.rows.shape[1]
-        half = self.rows.dtype == torch.float16
+        finfo, dim = torch.finfo(self.dtype), len(self.centre)
+        half = self.dtype == torch.float16
         rounding = (4 * math.log2(max(dim, 1)) + 32) * 2.0**-53
         filtering = (dim + 8) * torch.finfo(self.bias.dtype).eps / 2 + rounding
         if half:
@@ -143,7 +157,7 @@ class Filter:
         # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
         known = plain & self.plain & (norm < (2.0**12 if half else 2.0**40))
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
-        return x.to(self.rows.dtype), torch.where(known, error, torch.inf)
+        return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
 
     def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q,), (Q,) float64
@@ -157,18 +171,44 @@ class Filter:
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 
-    def products(self, x: Tensor, columns: slice, out: Tensor | None = None) -> Tensor:
-        # x: (Q, D) from `query`  ->  (Q, C), `values` without what `bias` adds
-        with _plain_products(x.device):
-            return torch.mm(x, self.rows[columns].T, out=out)
+    def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
+        # ->  (C, D) each, from row `first`
+        """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
+        for first in range(start, self.count, self.step):
+            piece = slice(first, min(first + self.step, self.count))
+            yield first, self._prepared(piece) if self.rows is None else self.rows[piece]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
         """Canonical distances times a power of two, up to a constant for each query and up to its error."""
-        with _plain_products(x.device):
-            return torch.addmm(self.bias[columns], x, self.rows[columns].T)
+        bias = self.bias[columns]
+        start = columns.start or 0
+        rows = self._prepared(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
+        with plain_products(x.device):
+            return torch.addmm(bias, x, rows.T)
 
-    def _centred(self, rows: Tensor, centred: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    def _prepared(self, rows: slice) -> Tensor:
+        # ->  (N, D), zeros where there is no reference
+        prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
+        prepared[max(self.count - rows.start, 0) :] = 0
+        for piece in self._steps(rows.start, min(rows.stop, self.count)):
+            x = self._centred(self._given(piece), measured=False)[0].mul_(self.scale)
+            x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
+            prepared[piece.start - rows.start : piece.stop - rows.start] = x
+        return prepared
+
+    def _given(self, rows: slice) -> Tensor:
+        # ->  (N, D)
+        return self.reference[rows if self.chosen is None else self.chosen[rows]]
+
+    def _steps(self, start: int, stop: int) -> Iterator[slice]:
+        # What is made of so many rows stays in a CPU's cache.
+        step = max(2**18 // max(len(self.centre), 1), 1)
+        return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
+
+    def _centred(
+        self, rows: Tensor, centred: bool = True, measured: bool = True
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         # rows: (N, D)  ->  (N, D) float64, their norms (N,), whether squares stay in the range of float64 (N,)
         rows = rows.double()
         norm = _norm(rows) if self.distance == "cosine" else None
@@ -176,6 +216,8 @@ class Filter:
             rows = rows / torch.where(norm > 0, norm, 1.0)[:, None]
         if centred:
             rows = rows - self.centre
+        if not measured:
+            return rows, None, None
         length = rows.norm(dim=1)
         norm = length if norm is None else norm
         return rows, length, (norm == 0) | ((norm > 1e-140) & (norm < 1e140))
@@ -185,12 +227,16 @@ def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
     """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
-    pieces = rows.split(4096)
-    keys, inverse = torch.cat([halving_sum(piece.double() * weights) for piece in pieces]).unique(return_inverse=True)
-    index = torch.arange(len(rows), device=rows.device)
+    index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
+    pieces = [slice(start, start + 4096) for start in range(0, len(rows), 4096)]
+    for piece in pieces:
+        sums[piece] = halving_sum(rows[piece].double() * weights)
+    keys, inverse = sums.unique(return_inverse=True)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    same = [(piece == rows[other]).all(1) for piece, other in zip(pieces, first.split(4096), strict=True)]
-    return torch.where(torch.cat(same), first, index)
+    for piece in pieces:
+        same = (rows[piece] == rows[first[piece]]).all(1)
+        first[piece] = torch.where(same, first[piece], index[piece])
+    return first
 
 
 def lexsort(*keys: Tensor) -> Tensor:
@@ -202,7 +248,7 @@ def lexsort(*keys: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def _plain_products(device: torch.device) -> Iterator[None]:
+def plain_products(device: torch.device) -> Iterator[None]:
     # Settings that let a float32 product be rounded to fewer bits would break the bound.
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

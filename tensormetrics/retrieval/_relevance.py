@@ -15,7 +15,7 @@ Ignore = Tensor | Callable[[slice], Tensor] | tuple[Tensor, Tensor]
 class Positives(NamedTuple):
     """The relevant references of some queries.
 
-    index (Q, P) int64: their indices; -1 means none and may stand anywhere.
+    index (Q, P) int64: their indices, ascending; -1 means none and may stand anywhere.
     relevant, candidates (Q,) int64: how many are relevant, and how many references a query has in all.
     gain (Q, P) float64 or None: their graded relevance, 0 where there is none.
     ignored (Q, N) bool or None: references that are no candidates, besides the query itself.
@@ -52,8 +52,6 @@ class Relevance:
         self.gains = None if callable(gains) else rows_of("gains", gains, self.shape)
         self.groups = _as_groups(ignore, self.shape) if isinstance(ignore, tuple) else None
         self.ignore = None if self.groups else rows_of("ignore", ignore, self.shape)
-        # Of a mask, of the places where it holds, and of pairs of labels.
-        self.bytes_per_query = max(len(reference_labels), 1) * (32 + 24 * columns * bool(self.compare))
         if self.compare:
             self.labels = query_labels
             self.other_labels, self.other = reference_labels.unique(dim=0, return_inverse=True)
@@ -66,6 +64,11 @@ class Relevance:
             ordered, self.by_label = reference_labels.sort(stable=True)
             self.first = torch.searchsorted(ordered, query_labels.contiguous())
             self.last = torch.searchsorted(ordered, query_labels.contiguous(), right=True)
+            most = int((self.last - self.first).max()) if len(query_labels) else 0
+        # Of a mask, of the places where it holds, and of pairs of labels; else of what is known of each positive.
+        pairs = len(reference_labels) * (32 + 24 * columns * bool(self.compare))
+        listed = self.compare or self.gains or self.groups or self.ignore
+        self.bytes_per_query = max(pairs if listed else 128 * most, 1)
 
     def __call__(self, rows: slice) -> Positives:
         own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)

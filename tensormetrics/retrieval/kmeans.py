@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import as_embeddings
+from ._embeddings import as_embeddings, few_rows
 from .knn import TorchKNN
 
 
@@ -137,7 +137,12 @@ def _fill_empty(clusters: Tensor, squared: Tensor, n_clusters: int) -> Tensor:
 
 def _means(x: Tensor, clusters: Tensor, n_clusters: int) -> Tensor:
     # x: (N, D)  clusters: (N,)  ->  (K, D) float64
-    counts = torch.bincount(clusters, minlength=n_clusters)
-    # In sorted order, because scattered additions on a GPU come in any order.
-    ordered = x[clusters.argsort(stable=True)].double()
-    return torch.segment_reduce(ordered, "sum", lengths=counts) / counts[:, None]
+    sums = torch.zeros(n_clusters, x.shape[1], dtype=torch.float64, device=x.device)
+    step = 8 * few_rows(x)
+    for start in range(0, len(x), step):
+        rows, here = x[start : start + step], clusters[start : start + step]
+        # In sorted order, because scattered additions on a GPU come in any order.
+        order = here.argsort(stable=True)
+        present, lengths = here[order].unique_consecutive(return_counts=True)
+        sums[present] += torch.segment_reduce(rows[order].double(), "sum", lengths=lengths)
+    return sums / torch.bincount(clusters, minlength=n_clusters)[:, None]

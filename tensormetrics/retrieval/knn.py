@@ -20,17 +20,18 @@ class TorchKNN:
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted; NaN is not looked for. `train(embeddings)` and `add(embeddings)` keep references for searches that
-    give none, `reset()` forgets them, `save(path)` and `load(path)` store them.
+    are accepted; NaN is not looked for. On a CPU, memory-mapped floating rows are read in pieces and never copied as a
+    whole, so that they may be larger than the memory. `train(embeddings)` and `add(embeddings)` keep references for
+    searches that give none, `reset()` forgets them, `save(path)` and `load(path)` store them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
             function `(Q, D), (R, D) -> (Q, R)`, whose values are the order as they are; largest first if it has a true
             attribute `is_inverted` or `largest`.
         exact: False takes the order of a matrix product, which may change neighbours whose distances differ by its
-            rounding error, and may change with the device and the memory budget.
-        memory_budget: bytes that temporaries may take, besides one copy of the references; default 256 MiB on a CPU,
-            1 GiB on a GPU.
+            rounding error, and may change with the device, the memory budget and from call to call.
+        memory_budget: bytes that temporaries may take, besides a few numbers for each row and on a GPU one copy of the
+            references; default 256 MiB on a CPU, 1 GiB on a GPU.
     """
 
     def __init__(
@@ -195,9 +196,11 @@ class TorchKNN:
         if not found or not len(query):
             return distances, indices
         kind = FunctionSearch if callable(self.distance) else NearestSearch
-        search = kind(query, own, found, references, budget(self.memory_budget, query.device), self.exact)
-        for start in range(0, len(query), search.rows):
-            tile = slice(start, min(start + search.rows, len(query)))
+        memory = budget(self.memory_budget, query.device)
+        search = kind(query, own, found, references, memory, self.exact)
+        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
+        for start in range(0, len(query), rows):
+            tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
             indices[tile, :found] = nearest
             if with_distances:

@@ -172,7 +172,7 @@ def rank_tiles(
                 rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
                 gain = None if gains is None else rank.double()
             elif shallow:
-                rank, gain = _read_off(search(tile, positives.ignored), positives, len(reference))
+                rank, gain = _read_off(search(tile, positives.ignored), positives)
             else:
                 rank, gain = search(tile, positives)
             yield tile, within_depth(rank, gain, positives, depth)
@@ -269,15 +269,21 @@ def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth:
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
 
-def _read_off(order: Tensor, positives: Positives, references: int) -> tuple[Tensor, Tensor | None]:
+def _read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
     # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
-    index, gain = positives.index, positives.gain
-    value = scattered(index, index >= 0 if gain is None else gain, references).gather(1, order.clamp(min=0))
-    hit = (order >= 0) & (value > 0)
-    place = torch.where(hit, hit.cumsum(1) - 1, -1)
     width = int(positives.relevant.max())
+    if not width:
+        return order.new_zeros(len(order), 0, dtype=torch.int32), None if positives.gain is None else positives.gain[
+            :, :0
+        ]
+    # Where there is none, the one before again, which keeps the order.
+    ascending = positives.index.cummax(1).values
+    found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
+    hit = (order >= 0) & (positives.index.gather(1, found) == order)
+    place = torch.where(hit, hit.cumsum(1) - 1, -1)
     rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
-    return scattered(place, rank, width), None if gain is None else scattered(place, value, width)
+    gain = None if positives.gain is None else scattered(place, positives.gain.gather(1, found), width)
+    return scattered(place, rank, width), gain
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:

@@ -1,0 +1,169 @@
+// How many entries come before each positive, among tiles of filter values, which differ from canonical distances by a
+// bound.
+#include <torch/csrc/stable/library.h>
+
+#include "canonical.h"
+#include "tiles.h"
+
+namespace nearest {
+
+constexpr int64_t kRows = 64, kColumns = 8192;  // of a tile; bins are laid out for each of its rows
+
+// The positives of one query, nearest first: canonical distances and indices.
+struct Positives {
+  const double* delta;
+  const int64_t* index;
+  int64_t count;
+};
+
+// How many positives are before an entry that is none of them. Equal references share a distance, and so the positives
+// that are at the same one.
+template <class T>
+class Places {
+ public:
+  enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
+  Places(const Tensor& reference, const Tensor& equal, int64_t distance, int64_t ties)
+      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), known_(4096) {}
+
+  // For one query the columns have to ascend.
+  int64_t operator()(int64_t number, const double* query, int64_t column, const Positives& positives) {
+    const int64_t same = equal_[column];
+    Known& known = known_[same % known_.size()];
+    if (known.query != number || known.same != same) {
+      const double other = canonical_(query, column), *begin = positives.delta, *end = begin + positives.count;
+      const int64_t first = std::lower_bound(begin, end, other) - begin;
+      const int64_t last = std::upper_bound(begin + first, end, other) - begin;
+      known = {number, same, ties_ == kPositivesFirst ? last : first, ties_ == kPositivesLast ? first : last};
+    }
+    while (known.place < known.last && positives.index[known.place] < column) ++known.place;
+    return known.place;
+  }
+
+ private:
+  struct Known {
+    int64_t query = -1, same = -1, place = 0, last = 0;
+  };
+  Canonical<T> canonical_;
+  const int64_t* equal_;
+  int64_t ties_;
+  std::vector<Known> known_;
+};
+
+// Bins of filter values, equally wide over where the positives are. Those that some positive's interval touches are
+// hot; an entry in another one has its place by its bin.
+class Bins {
+ public:
+  std::vector<int32_t> start, stop, number;  // of each bin: positives below it, those below or touching it, entries
+  std::vector<uint8_t> hot;
+
+  void lay(const std::vector<float>& low, const std::vector<float>& high, int64_t count, int64_t bins) {
+    const float range = high[count - 1] - low[0];
+    const bool known = range > 0 && range < 1e30f;
+    low_ = known ? low[0] : 0;
+    scale_ = known ? static_cast<float>(bins) / range : 0;
+    most_ = static_cast<float>(bins + 1);
+    for (auto* table : {&start, &stop, &number}) table->assign(bins + 3, 0);
+    for (int64_t j = 0; j < count; ++j) {
+      ++start[of(high[j]) + 1];
+      ++stop[of(low[j])];
+    }
+    for (int64_t b = 1; b < bins + 2; ++b) {
+      start[b] += start[b - 1];
+      stop[b] += stop[b - 1];
+    }
+    hot.resize(bins + 2);
+    for (int64_t b = 0; b < bins + 2; ++b) hot[b] = start[b] < stop[b];
+  }
+  // Monotone whatever is rounded, which is all that counting needs. NaN is in the last bin.
+  int32_t of(float x) const {
+    const float bin = (x - low_) * scale_ + 1;
+    const float below = bin < most_ ? bin : most_;
+    return static_cast<int32_t>(below > 0 ? below : 0);
+  }
+
+ private:
+  float low_ = 0, scale_ = 0, most_ = 0;
+};
+
+// Adds to before[q][p] the entries that come before positive p of query q and after those before it, among x: (Q, D)
+// times rows: (C, D), transposed, + bias: of references first, first + 1, ...
+// delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): filter values
+// are within `error` of factor * delta + shift; equal (R,): of equal references the same one.
+void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
+                  Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
+                  Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {
+  const int64_t width = index.size(1), bins = std::clamp<int64_t>(32 * width, 256, 4096);
+  const float infinity = std::numeric_limits<float>::infinity();
+  Locks locks(x.size(0));
+  for_rows(reference, [&](auto zero) {
+    // With few queries every thread has a tile.
+    const int64_t threads = torch::stable::get_num_threads();
+    const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
+    for_tiles<float>(x, rows, height, kColumns, -x.size(0), [&] {
+      return [&, places = Places<decltype(zero)>(reference, equal, distance, ties), table = Bins(),
+              low = std::vector<float>(width), high = std::vector<float>(width),
+              open = std::vector<int32_t>(kColumns + kStep),
+              found = std::vector<int64_t>(width + 1)](const Tile<float>& tile) mutable {
+        const int64_t columns = tile.columns, start = first + tile.column;
+        const float* offset = data<const float>(bias) + start;
+        tile.hide(own, ignored, first);
+        for (int64_t n = 0; n < tile.queries; ++n) {
+          const int64_t q = tile.query + n;
+          const Positives positives{data<const double>(delta) + q * width, data<const int64_t>(index) + q * width,
+                                    data<const int64_t>(relevant)[q]};
+          if (!positives.count) continue;
+          const float* row = tile.row(n);
+          const double* wide = data<const double>(query) + q * query.size(1);
+          const double a = data<const double>(factor)[q], b = data<const double>(shift)[q];
+          const double margin = data<const double>(error)[q];
+          for (int64_t p = 0; p < positives.count; ++p) {
+            tile.hide(n, positives.index[p] - first);
+            const double at = a * positives.delta[p] + b;
+            low[p] = std::nextafter(static_cast<float>(at - margin), -infinity);
+            high[p] = std::nextafter(static_cast<float>(at + margin), infinity);
+          }
+          table.lay(low, high, positives.count, bins);
+          const float furthest = std::nextafter(high[positives.count - 1], infinity);
+          const uint8_t* hot = table.hot.data();
+          int32_t* number = table.number.data();
+          int64_t opened = 0;
+          for (int64_t c = 0; c < columns; c += kStep) {
+            const int64_t stop = std::min(c + kStep, columns);
+            if (!below(row + c, stop - c, [&](int32_t i) { return offset[c + i]; }, [&](int32_t) { return furthest; }))
+              continue;
+            int32_t bin[kStep];
+            for (int64_t i = c; i < stop; ++i) bin[i - c] = table.of(row[i] + offset[i]);
+            for (int64_t i = c; i < stop; ++i) {
+              const int32_t here = bin[i - c];
+              ++number[here];
+              open[opened] = static_cast<int32_t>(i);
+              opened += hot[here];
+            }
+          }
+          std::fill(found.begin(), found.end(), 0);
+          for (int64_t here = 0; here < bins + 2; ++here)
+            if (!hot[here]) found[table.start[here]] += number[here];
+          for (int64_t n = 0; n < opened; ++n) {
+            const float value = row[open[n]] + offset[open[n]];
+            if (!(value < infinity)) continue;
+            const int32_t here = table.of(value);
+            const float* above = high.data();
+            const int64_t at = std::lower_bound(above + table.start[here], above + table.stop[here], value) - above;
+            const bool sure = at == positives.count || value < low[at];
+            ++found[sure ? at : places(q, wide, start + open[n], positives)];
+          }
+          locks.each(q, q + 1, [&](int64_t, int64_t) {
+            int64_t* sums = data<int64_t>(before) + q * (width + 1);
+            for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];
+          });
+        }
+      };
+    });
+  });
+}
+
+}  // namespace nearest
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
+  m.impl("count_before", TORCH_BOX(&nearest::count_before));
+}

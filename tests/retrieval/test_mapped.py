@@ -1,0 +1,111 @@
+"""References in a file, of which memory never holds a whole copy: the same integers, and what a process takes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ranks_oracle import families
+
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
+from tensormetrics.retrieval._order import Filter
+
+N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
+
+
+@pytest.fixture(params=["outliers", "7 distinct points"])
+def rows(request, tmp_path):
+    random = np.random.RandomState(0)
+    made = {"7 distinct points": random.standard_normal((7, 32))[np.arange(N) % 7], **families(N, 32)}
+    np.save(tmp_path / "rows.npy", np.float32(made[request.param]))
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+def mapped(rows):
+    return torch.from_numpy(rows)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+
+
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pieces_are_the_whole(rows, distance, dtype):
+    whole, pieces = Filter(mapped(rows), distance, dtype), Filter(mapped(rows), distance, dtype, 60_000)
+    assert pieces.rows is None and torch.equal(pieces.bias, whole.bias)
+    found = list(pieces.pieces(100))
+    assert len(found) > 1 and found[0][0] == 100 and all(len(piece) <= 192 for _, piece in found)
+    assert torch.equal(torch.cat([piece for _, piece in found]), whole.rows[100:N])
+    x = whole.query(mapped(rows)[:9])[0]
+    assert torch.equal(pieces.values(x, slice(320, 640)), whole.values(x, slice(320, 640)))
+
+
+@pytest.mark.parametrize("distance", ["l2", "cosine"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_neighbours_and_ranks_are_the_same(rows, distance, dtype):
+    x, labels = mapped(rows).to(dtype), torch.arange(N) % 60
+    small, large = TorchKNN(distance, **SMALL), TorchKNN(distance)
+    for k, query in ((5, x), (40, x[:30])):
+        for got, wanted in zip(small(query, k, x, True), large(query, k, x, True), strict=True):
+            assert torch.equal(got, wanted)
+    sides = (x[:60], labels[:60], x, labels)
+    for options in ({}, {"depth": 40}, {"ignore": (labels[:60] % 7, labels % 7 - 1)}):
+        whole = positive_ranks(*sides, distance=distance, **options)
+        assert torch.equal(positive_ranks(*sides, distance=distance, **options, **SMALL).rank, whole.rank)
+
+
+def test_scores_are_the_same(rows):
+    labels = np.arange(N) % 60
+    names = ("mean_average_precision", "precision_at_1")
+    wanted = AccuracyCalculator(names).get_accuracy(np.array(rows), labels)
+    assert AccuracyCalculator(names, **SMALL).get_accuracy(rows, labels) == wanted
+
+
+CHILD = """
+import sys, threading, time, warnings
+import numpy as np, torch
+from pathlib import Path
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.ranks import rank_tiles
+
+def anonymous():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
+    return int(line.split()[1]) >> 10
+
+def watch():
+    while True:
+        peak[0] = max(peak[0], anonymous())
+        time.sleep(0.002)
+
+warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+rows, budget = np.load(sys.argv[1], mmap_mode="r"), {"memory_budget": 2**25}
+x, labels = torch.from_numpy(rows), torch.arange(len(rows)) % 2000
+TorchKNN()(x[:1000], 5, x[:1000], True)  # what libraries take once
+before = anonymous()
+peak = [before]
+threading.Thread(target=watch, daemon=True).start()
+TorchKNN(**budget)(x[:1000], 10, x, True)
+for _ in rank_tiles(x[:300], labels[:300], x, labels, self_index=torch.arange(300), **budget):
+    pass
+calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)
+calculator.get_accuracy(rows[:1000], labels[:1000], rows, labels, True)
+print(peak[0] - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what a process takes from /proc")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_process_takes_much_less_than_the_file(dtype, tmp_path):
+    shape = (500_000, 2**28 // 500_000 // np.dtype(dtype).itemsize)  # 256 MiB
+    file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=dtype, shape=shape)
+    random = np.random.default_rng(0)
+    for part in np.array_split(file, 50):
+        part[:] = random.standard_normal(part.shape, dtype=np.float32)
+    file.flush()
+    result = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path / "rows.npy")], capture_output=True, text=True, check=True
+    )
+    assert int(result.stdout) < 96  # MiB: 32 of temporaries, and a few numbers for each row
