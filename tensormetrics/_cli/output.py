@@ -7,14 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 
-from .._plots import COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
+from .._plots import COLORS, FONT, LINE, broken, dress, figure_class, legend_below, lines_of, name_rows, new_axes
 from .inputs import BadInput, naming
 
 STDOUT = Path("-")
@@ -62,8 +61,10 @@ def _figure_file(context: click.Context, option: click.Parameter, path: Path | N
         return None
     if path.suffix not in FIGURES:
         raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
-    if find_spec("matplotlib") is None:
-        raise BadInput("--plot: needs matplotlib; install it with: pip install 'tensormetrics[plot]'")
+    try:
+        figure_class()
+    except ImportError as error:
+        raise BadInput(f"--plot: {error}") from error
     return _writable(context, option, path)
 
 
