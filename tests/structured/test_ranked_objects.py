@@ -8,6 +8,7 @@ from itertools import pairwise, permutations
 
 import pytest
 import torch
+from pretended import DEVICE, Device
 
 from tensormetrics.structured import RankingScores, dsl
 
@@ -178,6 +179,18 @@ def test_many_documents_in_pieces(generator, monkeypatch):
     wanted = scored(CLOSE, preds, refs)
     monkeypatch.setattr("tensormetrics.structured.node_set.MAX_PAIRS", 40)
     assert scored(CLOSE, preds, refs) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
+def test_on_a_device(generator, inner):
+    preds, refs = documents(generator, 20, 6, repeats=True)
+    metric, ranking = RankingScores((1, 2, 4), NAMES), dsl.ranking[10](inner)
+    with Device():
+        metric.to(DEVICE)
+        for place in ("cpu", DEVICE):
+            metric.update_rankings(ranking.to(place), preds, refs)
+        found = {name: float(value.cpu()) for name, value in metric.compute().items()}
+    assert found == pytest.approx(scored(inner, preds, refs), abs=1e-12)
 
 
 def test_scores_of_the_whole_ranking_take_any_depth():
