@@ -34,6 +34,7 @@ from .node_set import Matched, MaxPair, Set
 from .nodes import Leaf, Node, Product
 from .normalizers import Normalizer
 from .policy import Policy
+from .ranking import Ranking
 
 Inner = StructuredMetric | types.EllipsisType
 
@@ -166,6 +167,12 @@ def max_pair(metric: StructuredMetric) -> StructuredMetric:
 
 
 @Bracketed
+def ranking(max_k: int) -> Callable[[StructuredMetric], Ranking]:
+    """ranking[max_k](inner): the first max_k of predictions in order of rank; see `RankingScores.update_rankings`."""
+    return partial(_ranking, max_k)
+
+
+@Bracketed
 def normalize(normalizer: str | Normalizer) -> Callable[[StructuredMetric], StructuredMetric]:
     """normalize[N](m): the score that a normalizer makes of m and its values on either side alone."""
     return lambda metric: _metric(metric.nested, normalizer)
@@ -179,6 +186,12 @@ def _matching(
     kind: type[Matched], tp: Any, constraint: Constraint, normalizer: str | Normalizer, inner: Inner
 ) -> StructuredMetric:
     return _metric(partial(_collection, kind, _inner(inner, tp, constraint), constraint), normalizer)
+
+
+def _ranking(max_k: int, inner: StructuredMetric) -> Ranking:
+    if not isinstance(inner, StructuredMetric):
+        raise TypeError(f"inner: got {inner!r:.60}, wanted a metric such as dsl.auto[...]")
+    return Ranking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
 
 
 def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMetric:
