@@ -5,6 +5,7 @@ every device and for every tile. A matrix product has not: it may only rule pair
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 
@@ -55,6 +56,11 @@ def canonical_pairs(
     if _native.BUILT and query.device.type == "cpu":
         query, reference = same_precision(query, reference)
         return _native.canonical_pairs(query, reference, row.contiguous(), column.contiguous(), native_code(distance))
+    if _native.kernels(query.device):
+        from . import _order_kernels
+
+        if query.shape[1] <= _order_kernels.WIDEST:
+            return _order_kernels.canonical_pairs(query, reference, row, column, native_code(distance))
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
@@ -103,57 +109,74 @@ class Filter:
     def __init__(self, reference: Tensor, distance: str, dtype: torch.dtype) -> None:
         # reference: (R, D)
         count, dim = reference.shape
-        self.distance = distance
+        self.reference, self.distance, self.dtype = reference, distance, dtype
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
-        self.centre = self._centred(reference[:: count // 1024 + 1])[0].mean(0)
-        self.rows = torch.zeros(-(-count // BLOCK) * BLOCK, dim, dtype=dtype, device=reference.device)
-        # Infinity stays where there is no reference. Products of halves are summed in float32.
-        self.bias = torch.full_like(self.rows[:, 0], torch.inf, dtype=torch.promote_types(dtype, torch.float32))
-        starts = range(0, count, 4096)
-        norms = [self._centred(reference[start : start + 4096])[1:] for start in starts]
-        norm, plain = (torch.cat(side) for side in zip(*norms, strict=True))
-        self.scale = _power_of_two(norm.amax())
-        self.norm = norm.amax() * self.scale
+        some = self.centred(reference[:: count // 1024 + 1])[0]
+        away = (some - some.median(0).values).norm(dim=1, keepdim=True)
+        near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
+        self.centre = torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
+        norms = [self.centred(piece)[1:] for piece in reference.split(rows_at_once(reference))]
+        self.norms, plain = (torch.cat(side) for side in zip(*norms, strict=True))
+        self.scale = power_of_two(self.norms.amax())
+        self.norm = self.norms.amax() * self.scale
         self.plain = plain.all()
-        factor = 2 if distance in _EUCLIDEAN else 1
-        for start in starts:
-            rows = (self._centred(reference[start : start + 4096])[0] * self.scale).nan_to_num().clamp_(-1, 1)
-            self.rows[start : start + len(rows)] = -factor * rows
-            self.bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
+
+    @property
+    def rows(self) -> Tensor:
+        # ->  (R', D), R' the next multiple of BLOCK
+        return self._table[0]
+
+    @property
+    def bias(self) -> Tensor:
+        # ->  (R',), inf where there is no reference
+        return self._table[1]
+
+    @functools.cached_property
+    def _table(self) -> tuple[Tensor, Tensor]:
+        count, dim = self.reference.shape
+        table = torch.zeros(-(-count // BLOCK) * BLOCK, dim, dtype=self.dtype, device=self.reference.device)
+        bias = torch.full_like(table[:, 0], torch.inf)
+        factor = 2 if self.distance in _EUCLIDEAN else 1
+        step = rows_at_once(self.reference)
+        for start in range(0, count, step):
+            rows = (self.centred(self.reference[start : start + step])[0] * self.scale).nan_to_num().clamp_(-1, 1)
+            table[start : start + len(rows)] = -factor * rows
+            bias[start : start + len(rows)] = rows.square().sum(1) * (factor - 1)
+        return table, bias
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
         """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, plain = self._centred(rows, euclidean)
-        scale = self.scale if euclidean else _power_of_two(norm)
+        x, norm, plain = self.centred(rows, euclidean)
+        scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
-        finfo, dim = torch.finfo(self.rows.dtype), self.rows.shape[1]
-        half = self.rows.dtype == torch.float16
-        rounding = (4 * math.log2(max(dim, 1)) + 32) * 2.0**-53
-        filtering = (dim + 8) * torch.finfo(self.bias.dtype).eps / 2 + rounding
-        if half:
-            # 2^-22 for each step of a tensor core is what it is taken to lose.
-            filtering += 1.01 * finfo.eps + (dim / 16 + 8) * 2.0**-22
+        finfo, dim, rounding = torch.finfo(self.dtype), rows.shape[1], self.rounding
+        filtering = (dim + 8) * finfo.eps / 2 + rounding
         if euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
             error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
-        error = error + 8 * (dim + 8) * finfo.tiny * (finfo.eps if half else 1) * (1 + norm)
+        error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
-        known = plain & self.plain & (norm < (2.0**12 if half else 2.0**40))
+        known = plain & self.plain & (norm < 2.0**40)
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
-        return x.to(self.rows.dtype), torch.where(known, error, torch.inf)
+        return x.to(self.dtype), torch.where(known, error, torch.inf)
+
+    @property
+    def rounding(self) -> float:
+        """What canonical distances and centring are off by, in units of the terms' size."""
+        return (4 * math.log2(max(len(self.centre), 1)) + 32) * 2.0**-53
 
     def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, _ = self._centred(rows, euclidean)
+        x, norm, _ = self.centred(rows, euclidean)
         if euclidean:
             factor = (self.scale * self.scale).expand_as(norm)
             return factor, -factor * halving_sum(x * x)
-        factor = self.scale * _power_of_two(norm)
+        factor = self.scale * power_of_two(norm)
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 
@@ -168,7 +191,7 @@ class Filter:
         with _plain_products(x.device):
             return torch.addmm(self.bias[columns], x, self.rows[columns].T)
 
-    def _centred(self, rows: Tensor, centred: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    def centred(self, rows: Tensor, centred: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         # rows: (N, D)  ->  (N, D) float64, their norms (N,), whether squares stay in the range of float64 (N,)
         rows = rows.double()
         norm = _norm(rows) if self.distance == "cosine" else None
@@ -181,15 +204,20 @@ class Filter:
         return rows, length, (norm == 0) | ((norm > 1e-140) & (norm < 1e140))
 
 
+def rows_at_once(rows: Tensor) -> int:
+    # A piece stays in a CPU's cache; on a GPU a small one takes as long as a large one.
+    return 4096 if rows.device.type == "cpu" else max(2**22 // max(rows.shape[1], 1), 1)
+
+
 def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
     """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
-    pieces = rows.split(4096)
+    pieces = rows.split(rows_at_once(rows))
     keys, inverse = torch.cat([halving_sum(piece.double() * weights) for piece in pieces]).unique(return_inverse=True)
     index = torch.arange(len(rows), device=rows.device)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    same = [(piece == rows[other]).all(1) for piece, other in zip(pieces, first.split(4096), strict=True)]
+    same = [(piece == rows[other]).all(1) for piece, other in zip(pieces, first.split(len(pieces[0])), strict=True)]
     return torch.where(torch.cat(same), first, index)
 
 
@@ -213,7 +241,7 @@ def _plain_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def _power_of_two(norm: Tensor) -> Tensor:
+def power_of_two(norm: Tensor) -> Tensor:
     # The factor that brings a norm into [1/2, 1); 1 for 0.
     return torch.ldexp(torch.ones_like(norm), -torch.frexp(norm).exponent)
 

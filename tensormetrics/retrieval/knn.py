@@ -195,7 +195,8 @@ class TorchKNN:
         if not found or not len(query):
             return distances, indices
         kind = FunctionSearch if callable(self.distance) else NearestSearch
-        search = kind(query, own, found, references, budget(self.memory_budget, query.device), self.exact)
+        memory = budget(self.memory_budget, query.device)
+        search = kind(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
         for start in range(0, len(query), search.rows):
             tile = slice(start, min(start + search.rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
