@@ -1,4 +1,4 @@
-"""The search on a GPU: float16 products on tensor cores rule out most references, canonical distances order the rest."""
+"""The search on a GPU: float16 products on tensor cores rule most references out, canonical distances order others."""
 
 import functools
 from types import ModuleType

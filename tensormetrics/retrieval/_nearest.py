@@ -87,7 +87,7 @@ class NearestSearch:
         few = self.native and 2 * HalvedTiles.bytes_of(self) <= memory
         self.halved = HalvedTiles(self) if few and self._is_self_retrieval() else None
         self.halves, self.step = None, self.rows
-        kernels = None if wide or ignoring else _native.kernels(query.device)
+        kernels = None if ignoring else _native.kernels(query.device)
         if kernels and HalfSearch.serves(k, len(references), kernels):
             sides = (query, self_index, k, references)
             self.halves = HalfSearch(*sides, memory, kernels, self._is_self_retrieval())
