@@ -66,6 +66,9 @@ class Relevance:
             ordered, self.by_label = reference_labels.sort(stable=True)
             self.first = torch.searchsorted(ordered, query_labels.contiguous())
             self.last = torch.searchsorted(ordered, query_labels.contiguous(), right=True)
+            if ignore is None and len(query_labels):
+                # No mask is made, only places in the widest class; they have to be known on the host.
+                self.bytes_per_query = 32 * max(int((self.last - self.first).max()), 1)
 
     def __call__(self, rows: slice) -> Positives:
         own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)

@@ -162,7 +162,9 @@ def rank_tiles(
         search = NearestSearch(*sides, depth_found, references, memory, **options) if depth_found else None
     else:
         search = RankCounter(*sides, reference, distance, ties, memory, exact) if len(reference) else None
-    rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
+    # Ranks are read off a table with a column for each reference.
+    per_query = max(relevance.bytes_per_query, 32 * len(reference) if shallow else 0)
+    rows = max(min(search.rows, memory // 4 // per_query), 1) if search else max(len(query), 1)
 
     @torch.no_grad()
     def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
