@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ._kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
+from ._order_kernels import on_its_device
 
 if TYPE_CHECKING:
     from ._halves import HalfFilter, Halves
@@ -43,6 +44,7 @@ def _count(
         tl.store(reference + place, tl.reshape(tl.broadcast_to(j[None, :], (SIDE, SIDE)), (SIDE * SIDE,)), mask=here)
 
 
+@on_its_device
 def counts(
     queries: "Halves", own: Tensor, references: "HalfFilter", low: Tensor, high: Tensor, capacity: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:

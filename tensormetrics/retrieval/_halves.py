@@ -155,7 +155,7 @@ class HalfSearch:
         if alike and self.filter.euclidean and 4 * blocks * len(self.filter.rows) <= memory // 2:
             self.least = self.kernels.block_minima(self.filter.as_queries, self.filter, halved=True)
         else:
-            row += 4 * blocks + 40 * query.shape[1]
+            row += 4 * blocks + 80 * query.shape[1]
         self.rows = max(memory // 2 // row, 1)
 
     @staticmethod
@@ -187,9 +187,9 @@ class HalfSearch:
         index = filter_.order[place]
         index.masked_fill_(index == own[:, None], -1)
         row = torch.arange(rows.start, rows.start + len(own), device=own.device).repeat_interleave(self.room)
-        rows_of = self.references.rows
-        delta = canonical_pairs(self.query, rows_of, row, index.flatten(), self.references.distance, 2**24)
-        return in_order(delta.view_as(index), index, self.k), known & (number <= self.room)
+        sides = self.query, self.references.rows, row, index.flatten(), self.references.distance
+        delta = canonical_pairs(*sides, memory=2**24).view_as(index).masked_fill_(index < 0, torch.inf)
+        return in_order(delta, index, self.k), known & (number <= self.room)
 
 
 def _rounded_up(bound: Tensor) -> Tensor:

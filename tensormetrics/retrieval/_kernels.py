@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ._order_kernels import on_its_device
+
 if TYPE_CHECKING:
     from ._halves import HalfFilter, Halves
 
@@ -200,6 +202,7 @@ def _many(
         tl.store(index + line * room + place, found, mask=flat & (place < room))
 
 
+@on_its_device
 def block_minima(queries: "Halves", references: "HalfFilter", halved: bool = False) -> Tensor:
     # ->  (Q, R / BLOCK) float32
     """What the values of each block of references are at least. `halved`: the queries are the references, so that a
@@ -217,6 +220,7 @@ def block_minima(queries: "Halves", references: "HalfFilter", halved: bool = Fal
     return least
 
 
+@on_its_device
 def candidates(
     least: Tensor, queries: "Halves", source: Tensor, references: "HalfFilter", k: int, room: int
 ) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,10 @@
 Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -63,6 +67,18 @@ def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexp
     tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
 
 
+def on_its_device(launch: Callable) -> Callable:
+    """Kernels are launched on the current device: for the call that is the one of the first argument."""
+
+    @functools.wraps(launch)
+    def guarded(first: Any, *rest: Any, **options: Any) -> Any:
+        with torch.cuda.device_of(first if isinstance(first, Tensor) else first.rows):
+            return launch(first, *rest, **options)
+
+    return guarded
+
+
+@on_its_device
 def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, kind: int) -> Tensor:
     # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
     """Canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
@@ -77,6 +93,7 @@ def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tenso
     return delta
 
 
+@on_its_device
 def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
     # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 = none  ->  (Q, k) int64 by (delta, index), -1 = none
     if index.shape[1] <= _RANKED:

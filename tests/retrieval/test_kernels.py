@@ -9,7 +9,9 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
+from tensormetrics.retrieval._halves import HalfFilter
 from tensormetrics.retrieval._nearest import NearestSearch
+from tensormetrics.retrieval._order import Filter
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -55,6 +57,18 @@ def test_neighbours(family, both, device):
     for distance in ("ip", "cosine"):
         plain, found = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
         assert torch.equal(found, plain)
+
+
+def test_halved_tiles_give_the_minima_of_all(device):
+    if not (device.type == "cuda" or INTERPRETED):
+        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
+    pytest.importorskip("triton")
+    from tensormetrics.retrieval import _kernels
+
+    # Nine rows of tiles: the last one is in a strip of its own.
+    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _kernels)
+    halved, whole = (_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])
