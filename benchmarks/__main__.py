@@ -51,6 +51,7 @@ BENCHMARKS = {
         quick=("--rows", "2000", "--dims", "64", "--k", "10", "--repeats", "3"),
     ),
     "retrieval_clustering": Benchmark(("sklearn",), write=("--output",), devices=("cpu", "cuda")),
+    "retrieval_gpu": Benchmark(write=("--output",), quick=("--tiny",), devices=("cuda",)),
     "structured": Benchmark(("metametric", "jaxtyping", "scorch"), write=(), quick=()),
     "structured_latent": Benchmark(
         ("metametric", "smatchpp", "mip"), write=("--output",), quick=("--variables", "5", "--rounds", "1")

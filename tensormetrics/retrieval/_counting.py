@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from . import _native
+from ._halves import HalfFilter
 from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, native_rows, plain_products
 from ._relevance import Positives
 
 TIES = ("index", "optimistic", "pessimistic")
+_WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
 class RankCounter:
@@ -34,14 +36,18 @@ class RankCounter:
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
         self.native = _native.BUILT and query.device.type == "cpu"
-        self.kernels = _native.kernels(query.device)
         # Where each open entry costs little, the narrow product is faster.
-        dtype = torch.float32 if self.native or self.kernels else torch.float64
+        dtype = torch.float32 if self.native else torch.float64
         self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        kernels = _native.kernels(query.device)
+        self.halves = HalfFilter(self.filter, kernels, parts=2) if kernels else None
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 4096), 1)
         else:
             most_rows, self.columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
+            if self.halves:
+                # The kernel makes no tiles in memory: these are for what it hands over.
+                self.columns = max(memory // (96 * most_rows), 2**10)
             self.columns = max(min(self.columns, memory // 128) // BLOCK, 1) * BLOCK
             self.rows = max(min(memory // (96 * self.columns), most_rows), 1)
 
@@ -53,12 +59,12 @@ class RankCounter:
         if not width:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
         nearest, gain = self._in_order(query, index, gain, width)
-        x, error = self.filter.query(query)
-        interval = (*self.filter.place(query), error.clamp(max=1e30) * self.exact)
         before = index.new_zeros(len(query), width + 1)
-        done = self.kernels and positives.ignored is None and width <= 512
-        done = done and self._count_all(x, query, own, nearest, positives.relevant, interval, before)
+        done = self.halves and positives.ignored is None and width <= _WIDEST
+        done = done and self._count_all(query, own, nearest, positives.relevant, before)
         if not done:
+            x, error = self.filter.query(query)
+            interval = (*self.filter.place(query), error.clamp(max=1e30) * self.exact)
             count = self._count_native if self.native else self._count
             count(x, query, own, nearest, positives, interval, before)
         place = torch.arange(1, width + 1, device=own.device)
@@ -96,28 +102,26 @@ class RankCounter:
                 _native.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
     def _count_all(
-        self,
-        x: Tensor,
-        query: Tensor,
-        own: Tensor,
-        nearest: tuple[Tensor, Tensor],
-        relevant: Tensor,
-        interval: tuple[Tensor, Tensor, Tensor],
-        before: Tensor,
+        self, query: Tensor, own: Tensor, nearest: tuple[Tensor, Tensor], relevant: Tensor, before: Tensor
     ) -> bool:
         """The same for all columns at once, by a kernel; False where too many entries are left open."""
-        (delta, index), (factor, shift, error) = nearest, (part[:, None] for part in interval)
-        at, size = factor * delta + shift, delta.shape[1]
+        from ._counting_kernels import counts
+
+        halves, (delta, index), size = self.halves, nearest, nearest[0].shape[1]
+        x = halves.query(query)
+        factor, shift = (part[:, None] for part in halves.place(query))
+        at, error = factor * delta + shift, halves.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), side).float())
             for edge, side in ((at - error, -torch.inf), (at + error, torch.inf))
         )
+        high.masked_fill_(delta == torch.inf, -torch.inf)
+        place = torch.where(own < 0, own, halves.position[own])
         capacity = self.memory // 128
-        below, row, column, number = self.kernels.counts(
-            x, self.filter.rows, self.filter.bias, own, low, high, capacity
-        )
-        if len(row) < number:
+        below, row, place, number = counts(x, place, halves, low, high, capacity)
+        if number > capacity:
             return False
+        row, column = row.long(), halves.order[place].long()
         other = self._distances(query, row, column)
         place = self._place(delta, index, relevant, row, other, column, "index")
         # The positives are among them: each is in its own interval.

@@ -77,26 +77,3 @@ class HalvedTiles:
         self.least.add(self.filter, x, self.own[rows], start=rows.start)
         self.done = rows.stop
         return self.least.sorted(rows)
-
-
-class HalvedMinima:
-    """The same on a GPU: the block minima of all rows, from half of the products."""
-
-    def __init__(self, search: "NearestSearch") -> None:
-        self.kernels, self.kept = search.kernels, search.kept
-        self.filter, self.own = search.references.filter(search.dtype, search.memory), search.self_index
-        x = self.filter.query(search.query)[0]
-        self.minima = self.kernels.block_minima(x, self.filter.rows, self.filter.bias, self.own, halved=True)
-
-    @staticmethod
-    def bytes_of(search: "NearestSearch") -> int:
-        return len(search.query) * (len(search.query) // search.kernels.BLOCK * 4 + 8 * search.query.shape[1])
-
-    def serves(self, rows: slice) -> bool:
-        return True
-
-    def __call__(self, x: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        # x: (Q, D) of these rows  ->  (Q, kept) float64 ascending, (Q, kept) int64
-        minima, bias = self.minima[rows], self.filter.bias
-        values, columns = self.kernels.least_values(x, self.filter.rows, bias, self.own[rows], self.kept, minima)
-        return values.double(), columns

@@ -3,13 +3,15 @@
 import functools
 import math
 from collections.abc import Callable
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from .. import _checks
 from . import _native
-from ._least import HalvedMinima, HalvedTiles, Least
+from ._halves import HalfFilter, HalfSearch
+from ._least import HalvedTiles, Least
 from ._order import (
     BLOCK,
     Filter,
@@ -28,6 +30,7 @@ class References:
         # rows: (R, D)
         self.rows, self.distance = rows, distance
         self._filters: dict[torch.dtype, Filter] = {}
+        self._halves: HalfFilter | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -37,12 +40,17 @@ class References:
             self._filters[dtype] = self._filter(dtype, memory)
         return self._filters[dtype]
 
+    def halves(self, kernels: ModuleType, memory: int) -> HalfFilter:
+        if self._halves is None:
+            self._halves = HalfFilter(self.filter(torch.float32, memory), kernels)
+        return self._halves
+
     def filter_of(self, chosen: Tensor, memory: int) -> Filter:
         # chosen: (M,) int64
         return self._filter(torch.float64, memory, chosen)
 
     def _filter(self, dtype: torch.dtype, memory: int, chosen: Tensor | None = None) -> Filter:
-        # Kernels want all rows at once.
+        # On a GPU a copy of all rows is kept.
         allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
         return Filter(self.rows, self.distance, dtype, allowed, chosen)
 
@@ -62,17 +70,22 @@ class NearestSearch:
     """
 
     def __init__(
-        self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int, exact: bool = True
+        self,
+        query: Tensor,
+        self_index: Tensor,
+        k: int,
+        references: References,
+        memory: int,
+        exact: bool = True,
+        ignoring: bool = False,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
         self.native = _native.BUILT and query.device.type == "cpu"
         wide = torch.float64 in (query.dtype, references.rows.dtype)
-        self.kernels = None if wide else _native.kernels(query.device)
-        self.dtype = torch.float64 if wide else torch.float16 if self.kernels and exact else torch.float32
-        spare = max(16, k // 2) if self.dtype == torch.float16 else max(8, k // 16)
-        self.kept = min(k + spare, len(references)) if exact else k
+        self.dtype = torch.float64 if wide else torch.float32
+        self.kept = min(k + max(8, k // 16), len(references)) if exact else k
         row = 128 * self.kept + 48 * query.shape[1]
         if self.native:
             self.rows = max(min(memory // 8 // row, 4096), 1)
@@ -82,22 +95,39 @@ class NearestSearch:
             columns = min(memory // 128, most_columns, len(references))
             self.columns = max(-(-columns // BLOCK) * BLOCK, BLOCK)
             self.rows = max(min(memory // 2 // (24 * self.columns + row), most_rows), 1)
-        halved = HalvedTiles if self.native else HalvedMinima if self.kernels else None
-        self.halved = halved(self) if halved and self._is_self_retrieval(halved.bytes_of(self)) else None
+        few = self.native and not ignoring and 8 * HalvedTiles.bytes_of(self) <= 3 * memory
+        self.halved = HalvedTiles(self) if few and self._is_self_retrieval() else None
+        self.halves, self.step = None, self.rows
+        kernels = None if ignoring else _native.kernels(query.device)
+        if kernels and HalfSearch.serves(k, len(references), kernels):
+            sides = (query, self_index, k, references)
+            self.halves = HalfSearch(*sides, memory, kernels, self._is_self_retrieval())
+            self.rows = self.halves.rows
 
-    def _is_self_retrieval(self, memory: int) -> bool:
+    def _is_self_retrieval(self) -> bool:
         # Euclidean distances alone have products that are the same in both directions.
         rows, distance = self.references.rows, self.references.distance
-        if distance not in ("l2", "sqeuclidean") or self.query is not rows or 8 * memory > 3 * self.memory:
+        if distance not in ("l2", "sqeuclidean") or self.query is not rows:
             return False
         return torch.equal(self.self_index, torch.arange(len(rows), device=rows.device))
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
         ways = (self._coarse, self._fine, self._exhaustive)
-        if self.halved and self.halved.serves(rows) and ignored is None:
+        if self.halves:
+            return self._first_by_halves(rows, ways)
+        if self.halved and self.halved.serves(rows):
             ways = (functools.partial(self._halved, rows), *ways[1:])
         return self._first(self.query[rows], self.self_index[rows], ignored, ways)
+
+    def _first_by_halves(self, rows: slice, ways: tuple) -> Tensor:
+        # Many more queries at once than the other ways can take.
+        nearest, proven = self.halves(rows)
+        for left in (~proven).nonzero()[:, 0].split(self.step):
+            if len(left):
+                at = rows.start + left
+                nearest[left] = self._first(self.query[at], self.self_index[at], None, ways)
+        return nearest
 
     def distances(self, rows: slice, nearest: Tensor) -> Tensor:
         # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, where the index is -1 any value
@@ -122,9 +152,7 @@ class NearestSearch:
         return self._settled(query, error, *self.halved(x, rows), self.kept == len(self.references))
 
     def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
-        # The kernels know of no ignored references.
-        dtype = self.dtype if ignored is None else torch.promote_types(self.dtype, torch.float32)
-        return self._filtered(query, own, ignored, self.references.filter(dtype, self.memory))
+        return self._filtered(query, own, ignored, self.references.filter(self.dtype, self.memory))
 
     def _fine(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         if ignored is None and len(self._few) < len(self.references):
@@ -148,7 +176,9 @@ class NearestSearch:
         x, error = filter_.query(query)
         kept = min(self.kept, filter_.count)
         values, columns = self._smallest(x, own, ignored, kept, filter_)
-        columns = columns if filter_.chosen is None else filter_.chosen[columns]
+        if filter_.chosen is not None:
+            # What is infinitely far may be a column behind the last reference.
+            columns = filter_.chosen[columns.clamp(max=filter_.count - 1)]
         return self._settled(query, error, values, columns, kept == filter_.count)
 
     def _settled(
@@ -178,9 +208,6 @@ class NearestSearch:
         self, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, filter_: Filter
     ) -> tuple[Tensor, Tensor]:
         # x: (Q, D)  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
-        if self.kernels and filter_.dtype != torch.float64 and ignored is None:
-            values, columns = self.kernels.least_values(x, filter_.rows, filter_.bias, own, count)
-            return values.double(), columns
         if self.native:
             least = Least(len(x), count, x)
             least.add(filter_, x, own, ignored)
@@ -219,7 +246,14 @@ class FunctionSearch:
     """The same for a function `(Q, D), (R, D) -> (Q, R)`, whose own values are the order; equal ones by index."""
 
     def __init__(
-        self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int, exact: bool = True
+        self,
+        query: Tensor,
+        self_index: Tensor,
+        k: int,
+        references: References,
+        memory: int,
+        exact: bool = True,
+        ignoring: bool = False,
     ) -> None:
         self.query, self.self_index, self.references, self.k = query, self_index, references, k
         self.rows = max(memory // (64 * len(references)), 1)

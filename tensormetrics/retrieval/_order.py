@@ -5,6 +5,7 @@ every device and for every tile. A matrix product has not: it may only rule pair
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 
@@ -55,6 +56,11 @@ def canonical_pairs(
     if _native.BUILT and query.device.type == "cpu":
         sides = query.double().contiguous(), native_rows(reference)
         return _native.canonical_pairs(*sides, row.contiguous(), column.contiguous(), native_code(distance))
+    if _native.kernels(query.device):
+        from . import _order_kernels
+
+        if query.shape[1] <= _order_kernels.WIDEST:
+            return _order_kernels.canonical_pairs(query, reference, row, column, native_code(distance))
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
@@ -114,48 +120,60 @@ class Filter:
         self.distance, self.dtype = distance, dtype
         self.factor = -2 if distance in _EUCLIDEAN else -1
         self.count = len(reference) if chosen is None else len(chosen)
-        size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
+        self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
-        self.centre = self._centred(self._given(slice(None, None, self.count // 1024 + 1)))[0].mean(0)
+        some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)), measured=False)[0]
+        # A median of all of these would take longer than a small search.
+        away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
+        near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
+        self.centre = torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
         # Kept pieces would lie between the large ones that are freed, and hold their memory.
-        norm = torch.empty(self.count, dtype=torch.float64, device=reference.device)
-        plain = torch.empty_like(norm, dtype=torch.bool)
+        self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
+        plain = torch.empty_like(self.norms, dtype=torch.bool)
         for piece in self._steps(0, self.count):
-            _, norm[piece], plain[piece] = self._centred(self._given(piece))
-        self.scale = _power_of_two(norm.amax())
-        self.norm = norm.amax() * self.scale
+            _, self.norms[piece], plain[piece] = self.centred(self._given(piece))
+        self.scale = power_of_two(self.norms.amax())
+        self.norm = self.norms.amax() * self.scale
         self.plain = plain.all()
-        # Infinity stays where there is no reference. Products of halves are summed in float32.
-        self.bias = reference.new_full((size,), torch.inf, dtype=torch.promote_types(dtype, torch.float32))
-        self.bias[: self.count] = (norm * self.scale).square().nan_to_num().clamp(max=1) * (-1 - self.factor)
         rows = memory / max(dim * dtype.itemsize, 1)
-        self.step = size if size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
-        self.rows = self._prepared(slice(0, size)) if size <= rows else None
+        self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
     def __len__(self) -> int:
-        return len(self.bias)
+        return self.size
+
+    @functools.cached_property
+    def bias(self) -> Tensor:
+        # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
+        bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
+        bias[: self.count] = (self.norms * self.scale).square().nan_to_num().clamp(max=1) * (-1 - self.factor)
+        return bias
+
+    @functools.cached_property
+    def rows(self) -> Tensor | None:
+        # ->  (R', D), None where the memory takes only pieces of it
+        return self._prepared(slice(0, self.size)) if self.step == self.size else None
+
+    @property
+    def rounding(self) -> float:
+        """What canonical distances and centring are off by, in units of the terms' size."""
+        return (4 * math.log2(max(len(self.centre), 1)) + 32) * 2.0**-53
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
         """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, plain = self._centred(rows, euclidean)
-        scale = self.scale if euclidean else _power_of_two(norm)
+        x, norm, plain = self.centred(rows, euclidean)
+        scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
-        finfo, dim = torch.finfo(self.dtype), len(self.centre)
-        half = self.dtype == torch.float16
-        rounding = (4 * math.log2(max(dim, 1)) + 32) * 2.0**-53
-        filtering = (dim + 8) * torch.finfo(self.bias.dtype).eps / 2 + rounding
-        if half:
-            # 2^-22 for each step of a tensor core is what it is taken to lose.
-            filtering += 1.01 * finfo.eps + (dim / 16 + 8) * 2.0**-22
+        finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
+        filtering = (dim + 8) * finfo.eps / 2 + rounding
         if euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
             error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
-        error = error + 8 * (dim + 8) * finfo.tiny * (finfo.eps if half else 1) * (1 + norm)
+        error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
-        known = plain & self.plain & (norm < (2.0**12 if half else 2.0**40))
+        known = plain & self.plain & (norm < 2.0**40)
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
 
@@ -163,11 +181,11 @@ class Filter:
         # rows: (Q, D)  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, _ = self._centred(rows, euclidean)
+        x, norm, _ = self.centred(rows, euclidean)
         if euclidean:
             factor = (self.scale * self.scale).expand_as(norm)
             return factor, -factor * halving_sum(x * x)
-        factor = self.scale * _power_of_two(norm)
+        factor = self.scale * power_of_two(norm)
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 
@@ -192,7 +210,7 @@ class Filter:
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
         for piece in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self._centred(self._given(piece), measured=False)[0].mul_(self.scale)
+            x = self.centred(self._given(piece), measured=False)[0].mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
             prepared[piece.start - rows.start : piece.stop - rows.start] = x
         return prepared
@@ -202,11 +220,10 @@ class Filter:
         return self.reference[rows if self.chosen is None else self.chosen[rows]]
 
     def _steps(self, start: int, stop: int) -> Iterator[slice]:
-        # What is made of so many rows stays in a CPU's cache.
-        step = max(2**18 // max(len(self.centre), 1), 1)
+        step = rows_at_once(self.reference)
         return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
-    def _centred(
+    def centred(
         self, rows: Tensor, centred: bool = True, measured: bool = True
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         # rows: (N, D)  ->  (N, D) float64, their norms (N,), whether squares stay in the range of float64 (N,)
@@ -223,12 +240,18 @@ class Filter:
         return rows, length, (norm == 0) | ((norm > 1e-140) & (norm < 1e140))
 
 
+def rows_at_once(rows: Tensor) -> int:
+    # What is made of a piece stays in a CPU's cache; on a GPU a small one takes as long as a large one.
+    return max((2**18 if rows.device.type == "cpu" else 2**22) // max(rows.shape[1], 1), 1)
+
+
 def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
     """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
     index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
-    pieces = [slice(start, start + 4096) for start in range(0, len(rows), 4096)]
+    step = rows_at_once(rows)
+    pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
     for piece in pieces:
         sums[piece] = halving_sum(rows[piece].double() * weights)
     keys, inverse = sums.unique(return_inverse=True)
@@ -259,7 +282,7 @@ def plain_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def _power_of_two(norm: Tensor) -> Tensor:
+def power_of_two(norm: Tensor) -> Tensor:
     # The factor that brings a norm into [1/2, 1); 1 for 0.
     return torch.ldexp(torch.ones_like(norm), -torch.frexp(norm).exponent)
 

@@ -197,7 +197,7 @@ class TorchKNN:
             return distances, indices
         kind = FunctionSearch if callable(self.distance) else NearestSearch
         memory = budget(self.memory_budget, query.device)
-        search = kind(query, own, found, references, memory, self.exact)
+        search = kind(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))

@@ -158,7 +158,8 @@ def rank_tiles(
     if shallow:
         depth_found = min(depth, len(reference))
         references = References(reference, distance)
-        search = NearestSearch(*sides, depth_found, references, memory, exact) if depth_found else None
+        options = {"exact": exact, "ignoring": ignore is not None}
+        search = NearestSearch(*sides, depth_found, references, memory, **options) if depth_found else None
     else:
         search = RankCounter(*sides, reference, distance, ties, memory, exact) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)

@@ -9,16 +9,21 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
+from tensormetrics.retrieval._halves import HalfFilter
+from tensormetrics.retrieval._nearest import NearestSearch
+from tensormetrics.retrieval._order import Filter
 
-N = 45
+N = 140  # two tiles, the last one with few rows
+HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
-def test_interpreted_kernels():
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_interpreted_kernels(which):
     # The setting holds for a whole process, in which torch could no longer compile anything.
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", which, "-p", "no:cacheprovider", __file__]
     result = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 
@@ -41,37 +46,96 @@ def both(monkeypatch, device):
     return run
 
 
-@pytest.mark.parametrize("family", families(N))
+FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_neighbours(family, both, device):
     x = torch.tensor(families(N)[family], dtype=torch.float32, device=device)
-    for distance in ("l2", "ip", "cosine"):
-        plain, found = both(lambda: TorchKNN(distance).indices(x, 3, x, True))  # noqa: B023
+    plain, found = both(lambda: TorchKNN().indices(x, 2, x, True))
+    assert torch.equal(found, plain)
+    for distance in ("ip", "cosine"):
+        plain, found = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
         assert torch.equal(found, plain)
-        plain, found = both(lambda: TorchKNN(distance).indices(x[:7], 3, x, False))  # noqa: B023
-        assert torch.equal(found, plain)
+
+
+def test_halved_tiles_give_the_minima_of_all(device):
+    if not (device.type == "cuda" or INTERPRETED):
+        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
+    pytest.importorskip("triton")
+    from tensormetrics.retrieval import _kernels
+
+    # Nine rows of tiles: the last one is in a strip of its own.
+    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _kernels)
+    halved, whole = (_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    torch.testing.assert_close(halved[halves.position], whole[halves.position])
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1e18])
+def test_scales(scale, both, device):
+    x = scale * torch.randn(N, 70, device=device)  # more columns than are read at once
+    plain, found = both(lambda: TorchKNN().indices(x[:9], 2, x, True))
+    assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "large common mean", "a few outliers"])
+def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
+    # So many references that only the chosen blocks of a query are read.
+    x = torch.randn(2100, 6, device=device) + 1e4 * (family == "large common mean")
+    x[::300] *= 1000 if family == "a few outliers" else 1
+    left, first = [], NearestSearch._first
+
+    def counted(search, query, *rest):
+        if search.halves:
+            left.append(len(query))
+        return first(search, query, *rest)
+
+    monkeypatch.setattr(NearestSearch, "_first", counted)
+    plain, found = both(lambda: TorchKNN().indices(x[1:6], 1, x, False))
+    assert torch.equal(found, plain) and not left
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_other_dtypes_and_a_row_left_out(dtype, both, device):
+    x = torch.randn(N, 5, device=device).to(dtype)
+    own = torch.tensor([3, -1, 0], device=device)
+    plain, found = both(lambda: TorchKNN().indices(x[[3, 5, 0]], 2, x, self_index=own))
+    assert torch.equal(found, plain)
 
 
 @pytest.mark.parametrize("ties", ["index", "optimistic", "pessimistic"])
-@pytest.mark.parametrize("family", families(N))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_ranks(family, ties, both, device):
-    x = torch.tensor(families(N)[family], dtype=torch.float32, device=device)
-    labels = torch.arange(N, device=device) % 7
+    x = torch.tensor(families(45)[family], dtype=torch.float32, device=device)
+    labels = torch.arange(45, device=device) % 7
     plain, found = both(lambda: positive_ranks(x, labels, ties=ties))
     assert torch.equal(found.rank, plain.rank)
 
 
 @pytest.mark.slow
-def test_blocks_and_more_columns_than_one_tile(both, device):
+def test_ranks_in_more_than_one_tile(both, device):
     x = torch.randn(300, 20, device=device)
-    labels = torch.arange(300, device=device) % 50
-    for function in (lambda: TorchKNN().indices(x, 4, x, True), lambda: positive_ranks(x, labels).rank):
-        plain, found = both(function)
-        assert torch.equal(found, plain)
+    plain, found = both(lambda: positive_ranks(x, torch.arange(300, device=device) % 50).rank)
+    assert torch.equal(found, plain)
 
 
 @pytest.mark.slow
 def test_too_many_open_entries_are_counted_in_tiles(both, device):
-    x = torch.zeros(N, 3, device=device)
-    labels = torch.arange(N, device=device) % 7
+    x = torch.zeros(45, 3, device=device)
+    labels = torch.arange(45, device=device) % 7
     plain, found = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
+    assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("dim", [100, 128, 512])
+@pytest.mark.parametrize("k", [10, 100, 1000])
+def test_thousands_of_rows_on_a_gpu(k, dim, both, device):
+    if device.type != "cuda":
+        pytest.skip("needs a GPU")
+    x = torch.randn(40_000, dim, device=device)
+    for distance in ("l2", "cosine"):
+        plain, found = both(lambda: TorchKNN(distance).indices(x, k, x, True))  # noqa: B023
+        assert torch.equal(found, plain)
+    labels = torch.arange(len(x), device=device) % 5000
+    plain, found = both(lambda: positive_ranks(x, labels).rank)
     assert torch.equal(found, plain)

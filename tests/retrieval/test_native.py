@@ -8,11 +8,12 @@ from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
 pytestmark = pytest.mark.skipif(not _native.BUILT, reason="built without native code")
 
 
-@pytest.fixture(params=["spread", "lattice", "collapsed"])
+@pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
 def x(request):
     random = torch.Generator().manual_seed(0)
     x = torch.randn(700, 12, generator=random)
-    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x}[request.param]
+    few = x[torch.arange(700) % 2]
+    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": few}[request.param]
 
 
 def both(function, monkeypatch):

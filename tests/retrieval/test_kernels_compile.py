@@ -1,0 +1,79 @@
+"""The Triton kernels compile for the GPUs they are made for; no GPU is needed for that."""
+
+import os
+
+import pytest
+
+pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("interpreted kernels cannot be compiled", allow_module_level=True)
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tensormetrics.retrieval import _counting_kernels, _kernels, _order_kernels
+
+HALVES, INTEGERS, INDICES = ("x", "y"), ("chosen", "kept", "number", "below"), ("source", "own", "nearest", "row")
+FLOATS = ("left", "right", "each", "bias", "least", "limit", "low", "high")
+TYPES = {
+    **dict.fromkeys(HALVES, "*fp16"),
+    **dict.fromkeys(FLOATS, "*fp32"),
+    **dict.fromkeys(INTEGERS, "*i32"),
+    **dict.fromkeys(INDICES, "*i64"),
+    "index": "*i32",
+    "delta": "*fp64",
+}
+PRODUCT = {"factor": 2, "SIDE": 128, "DEPTH": 64, "STRIDE": 4, "STRIP": 8}
+COUNTED = {name: PRODUCT[name] for name in ("factor", "SIDE", "DEPTH", "STRIP")}
+PAIRS = {"query": "*fp32", "reference": "*fp32", "column": "*i32"}
+
+
+def compiled(kernel, constants, types, warps):
+    kernel = kernel if isinstance(kernel, triton.JITFunction) else kernel.fn
+    types = {name: "constexpr" if name in constants else (TYPES | types).get(name, "i32") for name in kernel.arg_names}
+    # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
+    whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
+    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
+    fused = kernel is not _order_kernels._canonical
+    options = {"num_warps": warps, "num_stages": 3, "enable_fp_fusion": fused}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+
+
+@pytest.mark.parametrize("halved", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_block_minima_run_on_tensor_cores(halved):
+    ptx = compiled(_kernels._block_minima, PRODUCT | {"halved": halved}, {}, 4)
+    assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kernel, constants, types",
+    [
+        (_kernels._many, PRODUCT, {}),
+        (_counting_kernels._count, COUNTED, {"query": "*i32", "reference": "*i32"}),
+    ],
+)
+def test_other_products_do_too(kernel, constants, types):
+    assert "wgmma.mma_async" in compiled(kernel, constants, types, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kernel, constants",
+    [
+        (_kernels._choose, {"SOME": 1, "WIDTH": 2048}),
+        (_kernels._few, {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}),
+        (_order_kernels._rank, {"ROOM": 32, "PIECE": 32}),
+    ],
+)
+def test_selection_compiles(kernel, constants):
+    assert ".entry" in compiled(kernel, constants, {}, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_canonical_distances_round_every_operation(kind):
+    ptx = compiled(_order_kernels._canonical, {"KIND": kind, "COUNT": 32, "SIZE": 128, "LOG": 7}, PAIRS, 4)
+    assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
+    assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
