@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
-from ..retrieval._door import NAMES, rank_score
+from ..retrieval._door import NAMES, statistic_of
 from ..retrieval._order import DISTANCES
 from ..retrieval._ranking import Classes, averaged
 from .inputs import BadInput, naming, read_labels, read_tensor
@@ -107,7 +107,7 @@ def retrieval(
         scored = calculator.last.scores
         intervals = {}
         for name in scored if bootstrap else ():
-            if _statistic(name) == "mean":
+            if statistic_of(name) == "mean":
                 interval = calculator.interval(name, n_resamples=bootstrap, groups=sides[1])
                 intervals[name] = (float(interval.low), float(interval.high))
         by_class = _by_class(scored, sides[1], classes) if per_class else {}
@@ -167,10 +167,6 @@ def _by_class(scores: dict[str, Tensor], labels: Tensor, names: list[str] | None
     classes = Classes.of(labels, torch.ones_like(labels, dtype=torch.bool))
     rows: dict[str, dict[str, float]] = {str(names[n] if names else n): {} for n in classes.labels.tolist()}
     for metric, score in scores.items():
-        for row, value in zip(rows.values(), averaged(score, classes, "class", _statistic(metric)), strict=True):
+        for row, value in zip(rows.values(), averaged(score, classes, "class", statistic_of(metric)), strict=True):
             row[metric] = float(value)
     return rows
-
-
-def _statistic(metric: str) -> str:
-    return score.statistic if (score := rank_score(metric)) else "mean"

@@ -73,6 +73,12 @@ def rank_score(name: str) -> RankScore | None:
     return RANK_SCORES.get(name)
 
 
+def statistic_of(name: str) -> str:
+    """What a metric is of the scores of queries: "mean" or "median"."""
+    score = rank_score(re.sub(r"_level\d+$", "", name))
+    return score.statistic if score else "mean"
+
+
 def is_known(name: Any) -> bool:
     return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._door import CENTROID, CLUSTERING, needed_depth, rank_score
+from ._door import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
 from ._embeddings import Sides
 from ._knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from ._progress import progressed
@@ -87,14 +87,14 @@ def built_in(
         if not len(query_labels):
             return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
         return CLUSTERING[name](query_labels, torch.as_tensor(cluster_labels, device=query_labels.device))
-    statistic = score.statistic if (score := rank_score(name)) else "mean"
+    statistic = statistic_of(name)
     if scores is not None and name in scores:
         return averaged(scores[name], classes, average, statistic)
     relevant = None
     if label_counts is not None:
         relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, label_comparison_fn)
     comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
-    values = score.function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
+    values = rank_score(name).function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
     scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
     return averaged(values, Classes.of(query_labels, scored), average, statistic)
 

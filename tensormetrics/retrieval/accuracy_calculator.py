@@ -18,6 +18,7 @@ from ._door import (
     default_device,
     is_known,
     rank_score,
+    statistic_of,
     with_options,
 )
 from ._embedding_metric import EmbeddingMetric
@@ -199,7 +200,9 @@ class AccuracyCalculator(EmbeddingMetric):
         )
 
     def interval(self, name: str, **options: Any) -> Interval:
-        """Confidence interval of a micro average of the latest call; options as in `bootstrap`."""
+        """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
+        if (statistic := statistic_of(name)) != "mean":
+            raise ValueError(f"name: got {name!r}, a {statistic}; intervals are of means, such as mean_rank")
         return bootstrap(self._latest(name), **options)
 
     def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:

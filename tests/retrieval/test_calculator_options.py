@@ -91,6 +91,12 @@ def test_how_sure_a_result_is(device):
         message = f"name: got 'AMI', wanted a metric of neighbours of the latest call: {known}"
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             calculator.interval("AMI")
+    ranks = AccuracyCalculator(("median_rank",))
+    ranks.get_accuracy(x, labels)
+    with pytest.raises(
+        ValueError, match="^name: got 'median_rank', a median; intervals are of means, such as mean_rank$"
+    ):
+        ranks.interval("median_rank")
 
 
 def test_defaults_need_torch_alone():
