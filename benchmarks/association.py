@@ -1,7 +1,7 @@
-"""Claim: of WEFE's time `run_query` takes a hundredth for WEAT (an eightieth for few words), a thirtieth for MAC and a
-fiftieth for RND by cosines, a fifth for RIPA, half for RNSB and ECT, and about the same for RND; 10,000 true
-permutations take less than one draw of WEFE's; `run_queries` scores 2,106 RND sub-queries in a fiftieth of the time, and
-10,800 of WEAT in under a second and 256 MB.
+"""Claim: of WEFE's time `run_query` takes a hundredth for WEAT (an eightieth for few words), a thirtieth for MAC
+and a fiftieth for RND by cosines, a fifth for RIPA, half for RNSB and ECT, and about the same for RND; 10,000
+true permutations take less than one draw of WEFE's; `run_queries` scores 2,106 RND sub-queries in a fiftieth
+of the time, and 10,800 of WEAT in under a second and 256 MB.
 
     python benchmarks/association.py [--vectors weat_w2v____old.txt] [--write table.md]
 
