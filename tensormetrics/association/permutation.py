@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import _checks
+from .. import _checks, _triton
 from . import _sets
 from ._random import random_words, stream
 
@@ -20,7 +20,8 @@ ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
 METHODS = ("auto", "exact", "approximate")
 AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
 BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
-GPU_BUDGET = 2**26  # of drawn sums: there every piece costs hundreds of launches
+KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
+GPU_BUDGET = 2**26  # of draws: there small pieces would be spent on launches
 
 # The size and the sum of a subset in one integer, size * UNIT + sum. A subset with an absent place outweighs all.
 UNIT, ABSENT = 2**50, 2**56
@@ -110,6 +111,11 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
     Each place in turn is chosen with the probability (still needed) / (still left), which needs no sorting: algorithm
     S of Knuth, The Art of Computer Programming 2, 3.4.2.
     """
+    if _triton.usable(n.device):
+        from . import _draw_kernels
+
+        out = torch.empty(len(n), rows, places, dtype=torch.bool, device=n.device)
+        return _draw_kernels.random_partitions(out, n, size, begin, start)
     words = random_words(begin, start, rows, (places + 1) // 2, n.device).T.contiguous()
     draws = words & (2**32 - 1), (words >> 32) & (2**32 - 1)  # two of 32 bits from each word
     left = (size - torch.arange(places, device=n.device).unsqueeze(-1)).clamp(min=0).unsqueeze(-1)  # (places, G, 1)
@@ -123,6 +129,10 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
 
 def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
     # ->  (1, rows, pairs) bool: which pairs are swapped
+    if _triton.usable(device):
+        from . import _draw_kernels
+
+        return _draw_kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), begin, start)
     return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
 
 
@@ -233,21 +243,34 @@ def _share_of_draws(
 ) -> Tensor:
     # draw: (start, rows) -> (G, rows, N) bool  units: (B, N), B a multiple of G  ->  (B,) float64
     batch, places = units.shape
+    if groups == 1 and places <= KERNEL_PLACES and _triton.usable(units.device):
+        from . import _draw_kernels
+
+        count, cost, budget = functools.partial(_draw_kernels.count_extreme, units, null), batch // 256, GPU_BUDGET
+    else:
+        count, cost = _count_by_product(units, null, groups), batch
+        budget = BUDGET if units.device.type == "cpu" else GPU_BUDGET
+    extreme = torch.zeros(batch, dtype=torch.int64, device=units.device)
+    for start, rows in chunks(iterations, max(groups * places, cost), budget):
+        extreme += count(draw(start, rows))
+    extreme = extreme.clamp(max=iterations)  # tails that meet count what lies between them twice
+    return (1 + extreme.double()) / (1 + iterations)
+
+
+def _count_by_product(units: Tensor, null: Null, groups: int) -> Callable[[Tensor], Tensor]:
+    # units: (B, N)  ->  (G, rows, N) bool -> (B,) int64: how many sums are >= low, plus how many are <= high
+    batch, places = units.shape
     each = batch // max(groups, 1)
     units = units.double().view(groups, each, places)
     low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
-    extreme = torch.zeros(groups, each, dtype=torch.int64, device=units.device)
-    budget = BUDGET if units.device.type == "cpu" else GPU_BUDGET
-    for start, rows in chunks(iterations, max(groups * places, batch), budget):
+
+    def count(chosen: Tensor) -> Tensor:
         # Products of integers below 2^53: float64 sums them exactly, whatever the order.
-        sums = draw(start, rows).double() @ units.mT
-        hit = torch.zeros_like(sums, dtype=torch.bool)
-        if low is not None:
-            hit |= sums >= low
-        if high is not None:
-            hit |= sums <= high
-        extreme += hit.sum(1)
-    return (1 + extreme.flatten().double()) / (1 + iterations)
+        sums = chosen.double() @ units.mT
+        tails = ([] if low is None else [sums >= low]) + ([] if high is None else [sums <= high])
+        return sum(tail.sum(1) for tail in tails).flatten()
+
+    return count
 
 
 def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:

@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .._triton import on_its_device
 from ._kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
-from ._order_kernels import on_its_device
 
 if TYPE_CHECKING:
     from ._halves import HalfFilter, Halves

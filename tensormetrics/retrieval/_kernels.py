@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._order_kernels import on_its_device
+from .._triton import on_its_device
 
 if TYPE_CHECKING:
     from ._halves import HalfFilter, Halves

@@ -4,11 +4,11 @@ The operators do what torch has no operator for in one pass over a tile that is 
 matrix products. Where they were not built, and on other devices, plain torch gives the same integers.
 """
 
-import importlib.util
 from types import ModuleType
 
 import torch
 
+from .. import _triton
 from .._native import LIBRARY
 
 # query: (Q, D) float64, reference: (R, D) of a dtype of ROWS; row, column: (n,) int64  ->  (n,) float64
@@ -42,7 +42,7 @@ BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::keep_leas
 
 def kernels(device: torch.device) -> ModuleType | None:
     """The Triton kernels, where they can run."""
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+    if not _triton.usable(device):
         return None
     from . import _kernels
 

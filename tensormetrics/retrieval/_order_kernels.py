@@ -3,14 +3,12 @@
 Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU.
 """
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from .._triton import on_its_device
 
 WIDEST = 8192  # columns of a row whose terms are made at once
 _RANKED = 256  # entries that are put in order by comparing all with all
@@ -65,17 +63,6 @@ def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexp
         before = (at >= 0) & ((other < d) | ((other == d) & (at < j[:, None])))
         rank += tl.sum(before.to(tl.int32), axis=1)
     tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
-
-
-def on_its_device(launch: Callable) -> Callable:
-    """Kernels are launched on the current device: for the call that is the one of the first argument."""
-
-    @functools.wraps(launch)
-    def guarded(first: Any, *rest: Any, **options: Any) -> Any:
-        with torch.cuda.device_of(first if isinstance(first, Tensor) else first.rows):
-            return launch(first, *rest, **options)
-
-    return guarded
 
 
 @on_its_device

@@ -1,0 +1,110 @@
+"""The Triton kernels draw and count what plain torch does; without a GPU Triton's interpreter runs them."""
+
+import itertools
+
+import pytest
+import torch
+from kernels import INTERPRETED, interpreted
+from scores import random_sets
+from test_permutation import SIDES
+
+from tensormetrics import _triton, association
+from tensormetrics.association import permutation_p_value, sign_flip_p_value, target_permutation_p_value
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_interpreted_kernels(which):
+    pytest.importorskip("triton")
+    result = interpreted(__file__, which)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.fixture
+def both(monkeypatch, device):
+    """Runs a function by plain torch and by kernels."""
+    if not (device.type == "cuda" or INTERPRETED):
+        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
+    pytest.importorskip("triton")
+
+    def run(function):
+        monkeypatch.setattr(_triton, "usable", lambda device: False)
+        plain = function()
+        monkeypatch.setattr(_triton, "usable", lambda device: True)
+        return plain, function()
+
+    return run
+
+
+def scores_of(kind: str, generator: torch.Generator, *shape: int) -> torch.Tensor:
+    if kind == "few values":  # sums tie, and no power of two makes them whole
+        return torch.randint(-2, 3, shape, generator=generator).double() / 3
+    if kind == "largest":  # units of 2^41
+        return (2 - 2.0**-52) * torch.randint(0, 2, shape, generator=generator).mul(2).sub(1).double()
+    scores = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return scores * 2.0**-30 if kind == "small" else scores
+
+
+KINDS = ["gaussian", "few values", "largest", "small"]
+
+
+FAST = [("right-sided", "few values"), ("left-sided", "largest"), ("two-sided", "gaussian")]
+CASES = [
+    case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in itertools.product(SIDES, KINDS)
+]
+
+
+@pytest.mark.parametrize(("alternative", "kind"), CASES)
+def test_p_values(alternative, kind, both, generator, device):
+    # Draws fill two tiles and a row of a third; places fill 32, and more than a word of 64.
+    for n, m, tests in [(1, 1, 3), (15, 17, 1), (25, 25, 3), (40, 30, 3)]:
+        u, v = (scores_of(kind, generator, tests, k).to(device) for k in (n, m))
+        options = dict(alternative=alternative, method="approximate", iterations=257)
+        plain, found = both(lambda: permutation_p_value(u, v, **options))  # noqa: B023
+        assert torch.equal(found, plain)
+        plain, found = both(lambda: sign_flip_p_value(u, **options))  # noqa: B023
+        assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("kind", ["small", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[:-1])])
+def test_two_blocks_of_tests(kind, both, generator, device):
+    u, v = (scores_of(kind, generator, 130, k).to(device) for k in (7, 9))
+    u[3], v[3], u[129] = 0, 0, torch.nan
+    plain, found = both(lambda: permutation_p_value(u, v, method="approximate", iterations=300))
+    torch.testing.assert_close(found, plain, rtol=0, atol=0, equal_nan=True)
+
+
+def test_pieces_and_seeds(both, generator, device, monkeypatch):
+    monkeypatch.setattr("tensormetrics.association.permutation.GPU_BUDGET", 1000)
+    u, v = (scores_of("gaussian", generator, 2, k).to(device) for k in (3, 4))
+    for seed in (1, 2**40):
+        plain, found = both(lambda: permutation_p_value(u, v, method="approximate", iterations=400, seed=seed))  # noqa: B023
+        assert torch.equal(found, plain)
+
+
+def test_ragged_and_wide_and_empty_batches(both, generator, device):
+    u, v = (scores_of("gaussian", generator, 3, k).to(device) for k in (60, 70))
+    masks = [torch.rand(s.shape, generator=generator).to(device) < 0.5 for s in (u, v)]
+    for some in ({}, dict(zip(("u_mask", "v_mask"), masks, strict=True))):
+        plain, found = both(lambda: permutation_p_value(u, v, iterations=99, **some))  # noqa: B023
+        assert torch.equal(found, plain)
+    for shape in ((0, 3), (2, 0)):
+        empty = u.new_zeros(shape)
+        plain, found = both(lambda: permutation_p_value(empty, empty, method="approximate", iterations=9))  # noqa: B023
+        assert found.shape == plain.shape and found.isnan().all()
+
+
+@pytest.mark.parametrize("metric", [association.rnd, association.ect])
+def test_partitions_of_targets(metric, both, generator, device):
+    tensors = random_sets("xya", generator, device, 2)
+    plain, found = both(lambda: target_permutation_p_value(metric, *tensors, method="approximate", iterations=200))
+    assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_thousands_of_tests_on_a_gpu(alternative, both, generator, device):
+    if device.type != "cuda":
+        pytest.skip("needs a GPU")
+    u, v = (scores_of("gaussian", generator, 3000, 25).to(device) for _ in range(2))
+    plain, found = both(lambda: permutation_p_value(u, v, alternative=alternative, iterations=200_000))
+    assert torch.equal(found, plain)

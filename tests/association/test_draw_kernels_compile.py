@@ -1,0 +1,44 @@
+"""The kernels of drawn sums compile for the GPUs they are made for; no GPU is needed for that."""
+
+import pytest
+from kernels import INTERPRETED
+
+pytest.importorskip("triton")
+if INTERPRETED:
+    pytest.skip("interpreted kernels cannot be compiled", allow_module_level=True)
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tensormetrics.association import _draw_kernels
+
+TYPES = {
+    **dict.fromkeys(("masks", "digits", "out"), "*i8"),
+    **dict.fromkeys(("start", "sure", "rest", "fewer", "listed", "number"), "*i32"),
+}
+DRAWS = {"n": "*i64", "size": "*i64", "begin": "i64", "start": "i64"}
+SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
+
+
+def compiled(kernel, constants, types=TYPES, stages=3):
+    types = {name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names}
+    whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name == "tests"]  # as at a launch
+    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
+    options = {"num_warps": 8, "num_stages": stages, "enable_fp_fusion": False}
+    return triton.compile(source, GPUTarget("cuda", 90, 32), options)
+
+
+@pytest.mark.parametrize("places", [32, 64, 128])
+def test_sums_run_on_tensor_cores(places):
+    constants = {"PLACES": places, "TESTS": 128, "ROWS": 128}
+    for kernel, stages in ((_draw_kernels._count, 3), (_draw_kernels._count_listed, 1)):
+        result = compiled(kernel, constants, stages=stages)
+        assert "wgmma.mma_async" in result.asm["ptx"] and "s32.s8.s8" in result.asm["ptx"]
+        assert result.metadata.shared <= SHARED
+
+
+def test_draws_compile():
+    types = TYPES | DRAWS
+    assert ".entry" in compiled(_draw_kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
+    assert ".entry" in compiled(_draw_kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
