@@ -152,19 +152,20 @@ def random_signs(out: Tensor, begin: int, start: int) -> Tensor:
 
 
 @on_its_device
-def count_extreme(units: Tensor, null: "Null", chosen: Tensor) -> Tensor:
-    # units: (B, N) int64, at most 2^41 in modulus  chosen: (1, rows, N) bool, N <= 128
-    # ->  (B,) int64, how many sums are >= low, plus how many are <= high
-    (batch, places), rows = units.shape, chosen.shape[1]
+def count_extreme(chosen: Tensor, units: Tensor, null: "Null") -> Tensor:
+    # chosen: (rows, N) bool, N <= 128  units: (B, N) int64, at most 2^41 in modulus
+    # ->  (B,) int64, how many of the sums are extreme
+    (batch, places), rows = units.shape, len(chosen)
     if not batch:
         return torch.zeros(0, dtype=torch.int64, device=units.device)
     width, more = max(triton.next_power_of_2(places), 32), -batch % _TESTS
-    masks = pad(chosen[0], (0, width - places, 0, -rows % _ROWS)).view(torch.int8)
+    masks = pad(chosen, (0, width - places, 0, -rows % _ROWS)).view(torch.int8)
     units = pad(units, (0, width - places, 0, more))
     low, high = (None if bound is None else pad(bound, (0, more)) for bound in null)
     tails = ([] if low is None else [(units, low)]) + ([] if high is None else [(-units, -high)])
     added = len(masks) - rows  # draws of nothing, whose sum is 0
-    return sum(_count_at_least(masks, *tail) - added * (tail[1] <= 0) for tail in tails)[:batch]
+    count = sum(_count_at_least(masks, *tail) - added * (tail[1] <= 0) for tail in tails)
+    return count[:batch].clamp(max=rows)  # tails that meet count what lies between them twice
 
 
 def _count_at_least(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:

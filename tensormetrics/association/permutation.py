@@ -242,35 +242,23 @@ def _share_of_draws(
     draw: Callable[[int, int], Tensor], units: Tensor, null: Null, iterations: int, groups: int
 ) -> Tensor:
     # draw: (start, rows) -> (G, rows, N) bool  units: (B, N), B a multiple of G  ->  (B,) float64
-    batch, places = units.shape
+    (batch, places), on_cpu = units.shape, units.device.type == "cpu"
+    each = batch // max(groups, 1)
+    extreme = torch.zeros(groups, each, dtype=torch.int64, device=units.device)
     if groups == 1 and places <= KERNEL_PLACES and _triton.usable(units.device):
         from . import _draw_kernels
 
-        count, cost, budget = functools.partial(_draw_kernels.count_extreme, units, null), batch // 256, GPU_BUDGET
+        for start, rows in chunks(iterations, max(places, batch // 256), GPU_BUDGET):
+            extreme += _draw_kernels.count_extreme(draw(start, rows)[0], units, null)
     else:
-        count, cost = _count_by_product(units, null, groups), batch
-        budget = BUDGET if units.device.type == "cpu" else GPU_BUDGET
-    extreme = torch.zeros(batch, dtype=torch.int64, device=units.device)
-    for start, rows in chunks(iterations, max(groups * places, cost), budget):
-        extreme += count(draw(start, rows))
-    extreme = extreme.clamp(max=iterations)  # tails that meet count what lies between them twice
-    return (1 + extreme.double()) / (1 + iterations)
-
-
-def _count_by_product(units: Tensor, null: Null, groups: int) -> Callable[[Tensor], Tensor]:
-    # units: (B, N)  ->  (G, rows, N) bool -> (B,) int64: how many sums are >= low, plus how many are <= high
-    batch, places = units.shape
-    each = batch // max(groups, 1)
-    units = units.double().view(groups, each, places)
-    low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
-
-    def count(chosen: Tensor) -> Tensor:
-        # Products of integers below 2^53: float64 sums them exactly, whatever the order.
-        sums = chosen.double() @ units.mT
-        tails = ([] if low is None else [sums >= low]) + ([] if high is None else [sums <= high])
-        return sum(tail.sum(1) for tail in tails).flatten()
-
-    return count
+        units = units.double().view(groups, each, places)
+        low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
+        for start, rows in chunks(iterations, max(groups * places, batch), BUDGET if on_cpu else GPU_BUDGET):
+            # Products of integers below 2^53: float64 sums them exactly, whatever the order.
+            sums = draw(start, rows).double() @ units.mT
+            tails = ([] if low is None else [sums >= low]) + ([] if high is None else [sums <= high])
+            extreme += functools.reduce(torch.logical_or, tails).sum(1)
+    return (1 + extreme.flatten().double()) / (1 + iterations)
 
 
 def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:
