@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TESTS, _ROWS = 128, 128  # of a tile of sums
 _DRAWN = 128  # partitions of a program
 _PROGRAMS = 4096  # enough of them to fill a GPU several times
-_LARGEST = 46  # bits of a unit: six bytes hold it, the upper three their part of it
+_LARGEST = 46  # bits of a unit, so that its upper three bytes hold 23 and 128 of them add up to less than 2^30
 _MIDDLE = 0x808080808080  # 128 in each of six bytes
 _STEP, _FIRST, _SECOND = (tl.constexpr(c) for c in (_random.STEP, _random.FIRST, _random.SECOND))
 
@@ -80,7 +80,7 @@ def _drawn(masks, tile, PLACES: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _sums(high, middle, low, mask, start):
-    # high, middle, low: (TESTS, PLACES)  mask: (PLACES, ROWS)  start: (TESTS,)  ->  (TESTS, ROWS) int32
+    # high, middle, low: (TESTS, PLACES) int8  mask: (PLACES, ROWS)  start: (TESTS,)  ->  (TESTS, ROWS) int32
     sums = tl.dot(high, mask, out_dtype=tl.int32)
     sums = tl.dot(middle, mask, sums * 256, out_dtype=tl.int32)
     return tl.dot(low, mask, sums * 256 + start[:, None], out_dtype=tl.int32)
@@ -178,10 +178,11 @@ def _count_at_least(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
     units, low = units << shift.unsqueeze(-1), low << shift
     digits = ((units + _MIDDLE) ^ _MIDDLE).view(torch.int8).unflatten(-1, (width, 8)).permute(2, 0, 1)[:6].contiguous()
     lower = units - ((units + (_MIDDLE & 0xFFFFFF)) >> 24 << 24)
-    # From these the sum of the upper bytes starts, in units of 2^24, if the lower ones add the least or the most.
-    least, most = lower.clamp(max=0).sum(-1) - low, lower.clamp(min=0).sum(-1) - low
-    start, end = ((x >> 24).clamp(-(2**30), 2**30).int() for x in (least, most))
-    rest = ((least & 0xFFFFFF) - least - low).int()  # of the lower bytes, so that their sum begins at 0 or above
+    bottom, top = lower.clamp(max=0).sum(-1), lower.clamp(min=0).sum(-1)
+    # A sum of upper bytes that begins at `start` decides if it ends at 0 or above, or so far below that `end` would not
+    # have brought it there. Beyond 2^30 no sum reaches.
+    start, end = (((extreme - low) >> 24).clamp(-(2**30), 2**30).int() for extreme in (bottom, top))
+    rest = (((bottom - low) & 0xFFFFFF) - bottom).int()  # what is then left, less the least that the lower bytes add
     tiles, blocks = len(masks) // _ROWS, tests // _TESTS
     fewer, number = (torch.zeros(size, dtype=torch.int32, device=low.device) for size in (tests, 1))
     listed = torch.empty(tiles * blocks, dtype=torch.int32, device=low.device)

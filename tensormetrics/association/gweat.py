@@ -12,7 +12,7 @@ from . import _sets
 from ._call import check_groups
 from ._random import random_words, stream
 from .base_metric import BaseMetric
-from .permutation import chunks, is_exact
+from .permutation import chunks, is_exact, present_first
 from .query import IndexedQuery, Query
 from .target_permutation import is_extreme
 
@@ -61,7 +61,7 @@ def group_permutation_p_value(
     present = targets.count.expand(*lead, groups, width) > 0
     ends = present.sum(-1).cumsum(-1)[..., None, :, None]
     starts = ends - present.sum(-1)[..., None, :, None]
-    order = (~present.flatten(-2)).byte().sort(dim=-1, stable=True).indices  # present words first, as above
+    order = present_first(present.flatten(-2))
     words = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)
     words = words.take_along_dim(order.unsqueeze(-1), -2)[..., None, None, :, :].expand(*lead, 1, groups, -1, dims)
     if a_mask is not None:

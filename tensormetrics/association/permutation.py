@@ -70,7 +70,7 @@ def permutation_p_value(
         ragged = u_mask is not None or v_mask is not None
         sizes = (n, size) if ragged else (n.new_full((1,), u.shape[-1]), n.new_full((1,), places))
         draw = functools.partial(random_partitions, stream(seed), *sizes, places)
-        share = _share_of_draws(draw, _compact(units, present), null, iterations, groups=len(sizes[0]))
+        share = _share_of_draws(draw, units.gather(-1, present_first(present)), null, iterations, groups=len(sizes[0]))
     return share.where(usable, torch.nan).reshape(lead)
 
 
@@ -100,7 +100,7 @@ def sign_flip_p_value(
         share = _count_sums(units, null).clamp(max=2**pairs).double() / 2**pairs
     else:
         draw = functools.partial(random_signs, stream(seed), pairs, device=units.device)
-        share = _share_of_draws(draw, _compact(units, present), null, iterations, groups=1)
+        share = _share_of_draws(draw, units.gather(-1, present_first(present)), null, iterations, groups=1)
     return share.where(usable, torch.nan).reshape(lead)
 
 
@@ -145,13 +145,24 @@ def is_exact(alternative: str, method: str, iterations: int, got: int, auto: int
     return method == "exact" or (method == "auto" and got <= auto)
 
 
+def joined(sets: tuple[_sets.Words, ...]) -> tuple[Tensor, Tensor]:
+    # ->  (..., N, D), (..., N) bool: which of them are present
+    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.count)))
+    words = torch.cat([s.vectors.expand(*lead, *s.vectors.shape[-2:]) for s in sets], -2)
+    return words, torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in sets], -1) > 0
+
+
+def present_first(present: Tensor) -> Tensor:
+    # present: (..., N) bool  ->  (..., N) int64, in this order padding takes no draws
+    return (~present).byte().sort(dim=-1, stable=True).indices
+
+
 def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.Size]:
     """All scores as (B, N), 0 where none is, which of them are present (B, N), and the leading shape B stands for."""
     sets = _sets.read(**{name: (scores.detach().unsqueeze(-1), mask) for name, (scores, mask) in sides.items()})
-    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.count)))
-    scores = torch.cat([s.vectors.squeeze(-1).expand(*lead, s.vectors.shape[-2]) for s in sets], -1)
-    present = torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in sets], -1) > 0
-    return scores.flatten(0, -2) if lead else scores[None], present.flatten(0, -2) if lead else present[None], lead
+    scores, present = joined(sets)
+    lead, places = present.shape[:-1], present.shape[-1]
+    return scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
 
 
 def _units(scores: Tensor) -> Tensor:
@@ -231,11 +242,6 @@ def _binomial_sums(device: torch.device) -> Tensor:
     # ->  (51, 52) int64: [s, k] = how many subsets of s places have fewer than k
     table = [[sum(math.comb(s, j) for j in range(k)) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
     return torch.tensor(table, device=device)
-
-
-def _compact(units: Tensor, present: Tensor) -> Tensor:
-    # ->  (B, N), the present ones first, in order
-    return units.gather(-1, (~present).byte().sort(dim=-1, stable=True).indices)
 
 
 def _share_of_draws(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import _sets
 from ._random import stream
-from .permutation import chunks, is_exact, random_partitions
+from .permutation import chunks, is_exact, joined, present_first, random_partitions
 
 MOST_PARTITIONS = 20_000
 
@@ -38,15 +38,13 @@ def target_permutation_p_value(
     as not extreme; NaN where the observed score is NaN.
     """
     observed = metric(x, y, a, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask)  # its own checks come first
-    first, second = _sets.read(x=(x, x_mask), y=(y, y_mask))
+    sets = _sets.read(x=(x, x_mask), y=(y, y_mask))
     n, places = x.shape[-2], x.shape[-2] + y.shape[-2]
     ragged = x_mask is not None or y_mask is not None
     most = 0 if ragged else MOST_PARTITIONS
     exact = is_exact(alternative, method, iterations, math.comb(places, n), most, most, "partitions")
-    lead = torch.broadcast_shapes(*(t.shape[:-1] for s in (first, second) for t in (s.vectors[..., 0], s.count)))
-    present = torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in (first, second)], -1) > 0
-    order = (~present).byte().sort(dim=-1, stable=True).indices  # present words first: padding takes no draws
-    words = torch.cat([s.vectors.expand(*lead, *s.vectors.shape[-2:]) for s in (first, second)], -2)
+    words, present = joined(sets)
+    lead, order = present.shape[:-1], present_first(present)
     words = words.take_along_dim(order.unsqueeze(-1), -2).unsqueeze(-3)
     if a_mask is not None:
         a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-2)
