@@ -1,11 +1,8 @@
 """The Triton kernels give the integers of the plain path; without a GPU Triton's interpreter runs them."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
+from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
@@ -15,16 +12,13 @@ from tensormetrics.retrieval._order import Filter
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_interpreted_kernels(which):
-    # The setting holds for a whole process, in which torch could no longer compile anything.
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", which, "-p", "no:cacheprovider", __file__]
-    result = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    result = interpreted(__file__, which)
     assert result.returncode == 0, result.stdout
 
 
