@@ -42,13 +42,13 @@ def scores_of(kind: str, generator: torch.Generator, *shape: int) -> torch.Tenso
     if kind == "largest":  # units of 2^41
         return (2 - 2.0**-52) * torch.randint(0, 2, shape, generator=generator).mul(2).sub(1).double()
     scores = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    if kind == "close":  # sums of as many differ in their lower bits alone
+        return 1 + 2.0**-20 * scores
     return scores * 2.0**-30 if kind == "small" else scores
 
 
-KINDS = ["gaussian", "few values", "largest", "small"]
-
-
-FAST = [("right-sided", "few values"), ("left-sided", "largest"), ("two-sided", "gaussian")]
+KINDS = ["gaussian", "few values", "largest", "close", "small"]
+FAST = [("right-sided", "few values"), ("left-sided", "largest"), ("two-sided", "gaussian"), ("right-sided", "close")]
 CASES = [
     case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in itertools.product(SIDES, KINDS)
 ]
@@ -69,8 +69,9 @@ def test_p_values(alternative, kind, both, generator, device):
 @pytest.mark.parametrize("kind", ["small", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[:-1])])
 def test_two_blocks_of_tests(kind, both, generator, device):
     u, v = (scores_of(kind, generator, 130, k).to(device) for k in (7, 9))
-    u[3], v[3], u[129] = 0, 0, torch.nan
-    plain, found = both(lambda: permutation_p_value(u, v, method="approximate", iterations=300))
+    u[3], v[3], u[129] = 0, 0, torch.nan  # all partitions of the fourth are in both tails
+    options = dict(alternative="two-sided", iterations=300)
+    plain, found = both(lambda: permutation_p_value(u, v, method="approximate", **options))
     torch.testing.assert_close(found, plain, rtol=0, atol=0, equal_nan=True)
 
 
