@@ -69,6 +69,7 @@ class Table:
 
     def finish(self) -> None:
         """The status of the process is 1 if rows are missing."""
+        print(*self._errors, sep="\n")
         sys.exit(len(self._errors) > 0)
 
     def _row(self, cells: Iterable[str]) -> None:

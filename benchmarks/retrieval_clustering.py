@@ -42,7 +42,7 @@ CASES = (
     (60_000, 6_000, 6_000, "ARI", True),
 )
 COLUMNS = ("score, ms", "tensormetrics", "scikit-learn", "torchmetrics", "scikit-learn / tensormetrics")
-ROUNDS, PATIENCE = 9, 20.0  # a rival that has used up its seconds is left out of later rounds
+ROUNDS, PATIENCE = 9, 10.0  # a rival that has used up its seconds is left out of later rounds
 
 
 def partitions(items: int, classes: int, clusters: int) -> tuple[np.ndarray, np.ndarray]:
