@@ -25,9 +25,9 @@ trap 'rm -rf "$work"' EXIT
 summary=$out/summary.txt
 details=$work/details
 failed=0
+export FAILED_TESTS=$work/failed
 DEADLINE=570 # seconds from the start
 export OMP_WAIT_POLICY=passive PYTHONUNBUFFERED=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
-export COLUMNS=200 # of pytest's lines
 shopt -s nullglob
 : >"$out/log.txt" >"$details"
 
@@ -38,31 +38,32 @@ step() {
   shift 2
   ((limit <= DEADLINE - start)) || limit=$((DEADLINE - start))
   if ((limit < 5)); then
-    printf '%-16s %-12s\n' "$name" "no time left" >>"$summary"
+    printf '%-20s %-12s\n' "$name" "no time left" >>"$summary"
     failed=1
     return 1
   fi
   echo "$name: at most $limit s"
-  timeout --signal=INT --kill-after=8 "$limit" "$@" >"$output" 2>&1 || status=$?
+  : >"$FAILED_TESTS"
+  timeout --signal=INT --kill-after=15 "$limit" "$@" >"$output" 2>&1 || status=$?
   case $status in
     0) ;;
     124 | 137) outcome="out of time" ;;
     *) outcome="failed ($status)" ;;
   esac
-  printf '%-16s %-12s %4d s  %.150s\n' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$output")" >>"$summary"
+  printf '%-20s %-12s %4d s  %.150s\n' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$output")" >>"$summary"
   { printf '\n===== %s\n' "$name" && cat "$output"; } >>"$out/log.txt"
   ((status == 0)) && return
   failed=1
-  { printf '\n%s\n' "$name" && { by_reason "$output" || tail -n 6 "$output"; } | cut -c -220; } >>"$details"
+  { printf '\n%s\n' "$name" && { by_reason || tail -n 6 "$output"; } | cut -c -240; } >>"$details"
   return "$status"
 }
 
-# by_reason LOG: the reasons in pytest's short summary, the most frequent first, each with its first test.
+# Of the tests that failed, the reasons, the most frequent first, each with its first test.
 by_reason() {
-  grep -E '^(FAILED|ERROR) ' "$1" | awk -F ' - ' '
+  awk -F '\t' '
     !($2 in number) { first[$2] = $1 } { number[$2]++ }
-    END { for (reason in number) printf "%5d x %s; first %s\n", number[reason], reason, first[reason] }
-  ' | sort -rn | head -n 20 | grep .
+    END { for (reason in number) printf "%5d x %.110s; first %s\n", number[reason], reason, first[reason] }
+  ' "$FAILED_TESTS" | sort -rn | head -n 20 | grep .
 }
 
 finish() {
@@ -133,12 +134,27 @@ print(f"faiss {faiss.__version__}: {agreement:.4%} of the neighbours agree with 
 PYTHON
 fi
 
-# A kernel that reads or writes elsewhere makes every later call of its process fail: xdist then starts another one.
-cat >"$work/fresh_process.py" <<'PYTHON'
+# Failures are noted as they come, for a run that is cut off says nothing of them. After a kernel that reads or writes
+# elsewhere every later call of its process fails: xdist then starts another one.
+cat >"$work/noted.py" <<'PYTHON'
 import os
 
 import pytest
 import torch
+
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def note(report):
+    if report.failed and not WORKER:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = (crash.message if crash else str(report.longrepr)).splitlines()[0]
+        reason = "its process ended" if reason.startswith("worker ") else reason
+        with open(os.environ["FAILED_TESTS"], "a") as file:
+            print(report.nodeid, reason, sep="\t", file=file)
+
+
+pytest_runtest_logreport = pytest_collectreport = note
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,19 +163,20 @@ def pytest_runtest_protocol(item):
     try:
         torch.cuda.synchronize()
     except RuntimeError:
-        os._exit(1)
+        if WORKER:
+            os._exit(1)
     return result
 PYTHON
 
 # What other packages will give up one day is no concern here. The device fixture of tests/conftest.py takes "cuda" by
 # itself; what runs on the GPU comes first, the rest if time is left.
-tests=(env OMP_NUM_THREADS=2 python3 -m pytest --tb=short --continue-on-collection-errors)
+tests=(env OMP_NUM_THREADS=2 python3 -m pytest -p noted --tb=short --durations=10 --continue-on-collection-errors)
 tests+=(-W default::DeprecationWarning -W default::FutureWarning)
 ! has pytest_timeout || tests+=(--timeout 100 --timeout-method thread)
 workers=()
 ! has xdist || workers=(-n 8 --max-worker-restart 200)
 on_gpu='cuda or host_copies'
-step gpu-tests 200 "${tests[@]}" -k "$on_gpu" ${workers[@]+"${workers[@]}" -p fresh_process}
+step gpu-tests 200 "${tests[@]}" -k "$on_gpu" ${workers[@]+"${workers[@]}"}
 for benchmark in retrieval_gpu:150 assignment:75 plain_torch:60 retrieval_clustering:45; do
   name=${benchmark%:*}
   step "$name" "${benchmark#*:}" python3 -m benchmarks --device cuda --output "$out" --only "$name"
