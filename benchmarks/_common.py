@@ -64,7 +64,8 @@ class Table:
                 self._row(row)
         except Exception as error:
             traceback.print_exc()
-            self._errors.append(f"Rows are missing: {type(error).__name__}: {str(error).strip()}".splitlines()[0])
+            missing = f"Rows are missing: {type(error).__name__}: {str(error).strip()}".splitlines()[0]
+            self._errors = list(dict.fromkeys([*self._errors, missing]))
             self._write()
 
     def finish(self) -> None:
