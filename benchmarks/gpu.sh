@@ -51,7 +51,7 @@ step() {
     *) outcome="failed ($status)" ;;
   esac
   printf '%-20s %-12s %4d s  %.150s\n' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$output")" >>"$summary"
-  { printf '\n===== %s\n' "$name" && cat "$output"; } >>"$out/log.txt"
+  { printf "\n===== %s\n" "$name" && tail -c 3000000 "$output"; } >>"$out/log.txt"
   ((status == 0)) && return
   failed=1
   { printf '\n%s\n' "$name" && { by_reason || tail -n 6 "$output"; } | cut -c -240; } >>"$details"
