@@ -106,7 +106,7 @@ for use, names in USES.items():
 PYTHON
 
 build() {
-  TENSORMETRICS_CUDA=1 python3 setup.py egg_info build_ext --inplace --parallel 2 && ls tensormetrics/_C{,_cuda}.*
+  TENSORMETRICS_CUDA=1 python3 setup.py egg_info build_ext --inplace && ls tensormetrics/_C{,_cuda}.*
 }
 export -f build
 step build 200 bash -c build
