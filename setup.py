@@ -5,7 +5,9 @@ package then answers with its reference implementations. Everything else about t
 import importlib.util
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -62,6 +64,17 @@ def find_extensions() -> list[Extension]:
 
 
 class BuildExt(build_ext):
+    def build_extensions(self) -> None:
+        """Both libraries and all sources side by side."""
+        compile_in_turn, self.parallel = self.compiler.compile, True
+
+        def compile_together(sources: list[str], **options) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return [*chain(*pool.map(lambda source: compile_in_turn([source], **options), sources))]
+
+        self.compiler.compile = compile_together
+        super().build_extensions()
+
     def build_extension(self, extension: Extension) -> None:
         if extension.name.endswith("_cuda"):
             self.build_cuda(extension)

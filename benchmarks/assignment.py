@@ -1,7 +1,5 @@
 """linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
 
-    python benchmarks/assignment.py [--quick] [--device cuda] [--write PATH]
-
 All get the same float64 values; tensormetrics once as float64 (the fair column) and once as float32. Solvers with a
 batched call get the batch, the others a loop. Every total cost is compared with scipy's before anything is timed. The
 solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`:
@@ -10,21 +8,21 @@ solvers that take tensors get them there, and their times end when the totals ar
 does not wait to look for bad input.
 """
 
-import argparse
 import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import scipy.optimize
 import torch
-from _common import machine
+from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.assignment import _op, linear_sum_assignment
 
+NEEDS = ("scipy",)
+DEVICES = ("cpu", "cuda")
 Solver = Callable[[np.ndarray, Tensor, Tensor], np.ndarray]  # (B, R, C) as float64, as tensors of 64, 32 -> (B,) totals
 
 
@@ -131,53 +129,43 @@ def seconds(solvers: dict[str, Solver], inputs: tuple, budget: float) -> dict[st
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def table(quick: bool, device: str) -> str:
-    solvers, missing = installed(device)
-    header = ["case", *(f"{name} ms" for name in solvers), "row scans", "scipy / 64", "scipy / 32"]
-    header += ["best peer / 64"] if any(peer in solvers for peer in BEST_OF) else []
-    tensor_rivals = {name: "32" if name.endswith("32") else "64" for name in solvers if name.startswith("torch-")}
-    header += [f"torch-l-a / {bits}" for bits in tensor_rivals.values()]
-    lines = ["| " + " | ".join(header) + " |", "| --- " * len(header) + "|"]
-    for name, cost in cases(quick, device):
-        doubles = torch.from_numpy(cost)
-        inputs = (cost, doubles.to(device), doubles.float().to(device))
-        wanted = scipy_loop(*inputs)
-        for solver, solve in solvers.items():
-            tolerance = 1e-5 if solver.endswith("float32") else 1e-9
-            np.testing.assert_allclose(
-                solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}"
-            )
-        took = seconds(solvers, inputs, 1.0 if quick else 10.0 if device == "cpu" else 2.0)
-        fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
-        ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
-        ratios += [took[rival] / took[f"ours float{bits}"] for rival, bits in tensor_rivals.items()]
-        scans = _op.lsa(doubles, False)[6].double().mean()
-        cells = [
-            name,
-            *(f"{1e3 * t:.2f}" for t in took.values()),
-            f"{scans:.0f}",
-            *(f"{ratio:.2f}x" for ratio in ratios),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-        print(lines[-1], flush=True)
-    where = "One thread" if device == "cpu" else "Tensors on the GPU, arrays on one thread of the CPU"
+def row(name: str, cost: np.ndarray, solvers: dict[str, Solver], device: str, budget: float) -> Iterator[list[str]]:
+    doubles = torch.from_numpy(cost)
+    inputs = (cost, doubles.to(device), doubles.float().to(device))
+    wanted = scipy_loop(*inputs)
+    for solver, solve in solvers.items():
+        tolerance = 1e-5 if solver.endswith("float32") else 1e-9
+        np.testing.assert_allclose(solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
+    took = seconds(solvers, inputs, budget)
+    fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
+    ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *([min(peers) / fair] if peers else [])]
+    ratios += [took[rival] / took[f"ours float{bits}"] for rival, bits in tensor_rivals(solvers).items()]
+    scans = _op.lsa(doubles, False)[6].double().mean()
+    yield [name, *(f"{1e3 * t:.2f}" for t in took.values()), f"{scans:.0f}", *(f"{ratio:.2f}x" for ratio in ratios)]
+
+
+def tensor_rivals(solvers: dict[str, Solver]) -> dict[str, str]:
+    return {name: "32" if name.endswith("32") else "64" for name in solvers if name.startswith("torch-")}
+
+
+def main() -> None:
+    options = arguments(__doc__, DEVICES)
+    torch.set_num_threads(1)
+    solvers, missing = installed(options.device)
+    columns = ["case", *(f"{name} ms" for name in solvers), "row scans", "scipy / 64", "scipy / 32"]
+    columns += ["best peer / 64"] if any(peer in solvers for peer in BEST_OF) else []
+    columns += [f"torch-l-a / {bits}" for bits in tensor_rivals(solvers).values()]
+    where = "One thread" if options.device == "cpu" else "Tensors on the GPU, arrays on one thread of the CPU"
     notes = (
         f"{where}, medians; x / 64: how many times longer x takes than ours in float64.\n"
         f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
     )
-    if device == "cpu":
-        notes += "\nThe CUDA kernels compile and are not yet run on a GPU."
-    versions = f"torch {torch.__version__}, scipy {scipy.__version__}, numpy {np.__version__}."
-    return f"# Assignment, {machine(device)}\n\n{notes}\n{versions}\n\n" + "\n".join(lines) + "\n"
+    table = Table(options, "Assignment", columns, notes, ("scipy", "numpy"))
+    budget = 1.0 if options.quick else 10.0 if options.device == "cpu" else 2.0
+    for name, cost in cases(options.quick, options.device):
+        table.add(row(name, cost, solvers, options.device, budget))
+    table.finish()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller batches and fewer turns")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--write", type=Path, help="file for the table")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    text = table(options.quick, options.device)
-    if options.write:
-        options.write.write_text(text)
+    main()

@@ -3,25 +3,18 @@ and a fiftieth for RND by cosines, a fifth for RIPA, half for RNSB and ECT, and 
 true permutations take less than one draw of WEFE's; `run_queries` scores 2,106 RND sub-queries in a fiftieth
 of the time, and 10,800 of WEAT in under a second and 256 MB.
 
-    python benchmarks/association.py [--vectors weat_w2v____old.txt] [--write table.md]
-
 WEFE pins old versions of numpy and scipy but runs without them:
 
     pip install --no-deps wefe==1.0.1
     pip install gensim semantic_version plotly requests pandas scikit-learn scipy
 
 Equal values are asserted before anything is timed, on float64 tables; times are of float32 tables, medians, the rivals
-taking turns. `--vectors` names WEFE's word2vec file; without it vectors are drawn. Prepared tensors against numpy:
-`association_functions.py`.
+taking turns. TENSORMETRICS_WEAT_W2V names WEFE's word2vec file; without it vectors are drawn. Prepared tensors against
+numpy: `association_functions.py`.
 """
 
-import argparse
-import datetime
 import functools
-import importlib.metadata
-import itertools
 import os
-import platform
 import subprocess
 import sys
 import warnings
@@ -33,10 +26,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import torch
+from _common import Table, arguments
 from association_functions import interleaved
 
 from tensormetrics import association
 
+NEEDS = ("wefe", "gensim", "sklearn", "pandas")
 DIMS = 300
 WORDS_OF_SET = 20
 TURN = 0.02  # after a slow rival a single call finds the caches empty
@@ -64,7 +59,7 @@ class Models(NamedTuple):
 class Case(NamedTuple):
     metric: str
     sets: tuple[list, list]
-    target: str
+    wanted: str
     options: dict = {}
     wefe_options: dict = {}
     exact_options: dict = {}  # with which WEFE's value is that of its own definition
@@ -91,14 +86,14 @@ def cases(sets: dict[str, list[str]]) -> list[Case]:
     tight = {"estimator_params": {"solver": "liblinear", "tol": 1e-12, "max_iter": 1_000_000}}
     two, one = (large[:2], large[2:]), (large[:2], large[2:3])
     return [
-        Case("WEAT", two, "1: >= 100 x"),
-        Case("WEAT", (small[:2], small[2:]), "1: >= 100 x"),
-        Case("RND", one, "3: >= 1 x"),
-        Case("RND", one, "3: >= 20 x", {"distance": "cos"}, {"distance": "cos"}, label=" (cos)"),
-        Case("RIPA", (pairs, large[2:3]), "3: >= 5 x"),
+        Case("WEAT", two, ">= 100 x"),
+        Case("WEAT", (small[:2], small[2:]), ">= 100 x"),
+        Case("RND", one, ">= 1 x"),
+        Case("RND", one, ">= 20 x", {"distance": "cos"}, {"distance": "cos"}, label=" (cos)"),
+        Case("RIPA", (pairs, large[2:3]), ">= 5 x"),
         Case("ECT", one, "-"),
-        Case("MAC", two, "3: >= 20 x"),
-        Case("RNSB", two, "3: >= 5 x", {"holdout": False}, {"holdout": False}, tight),
+        Case("MAC", two, ">= 20 x"),
+        Case("RNSB", two, ">= 5 x", {"holdout": False}, {"holdout": False}, tight),
     ]
 
 
@@ -126,14 +121,13 @@ def check(case: Case, wide: Models) -> None:
     np.testing.assert_allclose(ours, sign * peer, rtol=1e-4 if case.metric == "RNSB" else 1e-9, err_msg=case.metric)
 
 
-def single_queries(cases: list[Case], models: Models, wide: Models) -> Iterator[tuple]:
-    for case in cases:
-        check(case, wide)
-        sizes = " to ".join("+".join(str(len(members)) for members in side) for side in case.sets)
-        yield f"{case.metric}{case.label} {sizes}", interleaved(calls(case, models), 15, turn=TURN), case.target
+def single_query(case: Case, models: Models, wide: Models) -> Iterator[tuple]:
+    check(case, wide)
+    sizes = " to ".join("+".join(str(len(members)) for members in side) for side in case.sets)
+    yield f"{case.metric}{case.label} {sizes}", interleaved(calls(case, models), 15, turn=TURN), case.wanted
 
 
-def permutations(case: Case, models: Models) -> tuple:
+def permutations(case: Case, models: Models) -> Iterator[tuple]:
     draws, iterations = 5, 10_000
     test = {"calculate_p_value": True, "p_value_method": "approximate"}
     ours, peer = calls(case, models).values()
@@ -143,7 +137,7 @@ def permutations(case: Case, models: Models) -> tuple:
     }
     times = interleaved(rivals, 3)
     times["WEFE"] *= iterations / draws
-    return f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", times, "-"
+    yield f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", times, "-"
 
 
 def drawn_sets(targets: int, attributes: int) -> tuple[list, list]:
@@ -180,11 +174,11 @@ def many_queries() -> Iterator[tuple]:
         )
         np.testing.assert_allclose(ours[list(peer.columns)], peer, rtol=1e-9, atol=1e-12)
     models = Models.of(*drawn_vectors(27, 6))
-    yield "run_queries, RND, 2,106 sub-queries", interleaved(frames("RND", drawn_sets(27, 6), models), 3), "5: >= 50 x"
+    yield "run_queries, RND, 2,106 sub-queries", interleaved(frames("RND", drawn_sets(27, 6), models), 3), ">= 50 x"
     models = Models.of(*drawn_vectors(25, 9))
     ours = {"ours": frames("WEAT", drawn_sets(25, 9), models)["ours"]}
     size = peak_memory("run_queries") - peak_memory("nothing")
-    yield f"run_queries, WEAT, 10,800 sub-queries ({size} MB)", interleaved(ours, 3), "6: < 1 s, 10: <= 256 MB"
+    yield f"run_queries, WEAT, 10,800 sub-queries ({size} MB)", interleaved(ours, 3), "< 1 s, <= 256 MB"
 
 
 def peak_memory(task: str) -> int:
@@ -204,50 +198,37 @@ def child(task: str) -> None:
     print(int(peak.split()[1]) // 1024)
 
 
-def rows(vectors: str | None, threads: int) -> Iterator[str]:
-    sets, words, table = word_sets(vectors)
-    models, wide = Models.of(words, table), Models.of(words, table.astype(np.float64))
-    measured = single_queries(cases(sets), models, wide)
-    for name, times, target in itertools.chain(measured, [permutations(cases(sets)[0], models)], many_queries()):
+def cells(measured: Iterator[tuple]) -> Iterator[tuple[str, ...]]:
+    for name, times, wanted in measured:
         ours, peer = times["ours"], times.get("WEFE")
-        against = f"{1e3 * peer:.3g} | {peer / ours:.1f}" if peer else "- | -"
-        yield f"| {name} | {threads} | {1e3 * ours:.3g} | {against} | {target} |"
+        against = (f"{1e3 * peer:.3g}", f"{peer / ours:.1f}") if peer else ("-", "-")
+        yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *against, wanted
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--vectors", default=os.environ.get("TENSORMETRICS_WEAT_W2V"), help="WEFE's word2vec file")
-    parser.add_argument("--write", type=Path, help="file for the table")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, torch.get_num_threads()])
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    try:
-        import wefe.metrics  # noqa: F401
-    except ImportError as error:
-        raise SystemExit(f"{error}: this benchmark needs WEFE; how to install it stands on top of {__file__}") from None
-    if arguments.child:
-        return child(arguments.child)
-    load, table = os.getloadavg()[0], []
-    for threads in arguments.threads:
+    if sys.argv[1:2] == ["--child"]:
+        return child(*sys.argv[2:])
+    options = arguments(__doc__, ("cpu",))
+    vectors = os.environ.get("TENSORMETRICS_WEAT_W2V")
+    source = "WEFE's 347 word2vec vectors" if vectors else "Drawn vectors"
+    notes = (
+        f"{source}, {DIMS} dimensions, float32, medians in ms, the rivals taking turns of 20 ms or one call. Equality "
+        "was asserted before."
+    )
+    columns = ("operation", "threads", "ours", "WEFE", "WEFE / ours", "wanted")
+    packages = ("numpy", "scipy", "scikit-learn", "pandas", "gensim", "wefe")
+    table = Table(options, "Association queries in words against WEFE", columns, notes, packages)
+    sets, words, wide = word_sets(vectors)
+    models, exact = Models.of(words, wide), Models.of(words, wide.astype(np.float64))
+    for threads in (1,) if options.quick else (1, torch.get_num_threads()):
         torch.set_num_threads(threads)
-        for row in rows(arguments.vectors, threads):
-            table.append(row)
-            print(row, flush=True)
-    packages = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "gensim", "wefe")
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    source = "WEFE's 347 word2vec vectors" if arguments.vectors else "drawn vectors"
-    text = f"""# Association queries in words against WEFE
-
-{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}, {datetime.date.today()};
-{source}, {DIMS} dimensions, float32, medians in ms, the rivals taking
-turns of 20 ms or one call. Equality was asserted before. The load average was {load:.1f}.
-
-| operation | threads | ours | WEFE | WEFE / ours | target |
-|---|---|---|---|---|---|
-"""
-    if arguments.write:
-        arguments.write.write_text(text + "\n".join(table) + "\n")
+        for case in cases(sets):
+            table.add(cells(single_query(case, models, exact)))
+        if not options.quick:
+            table.add(cells(permutations(cases(sets)[0], models)))
+            table.add(cells(many_queries()))
+    table.finish()
 
 
 if __name__ == "__main__":

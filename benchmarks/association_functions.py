@@ -2,27 +2,23 @@
 bootstrap replicates and 10,000 permutations under 25 ms; batches of WEAT queries are faster than a loop in numpy.
 A single small WEAT query is not: its few dozen tensor operations take two to four times as long as numpy's.
 
-    python benchmarks/association_functions.py [table.md]
-
 Equal values are asserted before anything is timed; rivals take turns in one process; times are medians.
 """
 
-import datetime
 import functools
-import platform
 import resource
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy
 import torch
+from _common import Table, arguments
 
 from tensormetrics import association
 
+NEEDS = ("scipy",)
 DIMS = 300
 
 
@@ -98,8 +94,8 @@ def prepared_queries() -> list[tuple]:
         np.testing.assert_allclose([v.item() for v in ours()], numpy_weat(*arrays), rtol=1e-10)
         np.testing.assert_allclose([association.weat(*tensors), association.weat_effect_size(*tensors)], ours())
         times = interleaved({"ours": ours, "numpy": functools.partial(numpy_weat, *arrays)}, 500)
-        target = "<= numpy" if words == 25 else "<= 1.3 x numpy"
-        rows.append((f"2: weat and its effect size, {words}+{words}", times, target))
+        wanted = "<= numpy" if words == 25 else "<= 1.3 x numpy"
+        rows.append((f"weat and its effect size, {words}+{words}", times, wanted))
         tensors, arrays = random_sets(*[(1000, words)] * 4)
         expected = np.array([numpy_weat(*query) for query in zip(*arrays, strict=True)]).T
         np.testing.assert_allclose(torch.stack(ours(tensors)), expected, rtol=1e-9, atol=1e-12)
@@ -108,7 +104,7 @@ def prepared_queries() -> list[tuple]:
             return [numpy_weat(*query) for query in zip(*arrays, strict=True)]
 
         times = interleaved({"ours": functools.partial(ours, tensors), "numpy": loop}, 7)
-        rows.append((f"2: the same, batch of 1,000 queries, {words}+{words}", times, "<= numpy / 5"))
+        rows.append((f"the same, batch of 1,000 queries, {words}+{words}", times, "<= numpy / 5"))
     return rows
 
 
@@ -121,8 +117,8 @@ def permutations() -> list[tuple]:
     }
     p, q = rivals["ours"]().item(), rivals["numpy"]()
     assert abs(p - q) < 6 * (p * (1 - p) / 5_000) ** 0.5, (p, q)
-    rows = [("4: 10,000 permutations, 25+25", interleaved(rivals, 15), "<= 50 ms, goal 9 ms")]
-    for words, repeats, target in ((20, 5, "<= 1.5 s, goal 0.2 s"), (25, 1, "<= 30 s")):
+    rows = [("10,000 permutations, 25+25", interleaved(rivals, 15), "<= 50 ms")]
+    for words, repeats, wanted in ((20, 5, "<= 1.5 s"), (25, 1, "<= 30 s")):
         exact = functools.partial(association.permutation_p_value, u[:words], v[:words], method="exact")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         p = exact().item()
@@ -130,7 +126,7 @@ def permutations() -> list[tuple]:
         drawn = association.permutation_p_value(u[:words], v[:words], method="approximate", iterations=200_000).item()
         assert abs(p - drawn) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, drawn)
         times = interleaved({"ours": exact}, repeats)
-        rows.append((f"7: exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, target))
+        rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, wanted))
     return rows
 
 
@@ -142,7 +138,7 @@ def fits() -> list[tuple]:
 
     np.testing.assert_allclose(association.rnsb(*tensors), loop(), rtol=1e-7)
     times = interleaved({"ours": functools.partial(association.rnsb, *tensors), "numpy": loop}, 3)
-    return [("8: RNSB, 1,000 fits of 25+25 words", times, "<= 1 s")]
+    return [("RNSB, 1,000 fits of 25+25 words", times, "<= 1 s")]
 
 
 def bootstraps() -> list[tuple]:
@@ -154,34 +150,30 @@ def bootstraps() -> list[tuple]:
     }
     ours, theirs = (np.array([float(bound) for bound in rivals[name]()]) for name in ("ours", "numpy"))
     assert np.abs(ours - theirs).max() < 0.15 * (theirs[1] - theirs[0]), (ours, theirs)
-    return [("9: bootstrap, 1,000 replicates of WEAT, 25+25", interleaved(rivals, 15), "<= 20 ms")]
+    return [("bootstrap, 1,000 replicates of WEAT, 25+25", interleaved(rivals, 15), "<= 20 ms")]
+
+
+def cells(measure: Callable[[], list[tuple]]) -> Iterator[tuple[str, ...]]:
+    with torch.no_grad():
+        for name, times, wanted in measure():
+            ours, numpy = times["ours"], times.get("numpy")
+            rival = (f"{1e3 * numpy:.3g}", f"{numpy / ours:.2f}") if numpy else ("-", "-")
+            yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *rival, wanted
 
 
 def main() -> None:
+    options = arguments(__doc__, ("cpu",))
     torch.manual_seed(0)
-    table = []
-    for threads in (1, torch.get_num_threads()):
+    columns = ("operation", "threads", "ours", "numpy", "numpy / ours", "wanted")
+    notes = f"{DIMS} dimensions, float64, medians in ms. Equality was asserted before timing, the rivals took turns."
+    title = "Association functions on prepared tensors against vectorised numpy"
+    table = Table(options, title, columns, notes, ("numpy", "scipy"))
+    parts = (permutations, prepared_queries, fits, bootstraps)  # the peak of memory first
+    for threads in (1,) if options.quick else (1, torch.get_num_threads()):
         torch.set_num_threads(threads)
-        for rows in (permutations, prepared_queries, fits, bootstraps):  # the peak of memory first
-            with torch.no_grad():
-                for name, times, target in rows():
-                    ours, numpy = times["ours"], times.get("numpy")
-                    rival = f"{1e3 * numpy:.3g} | {numpy / ours:.2f}" if numpy else "- | -"
-                    table.append(f"| {name} | {threads} | {1e3 * ours:.3g} | {rival} | {target} |")
-                    print(table[-1], flush=True)
-    report = [
-        "# Association functions on prepared tensors against vectorised numpy",
-        "",
-        f"{platform.machine()}, {torch.get_num_threads()} cores, Python {platform.python_version()}, torch "
-        f"{torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, {datetime.date.today()}; {DIMS} "
-        "dimensions, float64, medians in ms. Equality was asserted before timing, the rivals took turns.",
-        "",
-        "| target and operation | threads | ours | numpy | numpy / ours | target |",
-        "|---|---|---|---|---|---|",
-        *table,
-    ]
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text("\n".join(report) + "\n")
+        for part in parts[1:] if options.quick else parts:
+            table.add(cells(part))
+    table.finish()
 
 
 if __name__ == "__main__":

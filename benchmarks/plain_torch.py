@@ -2,29 +2,25 @@
 sampler with reductions of its matrices, and a million permutations of 4,096 tests 10 times as fast as masks from a sort
 and a product; scores of structures from ids are computed where the ids are.
 
-    python benchmarks/plain_torch.py [--device cuda] [--quick] [--write PATH]
-
 The rivals are what one would write in torch, on the same device and in float32; for structures the rival is the CPU.
 Values are compared before anything is timed: formulas exactly, random draws within five standard errors. Rivals take
 turns in one process, each turn with another seed; times are medians, and end when the device has finished.
 """
 
-import argparse
-import datetime
 import functools
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import torch
-from _common import machine
+from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.association import permutation_p_value
 from tensormetrics.posterior import sample_metrics
 from tensormetrics.structured import CorefScores, EventScores, MultisetMatch, RelationScores
 
+DEVICES = ("cpu", "cuda")
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 TURNS = 9
@@ -154,31 +150,25 @@ def structures(documents: int, device: str) -> list[Row]:
     return rows
 
 
-def table(device: str, quick: bool) -> str:
+def cells(measure: Callable[..., list[Row]], *arguments: object) -> Iterator[tuple[str, ...]]:
+    for name, times, wanted in measure(*arguments):
+        ours, rival = times["ours"], times.get("rival")
+        compared = (f"{1e3 * rival:.3g}", f"{rival / ours:.3g}x") if rival else ("-", "-")
+        yield name, f"{1e3 * ours:.3g}", *compared, wanted
+
+
+def main() -> None:
+    options = arguments(__doc__, DEVICES)
     torch.manual_seed(0)
-    draws, tests, documents = SIZES["quick" if quick else device]
-    lines = ["| work | ours ms | rival ms | rival / ours | goal on a GPU |", "|---|---|---|---|---|"]
-    for run in (
-        functools.partial(posterior, *draws),
-        functools.partial(permutations, *tests),
-        functools.partial(structures, documents),
-    ):
-        for name, times, goal in run(device):
-            ours, rival = times["ours"], times.get("rival")
-            compared = f"{1e3 * rival:.3g} | {rival / ours:.3g}x" if rival else "- | -"
-            lines.append(f"| {name} | {1e3 * ours:.3g} | {compared} | {goal} |")
-            print(lines[-1], flush=True)
-    where = f"{machine(device)}, torch {torch.__version__}, {torch.get_num_threads()} threads, {datetime.date.today()}"
-    title = f"# Against plain torch on the same device\n\n{where}; medians of {TURNS}, equality asserted before.\n"
-    return "\n".join([title, *lines, ""])
+    draws, tests, documents = SIZES["quick" if options.quick else options.device]
+    columns = ("work", "ours ms", "rival ms", "rival / ours", "wanted on a GPU")
+    notes = f"Medians of {TURNS} turns; equality asserted before."
+    table = Table(options, "Against plain torch on the same device", columns, notes)
+    table.add(cells(posterior, *draws, options.device))
+    table.add(cells(permutations, *tests, options.device))
+    table.add(cells(structures, documents, options.device))
+    table.finish()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--write", type=Path, help="file for the table")
-    options = parser.parse_args()
-    text = table(options.device, options.quick)
-    if options.write:
-        options.write.write_text(text)
+    main()

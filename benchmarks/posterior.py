@@ -1,29 +1,25 @@
 """Claim: twelve metrics of a posterior are sampled at least 3 times as fast as prob_conf_mat does for 2 and for 10
 classes, 5 times for 100, in under 500 MB; 1,000 classes, for which that library needs 240 GB, fit in 4 GB.
 
-    python benchmarks/posterior.py [table.md]
-
 Equal values of the observed matrix and equal means of the samples (within 5 standard errors) are asserted before
 anything is timed; rivals take turns in one process; times are medians. Memory is the peak of a process of its own.
 """
 
-import datetime
 import multiprocessing
 import os
-import platform
 import statistics
-import sys
 import time
 import warnings
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
+from _common import Table, arguments
 
 from tensormetrics.posterior import sample_metrics, sample_sums
 
+NEEDS = ("prob_conf_mat",)
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()
 DIAGONAL = ["acc", "ba", "tpr"]
 CASES = (2, 10**6), (10, 10**5), (100, 10**4)  # classes, samples
@@ -97,50 +93,41 @@ def alone(run: Callable[..., object], *arguments: object) -> tuple[float, float]
     return answers.get()
 
 
-def lines() -> list[str]:
-    rows = [
-        "| case | peer s | ours s | ratio | of it sums s | peer MB | ours MB |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for classes, samples in CASES:
-        counts = counts_of(classes)
-        assert_agreement(counts)
-        took = seconds(
-            {
-                "peer": lambda counts=counts, samples=samples: peer(counts, samples),
-                "ours": lambda counts=counts, samples=samples: ours(counts, samples),
-                "sums": lambda counts=counts, samples=samples: sums_alone(counts, samples),
-            },
-            TURNS,
-        )
-        memory = [alone(run, counts, samples)[1] for run in (peer, ours)]
-        rows.append(
-            f"| {classes} classes, {samples} samples, 12 metrics | {took['peer']:.3f} | {took['ours']:.3f} | "
-            f"{took['peer'] / took['ours']:.1f}x | {took['sums']:.3f} | {memory[0]:.0f} | {memory[1]:.0f} |"
-        )
-        print(rows[-1], flush=True)
+def against_peer(classes: int, samples: int) -> Iterator[list[str]]:
+    counts = counts_of(classes)
+    assert_agreement(counts)
+    took = seconds(
+        {
+            "peer": lambda: peer(counts, samples),
+            "ours": lambda: ours(counts, samples),
+            "sums": lambda: sums_alone(counts, samples),
+        },
+        TURNS,
+    )
+    times = f"{took['peer']:.3f}", f"{took['ours']:.3f}", f"{took['peer'] / took['ours']:.1f}x", f"{took['sums']:.3f}"
+    memory = (f"{alone(run, counts, samples)[1]:.0f}" for run in (peer, ours))
+    yield [f"{classes} classes, {samples} samples, 12 metrics", *times, *memory]
+
+
+def many_classes() -> Iterator[list[str]]:
     counts = counts_of(1000)
     for name, metrics in ("acc, ba, tpr", DIAGONAL), ("12 metrics", METRICS):
         took, peak = alone(ours, counts, 10_000, "posterior", metrics)
-        rows.append(f"| 1000 classes, 10000 samples, {name} | | {took:.2f} | | | | {peak:.0f} |")
-        print(rows[-1], flush=True)
-    return rows
+        yield [f"1000 classes, 10000 samples, {name}", "", f"{took:.2f}", "", "", "", f"{peak:.0f}"]
+
+
+def main() -> None:
+    options = arguments(__doc__, ("cpu",))
+    torch.set_num_threads(os.cpu_count())
+    columns = ("case", "peer s", "ours s", "ratio", "of it sums s", "peer MB", "ours MB")
+    notes = "Peak memory includes the imported libraries."
+    table = Table(options, "Posterior sampling", columns, notes, ("numpy", "prob_conf_mat"))
+    for case in [(10, 10**3)] if options.quick else CASES:
+        table.add(against_peer(*case))
+    if not options.quick:
+        table.add(many_classes())
+    table.finish()
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(os.cpu_count())
-    machine = f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}, {platform.machine()}"
-    table = "\n".join(
-        [
-            f"# Posterior sampling, {machine}",
-            "",
-            f"{datetime.date.today()}; torch {torch.__version__}, numpy {np.__version__}, "
-            f"prob_conf_mat {version('prob_conf_mat')}. Peak memory includes the imported libraries.",
-            "The CUDA kernels compile and are not yet run on a GPU.",
-            "",
-            *lines(),
-            "",
-        ]
-    )
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(table)
+    main()

@@ -1,35 +1,31 @@
 """k-NN search and ranks of positives on a CPU against faiss and pytorch-metric-learning.
 
-    python benchmarks/retrieval.py [search scores deep large_search large] [--write PATH]
-
 Equality is asserted before anything is timed: neighbours and ranks with a float64 brute force on 1,000 queries, scores
 with the peer. Times are taken interleaved in one process; the CPU seconds of all threads say less about how busy the
 machine was than the wall time. Peak memory is that of a child process that does nothing else.
 """
 
-import argparse
 import contextlib
-import datetime
-import importlib.metadata
 import logging
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import torch
+from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 from tensormetrics.retrieval.ranks import rank_tiles
 
+NEEDS = ("faiss", "pytorch_metric_learning")
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")
 FIVE = (*METRICS, "mean_average_precision", "mean_reciprocal_rank")
 
@@ -136,103 +132,86 @@ def child(task: str, *sizes: str) -> None:
     print(int(peak.split()[1]) // 1024)
 
 
-def add(
-    table: list[str], case: str, calls: dict[str, Callable], repeats: int, memory: dict[str, tuple] | None = None
-) -> None:
+def cells(
+    case: str, calls: dict[str, Callable], repeats: int, memory: dict[str, tuple] | None = None
+) -> Iterator[tuple[str, ...]]:
     best = measure(calls, repeats)
     ours = next(iter(best.values()))
     for name, (wall, cpu) in best.items():
         peak = peak_memory(*memory[name]) if memory and name in memory else ""
-        ratios = f"{wall / ours[0]:.2f} | {cpu / ours[1]:.2f}"
-        table.append(f"| {case} | {name} | {wall:.3f} | {cpu:.3f} | {ratios} | {peak} |")
-        print(table[-1], flush=True)
+        yield case, name, f"{wall:.3f}", f"{cpu:.3f}", f"{wall / ours[0]:.2f}", f"{cpu / ours[1]:.2f}", str(peak)
 
 
-def searches(table: list[str]) -> None:
+def searches() -> Iterator[tuple[str, ...]]:
     for dim, k in ((64, 10), (128, 10), (128, 99), (512, 10)):
         x, labels = clusters(10_000, dim, 100)
         differs = check(x, labels, k)
         case = f"search, 10,000 x {dim}, k = {k} (faiss differs in {differs} of the entries)"
         sizes = (10_000, dim, 100, k)
         memory = {"ours": ("search", *sizes), "faiss": ("faiss", *sizes)}
-        add(table, case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 5, memory)
+        yield from cells(case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 5, memory)
 
 
-def scores(table: list[str]) -> None:
+def scores() -> Iterator[tuple[str, ...]]:
     x, labels = clusters(10_000, 128, 100)
     for k in (10, 99):
         sizes = (10_000, 128, 100, k)
         calls = {"ours": calculator(x, labels, k)}
         calls |= {f"peer, {b}": peer_calculator(x, labels, k, b) for b in ("faiss", "torch")}
         memory = {"ours": ("scores", *sizes), "peer, faiss": ("peer, faiss", *sizes)}
-        add(table, f"three scores, 10,000 x 128, 100 classes, k = {k}", calls, 5, memory)
+        yield from cells(f"three scores, 10,000 x 128, 100 classes, k = {k}", calls, 5, memory)
 
 
-def deep(table: list[str]) -> None:
+def deep() -> Iterator[tuple[str, ...]]:
     x, labels = clusters(10_000, 128, 100)
     ours, peer = calculator(x, labels, None, FIVE), peer_calculator(x, labels, None, "faiss", FIVE)
     with contextlib.redirect_stdout(None):
         found, wanted = ours(), peer()
     assert all(abs(found[name] - value) < 1e-5 for name, value in wanted.items())
     case = "five scores, 10,000 x 128, 100 classes, k = None"
-    add(table, case, {"ours": ours, "peer, faiss": peer}, 1, {"ours": ("all ranks", 10_000, 128, 100, None)})
+    yield from cells(case, {"ours": ours, "peer, faiss": peer}, 1, {"ours": ("all ranks", 10_000, 128, 100, None)})
 
 
-def large_searches(table: list[str]) -> None:
+def large_searches() -> Iterator[tuple[str, ...]]:
     for dim in (64, 128, 512):
         x, _ = clusters(60_000, dim, 6_000)
         calls = {"ours": search(x, 10), "faiss": faiss_search(x, 10)}
         memory = {"ours": ("search", 60_000, dim, 6_000, 10)} if dim == 128 else None
-        add(table, f"search, 60,000 x {dim}, k = 10", calls, 1, memory)
+        yield from cells(f"search, 60,000 x {dim}, k = 10", calls, 1, memory)
 
 
-def large(table: list[str]) -> None:
+def large() -> Iterator[tuple[str, ...]]:
     x, labels = clusters(60_000, 128, 6_000)
     sizes = (60_000, 128, 6_000, 10)
     calls = {"ours": calculator(x, labels, 10), "peer, faiss": peer_calculator(x, labels, 10, "faiss")}
     memory = {"ours": ("scores", *sizes), "peer, faiss": ("peer, faiss", *sizes)}
-    add(table, "three scores, 60,000 x 128, 6,000 classes, k = 10", calls, 1, memory)
+    yield from cells("three scores, 60,000 x 128, 6,000 classes, k = 10", calls, 1, memory)
     macro = {"metrics": METRICS[:1], "avg_of_avgs": True}
     calls = {
         "ours": calculator(x, labels, "max_bin_count", **macro),
         "peer, faiss": peer_calculator(x, labels, "max_bin_count", "faiss", **macro),
     }
-    add(table, "MAP@R, average of averages, 60,000 x 128, 6,000 classes, k = max_bin_count", calls, 1)
+    yield from cells("MAP@R, average of averages, 60,000 x 128, 6,000 classes, k = max_bin_count", calls, 1)
     memory = {"ours": ("all ranks", *sizes)}
     case = "five scores, 60,000 x 128, 6,000 classes, k = None"
-    add(table, case, {"ours": calculator(x, labels, None, FIVE)}, 1, memory)
-
-
-SECTIONS = {"search": searches, "scores": scores, "deep": deep, "large_search": large_searches, "large": large}
+    yield from cells(case, {"ours": calculator(x, labels, None, FIVE)}, 1, memory)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "sections", nargs="*", help=f"default: all of {', '.join(SECTIONS)}; the large ones take minutes"
-    )
-    parser.add_argument("--write", type=Path, help="file for the table")
-    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        return child(*arguments.child)
+    if sys.argv[1:2] == ["--child"]:
+        return child(*sys.argv[2:])
+    options = arguments(__doc__, ("cpu",))
     logging.disable(logging.WARNING)
-    load = os.getloadavg()[0]
-    table = ["| case | who | wall s | CPU s | wall / ours | CPU / ours | peak MB |", "|---|---|---|---|---|---|---|"]
-    for name in arguments.sections or SECTIONS:
-        SECTIONS[name](table)
-    packages = ("torch", "faiss-cpu", "pytorch-metric-learning", "numpy")
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    idle = peak_memory("nothing", 10_000, 128, 100, None)
-    text = f"""# k-NN search and ranks of positives on a CPU
-
-{datetime.date.today()}, {os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, load average
-{load:.1f} before the run and {os.getloadavg()[0]:.1f} after it; {versions}, Python {platform.python_version()}.
-Medians of interleaved repeats (one run for the large cases). A process that only makes the data takes {idle} MB.
-
-"""
-    if arguments.write:
-        arguments.write.write_text(text + "\n".join(table) + "\n")
+    notes = (
+        "Medians of interleaved repeats (one run for the large cases). A process that only makes the data takes "
+        f"{peak_memory('nothing', 10_000, 128, 100, None)} MB."
+    )
+    packages = ("faiss-cpu", "pytorch-metric-learning", "numpy")
+    columns = ("case", "who", "wall s", "CPU s", "wall / ours", "CPU / ours", "peak MB")
+    table = Table(options, "k-NN search and ranks of positives on a CPU", columns, notes, packages)
+    for part in (scores,) if options.quick else (searches, scores, deep, large_searches, large):
+        table.add(part())
+    table.finish()
 
 
 if __name__ == "__main__":

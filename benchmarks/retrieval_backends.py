@@ -1,25 +1,22 @@
 """FaissKNN against the FaissKNN of pytorch-metric-learning on a CPU, and next to TorchKNN. Equality comes first.
 
-    python benchmarks/retrieval_backends.py --rows 10000 --dims 64 128 512 --k 10 100
-
 Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the median of the repeats.
 """
 
-import argparse
-import datetime
 import logging
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
 
 import torch
+from _common import Table, arguments
 from pytorch_metric_learning.utils.inference import FaissKNN as PeerFaissKNN
 from torch import Tensor
 
 from tensormetrics.retrieval import FaissKNN, TorchKNN
+
+NEEDS = ("faiss", "pytorch_metric_learning")
+ROUNDS = 10
 
 
 def check_equal(x: Tensor, k: int) -> None:
@@ -38,32 +35,26 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000])
-    parser.add_argument("--dims", type=int, nargs="+", default=[64, 128, 512])
-    parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--repeats", type=int, default=10)
-    arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
+def row(rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
+    x = torch.randn(rows, dim)
+    check_equal(x, k)
+    contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
+    times = [[seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders] for _ in range(ROUNDS)]
+    peer, ours, exact = map(statistics.median, zip(*times, strict=True))
+    yield f"{rows:,}", f"{dim}", f"{k}", f"{peer:.3f}", f"{ours:.3f}", f"{exact:.3f}", f"{peer / ours:.2f}"
 
-    packages = ("torch", "faiss-cpu", "pytorch-metric-learning")
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {datetime.date.today()}")
-    print(", ".join(f"{package} {version(package)}" for package in packages), end="\n\n")
-    print("| rows | D | k | peer's FaissKNN (s) | FaissKNN (s) | TorchKNN, exact (s) | peer / FaissKNN |")
-    print("|---|---|---|---|---|---|---|")
-    for rows in arguments.rows:
-        for dim in arguments.dims:
-            for k in arguments.k:
-                x = torch.randn(rows, dim)
-                check_equal(x, k)
-                contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
-                times = [
-                    [seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders]  # noqa: B023
-                    for _ in range(arguments.repeats)
-                ]
-                peer, ours, exact = map(statistics.median, zip(*times, strict=True))
-                print(f"| {rows:,} | {dim} | {k} | {peer:.3f} | {ours:.3f} | {exact:.3f} | {peer / ours:.2f} |")
+
+def main() -> None:
+    options = arguments(__doc__, ("cpu",))
+    logging.disable(logging.WARNING)
+    columns = ("rows", "D", "k", "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)", "peer / FaissKNN")
+    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search."
+    packages = ("faiss-cpu", "pytorch-metric-learning")
+    table = Table(options, "FaissKNN against the peer's FaissKNN on a CPU", columns, notes, packages)
+    for dim in (64,) if options.quick else (64, 128, 512):
+        for k in (10,) if options.quick else (10, 100):
+            table.add(row(2000 if options.quick else 10_000, dim, k))
+    table.finish()
 
 
 if __name__ == "__main__":

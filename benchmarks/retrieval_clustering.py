@@ -1,28 +1,22 @@
-"""Clustering scores against scikit-learn and torchmetrics: equal values first, then times, interleaved in one process.
+"""Clustering scores against scikit-learn and torchmetrics: equal values first, then times, interleaved."""
 
-python benchmarks/retrieval_clustering.py [--device cuda] [--output benchmarks/results/<name>.md]
-"""
-
-import argparse
-import datetime
 import os
-import platform
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
-import sklearn
 import sklearn.metrics
 import torch
-import torchmetrics
 import torchmetrics.functional.clustering as tm
+from _common import Table, arguments
 
 from tensormetrics import retrieval
 
+NEEDS = ("sklearn",)
+DEVICES = ("cpu", "cuda")
 # score: ours, scikit-learn's, torchmetrics'
 SCORES = {
     "AMI": (
@@ -47,10 +41,8 @@ CASES = (
     (60_000, 100, 100, "ARI", True),
     (60_000, 6_000, 6_000, "ARI", True),
 )
-HEADER = (
-    "| score, ms | tensormetrics | scikit-learn | torchmetrics | scikit-learn / tensormetrics |\n|---|---|---|---|---|"
-)
-ROUNDS, PATIENCE = 9, 20.0  # a rival that has used up its seconds is left out of later rounds
+COLUMNS = ("score, ms", "tensormetrics", "scikit-learn", "torchmetrics", "scikit-learn / tensormetrics")
+ROUNDS, PATIENCE = 9, 10.0  # a rival that has used up its seconds is left out of later rounds
 
 
 def partitions(items: int, classes: int, clusters: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +73,9 @@ def shown(times: list[float] | None) -> str:
     return "" if times is None else f"{1e3 * statistics.median(times):,.1f} ({1e3 * min(times):,.1f}; {len(times)})"
 
 
-def row(items: int, classes: int, clusters: int, score: str, with_torchmetrics: bool, device: torch.device) -> str:
+def row(
+    items: int, classes: int, clusters: int, score: str, with_torchmetrics: bool, device: torch.device
+) -> Iterator[tuple[str, ...]]:
     ours, scikit, torchmetric = SCORES[score]
     labels, groups = partitions(items, classes, clusters)
     pair = torch.tensor(labels, device=device), torch.tensor(groups, device=device)
@@ -93,39 +87,21 @@ def row(items: int, classes: int, clusters: int, score: str, with_torchmetrics: 
     assert abs(values["ours"] - values.get("torchmetrics", values["ours"])) < 1e-3, values  # float32 there
     times = measure(calls, device)
     factor = statistics.median(times["scikit-learn"]) / statistics.median(times["ours"])
-    cells = [
-        f"{score}, {items:,} items, {classes:,} x {clusters:,}",
-        shown(times["ours"]),
-        shown(times["scikit-learn"]),
-    ]
-    return f"| {' | '.join([*cells, shown(times.get('torchmetrics')), f'{factor:,.1f}x'])} |"
+    figures = (shown(times.get(name)) for name in ("ours", "scikit-learn", "torchmetrics"))
+    yield f"{score}, {items:,} items, {classes:,} x {clusters:,}", *figures, f"{factor:,.1f}x"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cpu", type=torch.device)
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+    options = arguments(__doc__, DEVICES)
     torch.sparse.check_sparse_tensor_invariants.disable()  # torchmetrics would be told that they are not checked
-    name = torch.cuda.get_device_name() if options.device.type == "cuda" else f"{os.cpu_count()} cores"
-    lines = [
-        "# Clustering scores",
-        "",
-        f"{datetime.date.today()}, {platform.machine()}, {name}, torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads, scikit-learn {sklearn.__version__}, "
-        f"torchmetrics {torchmetrics.__version__}, numpy {np.__version__}; "
-        f"load average at the start {os.getloadavg()[0]:.1f}.",
+    notes = (
         "Milliseconds: median (least; runs), interleaved. Values agree to 1e-9 with scikit-learn (always on the CPU) "
-        "and to 1e-3 with torchmetrics.",
-        "",
-        HEADER,
-    ]
-    print("\n".join(lines), flush=True)
-    for case in CASES:
-        lines.append(row(*case, options.device))
-        print(lines[-1], flush=True)
-    if options.output:
-        options.output.write_text("\n".join(lines) + "\n")
+        "and to 1e-3 with torchmetrics."
+    )
+    table = Table(options, "Clustering scores", COLUMNS, notes, ("scikit-learn", "torchmetrics", "numpy"))
+    for case in CASES[2:3] if options.quick else CASES:
+        table.add(row(*case, torch.device(options.device)))
+    table.finish()
 
 
 if __name__ == "__main__":

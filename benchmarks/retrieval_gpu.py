@@ -1,27 +1,22 @@
 """Neighbours, ranks and k-means on a GPU against torch tiles and FAISS. Equality comes first.
 
-    python benchmarks/retrieval_gpu.py [--tiny] [--output benchmarks/results/<name>.md]
-
 Neighbours are compared with a float64 order for 1,000 queries, scores and clusters with the rival's. Contenders take
-turns in one process; CUDA events measure. Torch has its best tile, in float32 without TF32. `--tiny` runs every line of
-code on a few rows, also on a CPU.
+turns in one process; CUDA events measure. Torch has its best tile, in float32 without TF32.
 """
 
-import argparse
-import datetime
 import importlib.util
 import logging
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import torch
+from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN
 
+DEVICES = ("cuda",)
 TILES = (256, 1024, 4096)  # rows of a tile of torch's float32 product
 # rows, D, k
 SEARCHES = ((60_000, 128, 10), (60_000, 128, 100), (60_000, 128, 1000), (60_502, 512, 10), (1_000_000, 512, 10))
@@ -31,19 +26,16 @@ SCORES = (
     ("mean_average_precision_at_r", "max_bin_count", 60_000, 128, 10),
 )
 KMEANS = (60_502, 512, 11_316)  # rows, D, clusters
-WARM_UPS, ROUNDS, PATIENCE = 3, 11, 20.0  # a contender that has used up its seconds is left out of later rounds
-HEADER = (
-    "| case | who | median ms | least ms | runs | times ours | float16 products alone |",
-    "|---|---|---|---|---|---|---|",
-)
+WARM_UPS, ROUNDS, PATIENCE = 3, 11, 5.0  # a contender that has used up its seconds is left out of later rounds
+COLUMNS = ("case", "who", "median ms", "least ms", "runs", "times ours", "float16 products alone")
 
 
 class Machine:
     """A device, how time is taken on it, and how fast it multiplies float16 and copies."""
 
-    def __init__(self, device: torch.device, tiny: bool) -> None:
-        self.device, self.tiny = device, tiny
-        side, size = (64, 2**10) if tiny else (8192, 2**28)
+    def __init__(self, device: torch.device, quick: bool) -> None:
+        self.device, self.quick = device, quick
+        side, size = (64, 2**10) if quick else (8192, 2**28)
         a, b = (torch.randn(side, side, device=device, dtype=torch.float16) for _ in range(2))
         x, y = (torch.randn(size, device=device) for _ in range(2))
         times = self.times({"product": lambda: a @ b, "copy": lambda: y.copy_(x)})
@@ -65,7 +57,7 @@ class Machine:
 
     def times(self, calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
         times: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(1 if self.tiny else WARM_UPS + ROUNDS):
+        for _ in range(1 if self.quick else WARM_UPS + ROUNDS):
             for name, call in calls.items():
                 if sum(times[name]) < PATIENCE:
                     times[name].append(self.seconds(call))
@@ -160,17 +152,16 @@ def check_neighbours(x: Tensor, found: Tensor) -> None:
         assert same.all(), "neighbours differ from the float64 order"
 
 
-def add(table: list[str], machine: Machine, case: str, calls: dict[str, Callable], operations: float) -> None:
+def cells(machine: Machine, case: str, calls: dict[str, Callable], operations: float) -> Iterator[tuple[str, ...]]:
     times = machine.times(calls)
     ours = statistics.median(next(iter(times.values())))
     for name, spent in times.items():
         median = statistics.median(spent)
-        figures = f"{1e3 * median:,.2f} | {1e3 * min(spent):,.2f} | {len(spent)} | {median / ours:.2f}"
-        table.append(f"| {case} | {name} | {figures} | {operations / machine.rate / median:.0%} |")
-        print(table[-1], flush=True)
+        figures = f"{1e3 * median:,.2f}", f"{1e3 * min(spent):,.2f}", f"{len(spent)}", f"{median / ours:.2f}"
+        yield case, name, *figures, f"{operations / machine.rate / median:.0%}"
 
 
-def search(table: list[str], machine: Machine, rows: int, dim: int, k: int) -> None:
+def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
     x, _ = clusters(rows, dim, max(rows // 10, 2), machine.device)
     kept = TorchKNN()
     kept.train(x)
@@ -190,10 +181,10 @@ def search(table: list[str], machine: Machine, rows: int, dim: int, k: int) -> N
     for name in list(calls)[2:]:
         agreement = (calls[name]() == wanted).double().mean().item()
         assert agreement > 0.999, f"{name}: {agreement:.4%} of the neighbours agree"
-    add(table, machine, f"{rows:,} x {dim}, k = {k}", calls, 2.0 * rows * rows * dim)
+    yield from cells(machine, f"{rows:,} x {dim}, k = {k}", calls, 2.0 * rows * rows * dim)
 
 
-def score(table: list[str], machine: Machine, name: str, k: str | None, rows: int, dim: int, classes: int) -> None:
+def score(machine: Machine, name: str, k: str | None, rows: int, dim: int, classes: int) -> Iterator[tuple[str, ...]]:
     x, labels = clusters(rows, dim, classes, machine.device)
     depth = int(torch.bincount(labels).max()) - 1 if k else None
     scorers = {"AccuracyCalculator": AccuracyCalculator((name,), k=k)}
@@ -202,15 +193,16 @@ def score(table: list[str], machine: Machine, name: str, k: str | None, rows: in
     calls = {  # of the same tensor it would remember the neighbours
         who: lambda scorer=scorer: scorer.get_accuracy(x.clone(), labels)[name] for who, scorer in scorers.items()
     }
-    rivals = {f"torch, tiles of {size}": lambda size=size: torch_score(x, labels, depth, size) for size in TILES[:2]}
+    sizes = TILES[:2] if k else TILES[1:2]  # all ranks are sorted for seconds, whatever the tile
+    rivals = {f"torch, tiles of {size}": lambda size=size: torch_score(x, labels, depth, size) for size in sizes}
     best = machine.fastest(rivals)
     calls[best] = rivals[best]
     values = {who: call() for who, call in calls.items()}
     assert max(values.values()) - min(values.values()) < 1e-5, values
-    add(table, machine, f"{name}, {rows:,} x {dim}, {classes:,} classes", calls, 2.0 * rows * rows * dim)
+    yield from cells(machine, f"{name}, {rows:,} x {dim}, {classes:,} classes", calls, 2.0 * rows * rows * dim)
 
 
-def kmeans(table: list[str], machine: Machine, rows: int, dim: int, number: int) -> None:
+def kmeans(machine: Machine, rows: int, dim: int, number: int) -> Iterator[tuple[str, ...]]:
     x, _ = clusters(rows, dim, number, machine.device)
     first = x[:number].clone()
     calls = {"TorchKMeans": lambda: TorchKMeans(niter=1, init=first)(x, number)}
@@ -220,39 +212,29 @@ def kmeans(table: list[str], machine: Machine, rows: int, dim: int, number: int)
     agreement = (calls["TorchKMeans"]() == calls[best]()).double().mean().item()
     assert agreement > 0.999, f"{agreement:.4%} of the clusters agree"
     case = f"k-means, {rows:,} x {dim}, {number:,} clusters, an update and two assignments"
-    add(table, machine, case, calls, 4.0 * rows * number * dim)
+    yield from cells(machine, case, calls, 4.0 * rows * number * dim)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tiny", action="store_true", help="a few rows, once; also on a CPU")
-    parser.add_argument("--output", type=Path, help="file for the table")
-    options = parser.parse_args()
-    if not (options.tiny or torch.cuda.is_available()):
-        sys.exit("retrieval_gpu.py: torch sees no GPU here; --tiny tries the code on a CPU")
+    options = arguments(__doc__, DEVICES)
     logging.disable(logging.WARNING)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("highest")
-    machine = Machine(device, options.tiny)
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    table = [
-        "# Neighbours, ranks and k-means on a GPU",
-        "",
-        f"{datetime.date.today()}, {name}, torch {torch.__version__}; measured in the same run: float16 products "
-        f"{machine.rate / 1e12:,.1f} TFLOP/s, copies {machine.bandwidth / 1e12:.2f} TB/s read and written.",
+    machine = Machine(torch.device(options.device), options.quick)
+    notes = (
+        f"Measured in the same run: float16 products {machine.rate / 1e12:,.1f} TFLOP/s, copies "
+        f"{machine.bandwidth / 1e12:.2f} TB/s read and written.\n"
         "Equality was asserted first. The last column is the time of the products at that rate over the median; where "
-        "each product serves two rows it may exceed 100 %.",
-        "",
-        *HEADER,
-    ]
-    print("\n".join(table), flush=True)
-    for rows, dim, k in ((400, 12, 3), (400, 12, 30)) if options.tiny else SEARCHES:
-        search(table, machine, rows, dim, k)
+        "each product serves two rows it may exceed 100 %."
+    )
+    table = Table(options, "Neighbours, ranks and k-means on a GPU", COLUMNS, notes)
+    *searches, large = ((400, 12, 3), (400, 12, 30)) if options.quick else SEARCHES
+    for sizes in searches:
+        table.add(search(machine, *sizes))
     for metric, k, *sizes in SCORES:
-        score(table, machine, metric, k, *((300, 12, 10) if options.tiny else sizes))
-    kmeans(table, machine, *((300, 12, 7) if options.tiny else KMEANS))
-    if options.output:
-        options.output.write_text("\n".join(table) + "\n")
+        table.add(score(machine, metric, k, *((300, 12, 10) if options.quick else sizes)))
+    table.add(kmeans(machine, *((300, 12, 7) if options.quick else KMEANS)))
+    table.add(search(machine, *large))  # takes longer than all others
+    table.finish()
 
 
 if __name__ == "__main__":

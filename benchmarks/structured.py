@@ -2,28 +2,23 @@
 Python objects, triggers from id tensors a thousandth; all coreference metrics of 300 documents of 50 clusters take an
 eighth of a second; sequences of 64 take a hundredth of a double loop in Python.
 
-    python benchmarks/structured.py [table.md]
-
 Needs metametric 0.3.0a0 and scorch 0.2.0. Equal values are asserted before anything is timed; times are medians, rivals
 are timed on a part of the documents and scaled up. Repeated and empty collections are left out, because metametric
 counts them in another way.
 """
 
-import datetime
 import os
-import platform
 import statistics
-import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import metametric.dsl as their_dsl
 import metametric.structures.ie as theirs
 import torch
+from _common import Table, arguments
 from metametric.core.decorator import metametric as their_metametric
 from metametric.metrics import coref as their_coref
 from metametric.metrics import event_extraction as their_events
@@ -41,7 +36,7 @@ from tensormetrics.structured import (
     sequence_overlap,
 )
 
-ROWS: list[str] = []
+NEEDS = ("metametric", "jaxtyping", "scorch")
 SCORES = ("precision", "recall", "f1")
 
 
@@ -73,10 +68,8 @@ def median_ms(run: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def record(name: str, milliseconds: float, rival: float | None, target: str) -> None:
-    compared = "- | -" if rival is None else f"{rival:.3g} | {rival / milliseconds:.3g}"
-    ROWS.append(f"| {name} | {torch.get_num_threads()} | {milliseconds:.3g} | {compared} | {target} |")
-    print(ROWS[-1], flush=True)
+def cells(name: str, ours: float, rival: float, wanted: str) -> tuple[str, ...]:
+    return name, str(torch.get_num_threads()), f"{ours:.3g}", f"{rival:.3g}", f"{rival / ours:.3g}", wanted
 
 
 def their_scores(metric: object, preds: Sequence[object], refs: Sequence[object], reduction: str) -> dict[str, float]:
@@ -103,7 +96,7 @@ def drawn(*sizes: int, distinct: int, highs: Sequence[int]) -> torch.Tensor:
     return rows
 
 
-def triggers(documents: int = 1000, part: int = 10) -> None:
+def triggers(documents: int = 1000, part: int = 10) -> Iterator[tuple[str, ...]]:
     pred, ref = (drawn(documents, 30, distinct=1, highs=(4, 4, 4)) for _ in range(2))
     mine, other = (
         [
@@ -127,12 +120,12 @@ def triggers(documents: int = 1000, part: int = 10) -> None:
     equal(fed(family(), "update", *(side[:part] for side in mine)), rival(), "micro-")
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(MultisetMatch(columns=True), "update", pred, ref), 9)
-    record("triggers, 1,000 documents x 30x30, ids", spent, cost, ">= 500x, <= 22 ms")
+    yield cells(f"triggers, {documents:,} documents x 30x30, ids", spent, cost, ">= 500x, <= 22 ms")
     spent = median_ms(lambda: fed(family(), "update", *mine), 5)
-    record("the same from objects, micro and macro", spent, cost, ">= 50x, <= 220 ms")
+    yield cells("the same from objects, micro and macro", spent, cost, ">= 50x, <= 220 ms")
 
 
-def relations(documents: int = 1000, part: int = 20) -> None:
+def relations(documents: int = 1000, part: int = 20) -> Iterator[tuple[str, ...]]:
     pred, ref = (drawn(documents, 20, distinct=1, highs=(3, 3, 3, 3, 3)) for _ in range(2))
     mine, other = (
         [
@@ -153,12 +146,12 @@ def relations(documents: int = 1000, part: int = 20) -> None:
     equal(fed(RelationScores(), "update_relations", *(side[:part] for side in mine)), rival())
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(RelationScores(), "update", pred, ref), 9)
-    record("relations, 1,000 documents x 20x20, ids", spent, cost, "-")
+    yield cells(f"relations, {documents:,} documents x 20x20, ids", spent, cost, "-")
     spent = median_ms(lambda: fed(RelationScores(), "update_relations", *mine), 5)
-    record("the same from objects", spent, cost, ">= 50x")
+    yield cells("the same from objects", spent, cost, ">= 50x")
 
 
-def events(documents: int = 1000, part: int = 5) -> None:
+def events(documents: int = 1000, part: int = 5) -> Iterator[tuple[str, ...]]:
     heads = [drawn(documents, 12, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
     arguments = [drawn(documents, 12, 4, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
     mine, other = (
@@ -191,9 +184,11 @@ def events(documents: int = 1000, part: int = 5) -> None:
     assert fed(EventScores(), "update", *(side[:part] for side in (*heads, *rows))) == found
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(EventScores(), "update", *heads, *rows), 5)
-    record("events, 1,000 documents x 12x12 of 4 arguments, ids, all four metrics against one", spent, cost, "-")
+    yield cells(
+        f"events, {documents:,} documents x 12x12 of 4 arguments, ids, all four metrics against one", spent, cost, "-"
+    )
     spent = median_ms(lambda: fed(EventScores(), "update_events", *mine), 3)
-    record("the same from objects", spent, cost, ">= 50x")
+    yield cells("the same from objects", spent, cost, ">= 50x")
 
 
 def lea(clusters: list[set[int]], others: list[set[int]]) -> float:
@@ -207,7 +202,7 @@ def lea(clusters: list[set[int]], others: list[set[int]]) -> float:
     return resolved / sum(map(len, clusters))
 
 
-def coreference(documents: int = 300, part: int = 10, fewer: int = 2) -> None:
+def coreference(documents: int = 300, part: int = 10, fewer: int = 2) -> Iterator[tuple[str, ...]]:
     pred, ref = (torch.randint(0, 50, (documents, 157)) for _ in range(2))
     pred = pred.where(torch.rand(documents, 157) < 0.3, ref)
     lists = [
@@ -247,12 +242,12 @@ def coreference(documents: int = 300, part: int = 10, fewer: int = 2) -> None:
 
     cost = median_ms(lambda: rivals(part), 3) * documents / part
     spent = median_ms(lambda: fed(CorefScores(), "update", pred, ref), 5)
-    record("coreference, all metrics, 300 documents x 50 clusters, ids, against scorch", spent, cost, "-")
+    yield cells(f"coreference, all metrics, {documents} documents x 50 clusters, ids, against scorch", spent, cost, "-")
     spent = median_ms(lambda: fed(CorefScores(), "update_clusters", *lists), 5)
-    record("the same from lists of clusters", spent, cost, "< 1 s, stretch 0.2 s")
+    yield cells("the same from lists of clusters", spent, cost, "< 1 s")
     cost = median_ms(metametric_scores, 1) * documents / fewer
     spent = median_ms(lambda: fed(CorefScores(), "update_clusters", *mine), 5)
-    record("the same from entities, against MUC and CEAF-e of metametric", spent, cost, ">= 100x, < 1 s")
+    yield cells("the same from entities, against MUC and CEAF-e of metametric", spent, cost, ">= 100x, < 1 s")
 
 
 def chain(similarity: list[list[float]]) -> float:
@@ -264,34 +259,33 @@ def chain(similarity: list[list[float]]) -> float:
     return best[-1]
 
 
-def sequences(documents: int = 1000, part: int = 20) -> None:
+def sequences(documents: int = 1000, part: int = 20) -> Iterator[tuple[str, ...]]:
     similarity = torch.rand(documents, 64, 64)
     rows = similarity[:part].double().tolist()
     wanted = torch.tensor([chain(row) for row in rows], dtype=torch.float64)
     assert torch.allclose(sequence_overlap(similarity)[:part], wanted)
     cost = median_ms(lambda: [chain(row) for row in rows], 5) * documents / part
     spent = median_ms(lambda: sequence_overlap(similarity), 9)
-    record("sequences, 1,000 x 64x64, against a double loop in Python", spent, cost, ">= 100x")
+    yield cells(f"sequences, {documents:,} x 64x64, against a double loop in Python", spent, cost, ">= 100x")
+
+
+def main() -> None:
+    options = arguments(__doc__, ("cpu",))
+    torch.manual_seed(0)
+    notes = (
+        "Medians in ms. Equality was asserted before; the rivals, which are metametric unless a row says otherwise, "
+        "are scaled up from a part."
+    )
+    columns = ("workload", "threads", "ours", "rival", "rival / ours", "wanted")
+    packages = ("metametric", "scorch")
+    table = Table(options, "Structured scores against metametric and scorch", columns, notes, packages)
+    sizes = {"documents": 20} if options.quick else {}
+    for threads in (1,) if options.quick else (1, 2):
+        torch.set_num_threads(threads)
+        for part in (triggers, relations, events, coreference, sequences):
+            table.add(part(**sizes))
+    table.finish()
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        triggers()
-        relations()
-        events()
-        coreference()
-        sequences()
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    title = f"""# Structured scores against metametric and scorch
-
-{machine}, torch {torch.__version__}, metametric 0.3.0a0, scorch 0.2.0, {datetime.date.today()};
-medians in ms. Equality was asserted before; the rivals, which are metametric unless a row says otherwise,
-are scaled up from a part. The load average was {os.getloadavg()[0]:.1f}.
-
-| workload | threads | ours | rival | rival / ours | target |
-|---|---|---|---|---|---|
-"""
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(title + "\n".join(ROWS) + "\n")
+    main()

@@ -1,30 +1,25 @@
 """Smatch with proof against smatchpp's integer programme and metametric: equal values first, then times, interleaved.
 
-    python benchmarks/structured_latent.py [--variables 20] [--output benchmarks/results/<name>.md]
-
-Pairs of random graphs that have little in common, which are the hard ones. Rivals that are not installed are left out;
-reading PENMAN text is part of everybody's time. `one by one` updates with a pair, `batch` with all of them.
+Pairs of random graphs that have little in common, which are the hard ones. Reading PENMAN
+text is part of everybody's time. `one by one` updates with a pair, `batch` with all of them.
 """
 
-import argparse
-import datetime
 import logging
 import os
-import platform
 import random
 import statistics
 import time
-from collections.abc import Callable
-from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
+from _common import Table, arguments
 
 from tensormetrics.structured import Smatch, Variable, read_penman
 
+NEEDS = ("metametric", "smatchpp", "mip")
+PAIRS = 10
 Pair = tuple[str, str]
 
 
@@ -78,48 +73,35 @@ def metametric() -> Callable[[list[Pair]], list[float]]:
     return lambda pairs: [AMR.metric.score(graph(pred), graph(ref)) for pred, ref in pairs]
 
 
+def row(variables: int, solvers: dict[str, Callable], rounds: int) -> Iterator[list[str]]:
+    source = random.Random(variables)
+    pairs = [tuple(random_graph(source, variables) for _ in range(2)) for _ in range(PAIRS)]
+    totals = {name: sum(solve(pairs)) for name, solve in solvers.items()}
+    assert len({round(total) for total in totals.values()}) == 1, totals
+    times: dict[str, list[float]] = {name: [] for name in solvers}
+    for _ in range(rounds):
+        for name, solve in solvers.items():
+            start = time.perf_counter()
+            solve(pairs)
+            times[name].append((time.perf_counter() - start) * 1e3 / PAIRS)
+    yield [str(variables), *(f"{statistics.median(taken):.1f} ({min(taken):.1f})" for taken in times.values())]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variables", type=int, nargs="*", default=[5, 10, 20])
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path)
-    arguments = parser.parse_args()
+    options = arguments(__doc__, ("cpu",))
     logging.getLogger("penman").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-
-    installed = [
-        (module, make) for module, make in (("smatchpp", smatchpp), ("metametric", metametric)) if find_spec(module)
-    ]
-    solvers = {"one by one": one_by_one, "batch": batch} | {module: make() for module, make in installed}
-    lines = [
-        "# Smatch, every match proved to be the best",
-        "",
-        f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, 1 thread, "
-        + ", ".join(f"{module} {version(module)}" for module in ("scipy", *dict(installed)))
-        + f"; load average at the start {os.getloadavg()[0]:.1f}.",
-        f"Milliseconds a pair: median of {arguments.rounds} rounds over {arguments.pairs} pairs (least), interleaved. "
-        "The sums of matched triples are equal.",
-        "",
-        "| variables | " + " | ".join(solvers) + " |",
-        "|---|" + "---|" * len(solvers),
-    ]
-    for variables in arguments.variables:
-        source = random.Random(variables)
-        pairs = [tuple(random_graph(source, variables) for _ in range(2)) for _ in range(arguments.pairs)]
-        totals = {name: sum(solve(pairs)) for name, solve in solvers.items()}
-        assert len({round(total) for total in totals.values()}) == 1, totals
-        times: dict[str, list[float]] = {name: [] for name in solvers}
-        for _ in range(arguments.rounds):
-            for name, solve in solvers.items():
-                start = time.perf_counter()
-                solve(pairs)
-                times[name].append((time.perf_counter() - start) * 1e3 / len(pairs))
-        cells = [f"{statistics.median(taken):.1f} ({min(taken):.1f})" for taken in times.values()]
-        lines.append(f"| {variables} | " + " | ".join(cells) + " |")
-        print(lines[-1], flush=True)
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n")
+    rounds = 1 if options.quick else 3
+    solvers = {"one by one": one_by_one, "batch": batch, "smatchpp": smatchpp(), "metametric": metametric()}
+    notes = (
+        f"Milliseconds a pair: median of {rounds} rounds over {PAIRS} pairs (least), interleaved. The sums of matched "
+        "triples are equal."
+    )
+    packages = ("scipy", "smatchpp", "metametric")
+    table = Table(options, "Smatch, every match proved to be the best", ["variables", *solvers], notes, packages)
+    for variables in (5,) if options.quick else (5, 10, 20):
+        table.add(row(variables, solvers, rounds))
+    table.finish()
 
 
 if __name__ == "__main__":

@@ -1,30 +1,25 @@
 """Claim: 1,000 documents of dataclasses take 50 times less than with metametric: 30x30 triggers, 20x20 relations,
 12x12 events with 4 arguments each; one score takes 0.5 ms (2x3 triggers) and 1 ms (30x30).
 
-    python benchmarks/structured_objects.py [table.md]
-
 Equal values are asserted before anything is timed; times are medians in one process, of one thread; metametric is timed
 on a part of the documents and scaled up. Needs metametric 0.3.0a0.
 """
 
-import datetime
-import platform
 import random
 import statistics
-import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import metametric.core.decorator
 import torch
+from _common import Table, arguments
 
 from tensormetrics import structured
 
+NEEDS = ("metametric", "jaxtyping")
 DOCUMENTS, PART, ROUNDS = 1000, 10, 7
-ROWS: list[str] = []
 
 
 def classes(metametric: Callable[..., Any]) -> dict[str, type]:
@@ -106,14 +101,13 @@ def median_ms(run: Callable[[], object], rounds: int) -> float:
     return statistics.median(times)
 
 
-def record(name: str, ours: float, theirs: float, target: str) -> None:
-    ROWS.append(f"| {name} | {ours:.3g} | {theirs:.3g} | {theirs / ours:.3g} | {target} |")
-    print(ROWS[-1])
+def cells(name: str, ours: float, theirs: float, wanted: str) -> tuple[str, ...]:
+    return name, f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.3g}", wanted
 
 
-def documents(kind: str, size: int) -> None:
+def documents(kind: str, size: int, number: int) -> Iterator[tuple[str, ...]]:
     ours, theirs = OURS[kind].metric, THEIRS[kind].metric
-    sides = [corpus(kind, size, 2 * DOCUMENTS, OURS)[n::2] for n in range(2)]
+    sides = [corpus(kind, size, 2 * number, OURS)[n::2] for n in range(2)]
     part = [corpus(kind, size, 2 * PART, THEIRS)[n::2] for n in range(2)]
     expected = [float(theirs.score(p, r)) for p, r in zip(*part, strict=True)]
     torch.testing.assert_close(ours(*(side[:PART] for side in sides)), torch.tensor(expected, dtype=torch.float64))
@@ -124,12 +118,12 @@ def documents(kind: str, size: int) -> None:
         fresh.update(*sides)
         return fresh.compute()
 
-    scaled = DOCUMENTS / PART * median_ms(lambda: [theirs.score(p, r) for p, r in zip(*part, strict=True)], 3)
+    scaled = number / PART * median_ms(lambda: [theirs.score(p, r) for p, r in zip(*part, strict=True)], 3)
     limit = ">= 50x" + (", <= 220 ms" if kind == "Triggers" else "")
-    record(f"{DOCUMENTS} documents of {size}x{size} {kind.lower()}", median_ms(run, ROUNDS), scaled, limit)
+    yield cells(f"{number} documents of {size}x{size} {kind.lower()}", median_ms(run, ROUNDS), scaled, limit)
 
 
-def single(n: int, m: int, target: str) -> None:
+def single(n: int, m: int, wanted: str) -> Iterator[tuple[str, ...]]:
     pairs = []
     for use in (OURS, THEIRS):
         pred, ref = corpus("Triggers", max(n, m), 2, use)
@@ -137,27 +131,25 @@ def single(n: int, m: int, target: str) -> None:
     (ours, *mine), (theirs, *other) = pairs
     assert abs(ours.score(*mine) - float(theirs.score(*other))) < 1e-12
     times = (median_ms(lambda: ours.score(*mine), 100), median_ms(lambda: theirs.score(*other), 20))
-    record(f"one score, {n}x{m} triggers", *times, target)
+    yield cells(f"one score, {n}x{m} triggers", *times, wanted)
 
 
 SCORES = ("precision", "recall", "f1")
 OURS, THEIRS = classes(structured.metametric), classes(metametric.core.decorator.metametric)
 
-if __name__ == "__main__":
+
+def main() -> None:
+    options = arguments(__doc__, ("cpu",))
     torch.set_num_threads(1)
-    documents("Triggers", 30)
-    documents("Relations", 20)
-    documents("Events", 12)
-    single(2, 3, "<= 0.5 ms")
-    single(30, 30, "<= 1 ms")
-    if len(sys.argv) > 1:
-        versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-        machine = f"{platform.processor() or platform.machine()}, {versions}"
-        head = [
-            f"# Metrics of objects, {datetime.date.today()}",
-            "",
-            f"{machine}, one thread; medians, in milliseconds",
-            "",
-        ]
-        head += ["| workload | tensormetrics | metametric | ratio | target |", "|---|---|---|---|---|"]
-        Path(sys.argv[1]).write_text("\n".join([*head, *ROWS, ""]))
+    columns = ("workload", "tensormetrics", "metametric", "ratio", "wanted")
+    table = Table(options, "Metrics of objects", columns, "Medians, in milliseconds.", ("metametric",))
+    number = PART if options.quick else DOCUMENTS
+    for kind, size in (("Triggers", 30), ("Relations", 20), ("Events", 12)):
+        table.add(documents(kind, size, number))
+    table.add(single(2, 3, "<= 0.5 ms"))
+    table.add(single(30, 30, "<= 1 ms"))
+    table.finish()
+
+
+if __name__ == "__main__":
+    main()

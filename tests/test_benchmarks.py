@@ -1,5 +1,6 @@
-"""The runner of the benchmarks, on tiny files of its kind; and that it knows every real one."""
+"""The runner of the benchmarks, on tiny files of its kind; and the table that each writes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ open(sys.argv[-1], "w").write("# A title\\n\\nthe table\\n")
 """
 REPORT = "# Measured on 1-core-test\n\n## good_one: A title\n\nthe table\n"
 FAILING = "assert 1 == 2, 'ours differs'"
+LONELY = f'NEEDS = ("no_such_rival",)\n{FAILING}'
 
 
 @pytest.fixture
@@ -26,16 +28,11 @@ def runner(monkeypatch):
 @pytest.fixture
 def run(runner, tmp_path, capfd):
     """Runs main over three files; returns its status, what it printed and the files of `tmp_path / results`."""
-    benchmarks = {
-        "good_one": runner.Benchmark(write=("--write",), quick=("--small",)),
-        "bad_one": runner.Benchmark(),
-        "lonely": runner.Benchmark(needs=("no_such_rival",)),
-    }
-    for name, source in {"good_one": PASSING, "bad_one": FAILING, "lonely": FAILING}.items():
+    for name, source in {"good_one": PASSING, "bad_one": FAILING, "lonely": LONELY}.items():
         (tmp_path / f"{name}.py").write_text(source)
 
     def run(*arguments):
-        status = runner.main(list(arguments), benchmarks, tmp_path)
+        status = runner.main(list(arguments), tmp_path)
         tables = {path.name: path.read_text() for path in (tmp_path / "results").glob("*")}
         return status, capfd.readouterr(), tables
 
@@ -47,8 +44,8 @@ def test_one_passes_one_fails_one_is_skipped(run, tmp_path):
     assert status == 1
     assert tables == {"1-core-test.md": REPORT}
     lines = [" ".join(line.split()) for line in printed.out.splitlines()]
-    assert lines[:2] == ["a row --write", ""]
-    good, bad, lonely, total = lines[2:]
+    assert lines[:2] == ["a row --device cpu --output", ""]
+    bad, good, lonely, total = lines[2:]
     assert good.startswith("passed good_one") and good.endswith(f" s {tmp_path}/results/1-core-test.md")
     assert bad.startswith("failed bad_one") and bad.endswith(" s exit status 1")
     assert lonely == "skipped lonely 0 s not installed: no_such_rival"
@@ -74,43 +71,92 @@ def test_skipped_is_not_failed(run):
 def test_a_quick_run_keeps_its_tables_where_it_is_told(run, tmp_path):
     status, printed, tables = run("--quick", "--only", "good_one")
     assert status == 0 and not tables
-    assert printed.out.startswith("a row --small --write\n") and " s  table not kept\n" in printed.out
+    assert printed.out.startswith("a row --quick --device cpu --output\n") and " s  table not kept\n" in printed.out
     assert run("--quick", "--only", "good_one", "--output", str(tmp_path / "there"))[0] == 0
     assert (tmp_path / "there" / "1-core-test.md").read_text() == REPORT
 
 
-def test_a_file_that_only_prints(runner, tmp_path):
-    (tmp_path / "printing.py").write_text("import sys; print(sys.argv[1:])")
-    file, table = tmp_path / "printing.py", tmp_path / "printing-1-core-test.md"
-    assert runner.run(file, runner.Benchmark(write=None, devices=("cpu", "cuda")), table, False, "cuda") == ""
-    assert table.read_text() == "# printing-1-core-test\n\n['--device', 'cuda']\n"
+def test_a_failed_run_keeps_its_rows_where_there_are_no_older_ones(run, tmp_path):
+    (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Cut short") + FAILING)
+    assert run("--only", "bad_one")[0] == 1
+    status, _, tables = run("--only", "bad_one")
+    kept = {"1-core-test.md": "# Measured on 1-core-test\n\n## bad_one: Cut short\n\nthe table\n"}
+    assert status == 1 and tables == kept
+    (tmp_path / "bad_one.py").write_text(PASSING.replace("A title", "Later") + FAILING)
+    assert run("--only", "bad_one")[2] == kept
 
 
 def test_a_table_that_is_not_written_is_a_failure(runner, tmp_path):
     (tmp_path / "silent.py").write_text("")
-    wrong = runner.run(tmp_path / "silent.py", runner.Benchmark(), tmp_path / "none.md", False, "cpu")
-    assert wrong == "it wrote no table"
+    assert runner.run(tmp_path / "silent.py", tmp_path / "none.md", False, "cpu") == "it wrote no table"
 
 
-@pytest.mark.parametrize(
-    "quick, device, reason", [(True, "cpu", "it has no quick run"), (False, "cuda", "it does not run on cuda")]
-)
-def test_what_a_benchmark_does_not_do(runner, quick, device, reason):
-    assert runner.obstacle(runner.Benchmark(), quick, device) == reason
+def test_what_a_benchmark_does_not_do(runner, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    (tmp_path / "fast.py").write_text('DEVICES = ("cuda",)\n')
+    (tmp_path / "slow.py").write_text("import no_such_rival\n")
+    found = {
+        (name, quick, device): runner.obstacle(tmp_path / f"{name}.py", quick, device)
+        for name in ("fast", "slow")
+        for quick in (False, True)
+        for device in ("cpu", "cuda")
+    }
+    assert {case: reason for case, reason in found.items() if reason} == {
+        ("fast", False, "cpu"): "it measures on cuda, not on cpu",
+        ("slow", False, "cuda"): "it measures on cpu, not on cuda",
+        ("slow", True, "cuda"): "it measures on cpu, not on cuda",
+    }
 
 
 def test_a_device_that_is_not_there(run, runner, monkeypatch, capfd):
-    monkeypatch.setattr(runner.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(SystemExit) as stop:
         run("--device", "cuda")
     assert stop.value.code == 2
-    message = "error: --device cuda: torch sees no GPU here; leave it out to run on the CPU\n"
-    assert capfd.readouterr().err.endswith(message)
+    assert capfd.readouterr().err.endswith("error: --device cuda: torch sees no GPU here\n")
 
 
-def test_every_benchmark_is_known(runner):
-    files = {path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")}
-    assert files == set(runner.BENCHMARKS)
+def test_what_real_benchmarks_say_of_themselves(runner):
+    files = {path.stem: path for path in (ROOT / "benchmarks").glob("[!_]*.py")}
+    assert all(set(runner.declared(file)["DEVICES"]) <= {"cpu", "cuda"} for file in files.values())
+    assert runner.declared(files["assignment"]) == {"NEEDS": ("scipy",), "DEVICES": ("cpu", "cuda")}
+
+
+@pytest.fixture
+def common(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import _common
+
+    return _common
+
+
+def test_a_table_is_written_row_by_row(common, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["a.py", "--quick", "--output", str(tmp_path / "a.md")])
+    monkeypatch.setattr(common, "conditions", lambda options, packages: f"{packages}, quick {options.quick}.")
+    table = common.Table(common.arguments("", ("cpu",)), "A title", ("case", "ms"), "A note.", ("numpy",))
+
+    def rows():
+        yield "first", "1"
+        assert (tmp_path / "a.md").read_text().endswith("| first | 1 |\n")
+        raise AssertionError("ours differs\nby much")
+
+    table.add(rows())
+    table.add([("second", "2")])
+    written = ["# A title", "", "('numpy',), quick True.", "A note.", "", "| case | ms |", "| --- | --- |"]
+    written += ["| first | 1 |", "| second | 2 |"]
+    assert capsys.readouterr().out.splitlines() == written
+    missing = ["", "Rows are missing: AssertionError: ours differs"]
+    assert (tmp_path / "a.md").read_text().splitlines() == written + missing
+    with pytest.raises(SystemExit) as stop:
+        table.finish()
+    assert stop.value.code == 1
+
+
+def test_the_conditions_of_a_table(common, monkeypatch):
+    monkeypatch.setattr(common, "machine", lambda device: f"a {device}")
+    options = common.argparse.Namespace(device="cpu", quick=False)
+    pattern = r"\d{4}-\d\d-\d\d, a cpu, Python 3\.\S+, torch \S+, numpy \S+, \d+ threads?, load average \d+\.\d at .*"
+    assert re.fullmatch(pattern, common.conditions(options, ("numpy",)))
 
 
 @pytest.fixture
@@ -154,14 +200,11 @@ def test_quotes(report, monkeypatch, tmp_path):
         report.write_readme(readme, tmp_path / "report.md")
 
 
-def test_names_of_machines(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks import _common
-
-    monkeypatch.setattr(_common.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(_common.platform, "machine", lambda: "x86_64")
+def test_names_of_machines(common, monkeypatch):
+    monkeypatch.setattr(common.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(common.platform, "machine", lambda: "x86_64")
     for capability, name in {"AVX512": "2-core-x86-avx512", "AVX2": "2-core-x86-avx2", "DEFAULT": "2-core-x86"}.items():
-        monkeypatch.setattr(_common.torch.backends.cpu, "get_cpu_capability", lambda c=capability: c)
-        assert _common.machine() == name
-    monkeypatch.setattr(_common.torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert _common.machine("cuda") == "nvidia-h200"
+        monkeypatch.setattr(common.torch.backends.cpu, "get_cpu_capability", lambda c=capability: c)
+        assert common.machine() == name
+    monkeypatch.setattr(common.torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    assert common.machine("cuda") == "nvidia-h200"

@@ -241,7 +241,6 @@ def test_functions_read_strided_input(case, generator, device):
 
 @rows({name: case for name, case in FUNCTIONS.items() if case.compiles})
 def test_compiles_without_a_graph_break(case, generator, device):
-    torch._dynamo.reset()  # rows share the code of their `call`, and only so many variants of it may be compiled
     arguments = on(device, case.inputs(generator, (4,)))
     torch.compiler.reset()  # rows share code, and one piece of code is compiled for a few rows only
     compiled = torch.compile(case.call, fullgraph=True, backend="aot_eager")

@@ -41,10 +41,10 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
 @click.option(
     "--queries",
     metavar="FILE",
+    show_default="the ten published WEAT tests",
     help='A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]], '
     '"target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.',
 )
-@click.option("--standard", is_flag=True, help="The ten published WEAT tests, as without --queries.")
 @click.option(
     "--metric",
     "metrics",
@@ -74,7 +74,6 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
 def association(
     vectors: str,
     queries: str | None,
-    standard: bool,
     metrics: tuple[str, ...],
     p_value: str | None,
     lowercase: bool,
@@ -89,8 +88,6 @@ def association(
     tensormetrics association vectors.txt --p-value auto
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
     """
-    if standard and queries:
-        raise BadInput("--standard and --queries: got both, wanted one")
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
     asked = _read_queries(queries) if queries else _standard()

@@ -74,7 +74,6 @@ def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
          "--metric mac"),
         (["vectors.txt", "--queries", "queries.json", "--metric", "gweat", "--p-value", "exact"], "--p-value of gweat: "
          "got 'exact', wanted one of 'auto', 'approximate'"),
-        (["vectors.txt", "--queries", "queries.json", "--standard"], "--standard and --queries: got both, wanted one"),
     ],
 )  # fmt: skip
 def test_bad_options_are_one_line_and_status_2(vectors, arguments, message):

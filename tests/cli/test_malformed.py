@@ -49,276 +49,208 @@ GOOD = {
     "r.conll": CONLL,
     "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
 }
+NO_TAG = "wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
-CASES = {  # command -> its arguments, what stands in the file called bad, the line
-    "retrieval": [
-        ("bad.npy y.txt", b"", "bad.npy: the file is empty"),
-        (
-            "bad.npy y.txt",
-            npy(ROWS[:, None]),
-            "bad.npy: got an array of shape (3, 1, 2), wanted one row per item: (N, D)",
-        ),
-        (
-            "bad.npy y.txt",
-            npy(ROWS * [[1], [np.nan], [1]]),
-            "bad.npy: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values",
-        ),
-        ("bad.csv y.txt", "1,2\n3\n5,6\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-        ("bad.npy y.txt", CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
-        ("bad.npy y.txt", OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
-        ("x.npy bad.txt", "0\n1\n", "bad.txt: got 2 labels for the 3 rows of x.npy"),
-        (
-            "x.npy y.txt --reference bad.npy --reference-labels y.txt",
-            npy(np.ones((3, 3))),
-            "bad.npy: got shape (3, 3), wanted (N, 2)",
-        ),
-        (
-            "x.npy y.txt --reference x.npy --reference-labels bad.txt",
-            "7\n8\n9\n",
-            "y.txt: none of its labels is one of bad.txt",
-        ),
-        (
-            "bad.jsonl y.txt",
-            "[1, 2]\n[3, 4\n[5, 6]\n",
-            "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6",
-        ),
-        ("x.npy bad.txt", "0\n1.5\n1\n", "bad.txt, line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
-        ("bad.csv y.txt", "1,2\n3,x\n5,6\n", "bad.csv, line 2: got 'x', wanted a finite number"),
-        ("bad.csv y.txt", b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
-    ],
-    "posterior": [
-        ("bad.csv", "", "bad.csv: the file is empty"),
-        ("bad.npy", npy(np.ones((2, 2, 2))), "bad.npy: got shape (2, 2, 2), wanted (C, C) with C >= 2"),
-        ("bad.csv", "cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a finite number"),
-        ("bad.csv", "9,1\n2\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-        ("bad.npy", CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
-        ("bad.npy", OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
-        ("--paired bad.csv", "truth,mlp\ncat,dog\ncat\n", "bad.csv, line 3: got 1 columns, wanted 2 as above"),
-        ("bad.csv", "9,1,0\n2,8,1\n", "bad.csv: got shape (2, 3), wanted (C, C) with C >= 2"),
-        (
-            "bad.csv",
-            ",cat,dog\ncat,9,1\ncow,2,8\n",
-            "bad.csv: rows are cat, cow, wanted the classes of the columns, cat, dog",
-        ),
-        ("bad.jsonl", "[9, 1]\n[2, 8\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6"),
-        ("m.csv bad.csv", "cat,cow\n9,1\n2,8\n", "bad.csv: its classes are cat, cow, but those before are cat, dog"),
-        ("bad.csv", "9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
-        (
-            "bad.csv",
-            "9,1\n0,0\n",
-            "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
-            "confusion_prior",
-        ),
-        (
-            "--paired bad.csv",
-            "truth,mlp,mlp\ncat,dog,cat\n",
-            "bad.csv: got models called mlp, mlp, wanted distinct names",
-        ),
-    ],
-    "association": [
-        (f"bad.txt {QUERIES}", "", "bad.txt: the file is empty"),
-        (
-            f"bad.txt {QUERIES}",
-            VECTORS.replace("8 2", "8 3"),
-            "bad.txt, line 2: got 3 fields, wanted a word and 3 numbers",
-        ),
-        (
-            f"bad.txt {QUERIES}",
-            VECTORS.replace("her 1", "her nan"),
-            "bad.txt: the vector of 'her' holds NaN or infinity",
-        ),
-        (
-            f"bad.txt {QUERIES}",
-            VECTORS.replace("her 1 3", "her 1"),
-            "bad.txt, line 5: got 2 fields, wanted a word and 2 numbers",
-        ),
-        (
-            f"bad.bin {QUERIES}",
-            BINARY[:-3],
-            "bad.bin, row 1: got 8 bytes and the end, wanted a word, a space and 8 bytes",
-        ),
-        (
-            f"bad.npy {QUERIES}",
-            OBJECT,
-            "bad.npy, line 1: got the word b\"\\x93NUMPY\\x01\\x00v\\x00{'descr':\", wanted utf-8 "
-            "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)",
-        ),
-        (f"bad.txt {QUERIES}", VECTORS.replace("8 2", "9 2"), "bad.txt: got 8 rows, wanted 9"),
-        (
-            f"bad.txt {QUERIES}",
-            VECTORS.replace("her 1", "her x"),
-            "bad.txt, line 5: wanted 2 numbers after the word (could not convert string to float: b'x')",
-        ),
-        (f"bad.txt {QUERIES}", "2 2\nunknown 1 2\nwords 2 1\n", "bad.txt: none of the words of the queries is in it"),
-        (
-            "v.txt --queries bad.json",
-            QUERY[:-2],
-            "bad.json: this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)",
-        ),
-        (
-            "v.txt --queries bad.json",
-            '[{"target_sets": [["he"]]}]',
-            "bad.json, query 0: missing 1 required positional argument: 'attribute_sets'",
-        ),
-        (
-            "v.txt --queries bad.json",
-            '{"target_sets": [["he"]]}',
-            'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
-        ),
-        (f"bad.txt.gz {QUERIES}", VECTORS, "bad.txt.gz: Not a gzipped file (b'8 ')"),
-    ],
-    "structured": [
-        (f"bad.jsonl {SCHEMA_OPTION}", "", "bad.jsonl: the file is empty"),
-        (f"bad.jsonl {SCHEMA_OPTION}", "[1]\n" + DOCUMENT, "bad.jsonl, line 1: wanted an object @ document"),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT.replace("1", "NaN") + DOCUMENT,
-            "bad.jsonl, line 1: this is no JSON: got NaN, wanted a finite number",
-        ),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT + DOCUMENT.replace('"left": 1, ', ""),
-            "bad.jsonl, line 2: required field missing @ document.mentions[0].left",
-        ),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            (DOCUMENT * 2)[:-20],
-            "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 25",
-        ),
-        (f"bad.jsonl {SCHEMA_OPTION}", OBJECT, "bad.jsonl, line 1: got the byte 0x93, wanted text in UTF-8"),
-        (f"bad.jsonl {SCHEMA_OPTION}", DOCUMENT, "bad.jsonl: number of documents is 1, but that of r.jsonl is 2"),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT.replace("1", "1.5") + DOCUMENT,
-            "bad.jsonl, line 1: got 1.5, wanted int @ document.mentions[0].left",
-        ),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT.replace("PER", "ORG") + DOCUMENT,
-            "bad.jsonl, line 1: ORG not in literal typing.Literal['PER', 'LOC'] @ document.mentions[0].label",
-        ),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT + '{"mentions": ]}\n',
-            "bad.jsonl, line 2: this is no JSON: Expecting value at character 14",
-        ),
-        (
-            f"bad.jsonl {SCHEMA_OPTION}",
-            DOCUMENT.replace("}]", '}], "x": 1') + DOCUMENT,
-            "bad.jsonl, line 1: extra fields found (x) @ document",
-        ),
-        (
-            "r.jsonl r.jsonl --schema bad.py:Doc",
-            "1 / 0\n",
-            "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero",
-        ),
-        (
-            "r.jsonl r.jsonl --schema bad.py:Doc",
-            "class Doc:\n    pass\n",
-            "--schema: bad.py:Doc is <class 'bad.Doc'>, wanted a dataclass",
-        ),
-    ],
-    "ner": [
-        ("bad.bio r.bio", "", "bad.bio: the file is empty"),
-        ("bad.bio r.bio", "\n-DOCSTART- O\n\n", "bad.bio: there is no sentence in it"),
-        (
-            "bad.bio r.bio",
-            "a B-PER\nb nan\nc O\n\nd B-LOC\n",
-            "bad.bio, line 2: got tag 'nan', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label",
-        ),
-        (
-            "bad.bio r.bio",
-            "a B-PER\nb\nc O\n\nd B-LOC\n",
-            "bad.bio, line 2: got tag 'b', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label",
-        ),
-        ("bad.bio r.bio", "a B-PER\nb I-PER\n", "bad.bio: number of sentences is 1, but that of r.bio is 2"),
-        ("bad.bio r.bio", OBJECT, "bad.bio, line 1: got the byte 0x93, wanted text in UTF-8"),
-        ("bad.bio r.bio", "a B-PER\nb I-PER\n\nd B-LOC\n", "bad.bio: sentence 1 has 2 tokens, but in r.bio it has 3"),
-        (
-            "r.bio bad.bio",
-            "a B-PER\nb I-PER\nc O\nd B-LOC\n",
-            "r.bio: number of sentences is 2, but that of bad.bio is 1",
-        ),
-        (
-            "bad.bio r.bio",
-            "a B-PER\nb Q-PER\nc O\n\nd B-LOC\n",
-            "bad.bio, line 2: got tag 'Q-PER', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label",
-        ),
-        (
-            "bad.bio r.bio",
-            '{"a": "B-PER"}\n',
-            "bad.bio, line 1: got tag '\"B-PER\"}', wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label",
-        ),
-    ],
-    "coref": [
-        ("bad.conll r.conll", "", "bad.conll: the file is empty"),
-        ("bad.conll r.conll", "# no document\n", "bad.conll: there is no document in it"),
-        (
-            "bad.conll r.conll",
-            "a (0)\n",
-            "bad.conll, line 1: got 'a (0)' outside of a document, wanted #begin document",
-        ),
-        ("bad.conll r.conll", CONLL.replace("0)", "-"), "bad.conll, line 2: bracket (0 is never closed"),
-        ("bad.conll r.conll", CONLL.replace("(0", "-"), "bad.conll, line 3: bracket 0) was never opened"),
-        ("bad.conll r.conll", OBJECT, "bad.conll, line 1: got the byte 0x93, wanted text in UTF-8"),
-        ("bad.conll r.conll", CONLL * 2, "bad.conll: number of documents is 2, but that of r.conll is 1"),
-        (
-            "bad.conll r.conll",
-            CONLL.replace("#end document\n", ""),
-            "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
-        ),
-        (
-            "bad.conll r.conll",
-            CONLL.replace("(x)", "(y)"),
-            "bad.conll: document 1 is '(y); part 000', but in r.conll it is '(x); part 000'",
-        ),
-        ("bad.conll r.conll", CONLL.replace("a (0", "a (0)|(1)"), "bad.conll, line 3: bracket 0) was never opened"),
-        (
-            "bad.conll r.conll",
-            CONLL.replace("#end", "#begin"),
-            "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
-        ),
-        (
-            "r.conll bad.conll",
-            CONLL.replace("a (0\nb 0)", "a (0)|(1)"),
-            "bad.conll: document 0: mention (0, 0) is in two clusters",
-        ),
-    ],
-    "amr": [
-        ("bad.amr r.amr", "", "bad.amr: the file is empty"),
-        ("bad.amr r.amr", "# ::id 1\n\n", "bad.amr: there is no graph in it"),
-        ("bad.amr r.amr", "want\n", "bad.amr, line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
-        (
-            "bad.amr r.amr",
-            "(w / want-01 :ARG0 (b / boy)\n",
-            "bad.amr, line 1: '(w / want-01 :ARG0 (b / boy)\\n' is no graph in PENMAN notation: Unexpected end of "
-            "input",
-        ),
-        (
-            "bad.amr r.amr",
-            "(w /\n",
-            "bad.amr, line 1: '(w /\\n' is no graph in PENMAN notation: Unexpected end of input",
-        ),
-        ("bad.amr r.amr", OBJECT, "bad.amr, line 1: got the byte 0x93, wanted text in UTF-8"),
-        ("bad.amr r.amr", "(w / want-01)\n\n(b / boy)\n", "bad.amr: number of graphs is 2, but that of r.amr is 1"),
-        (
-            "bad.amr r.amr",
-            "(w / want-01)\n(b / boy)\n",
-            "bad.amr, line 1: '(w / want-01)\\n(b / boy)\\n' holds 2 graphs in PENMAN notation, wanted one",
-        ),
-        (
-            "bad.amr r.amr",
-            '(w / want-01 :name "x)\n',
-            "bad.amr, line 1: '(w / want-01 :name \"x)\\n' is no graph in PENMAN notation: Expected: "
-            "SYMBOL, STRING, LPAREN",
-        ),
-        (
-            "r.amr bad.amr",
-            "# ::id 1\n(w want-01)\n",
-            "bad.amr, line 2: '(w want-01)\\n' is no graph in PENMAN notation: Expected: ROLE",
-        ),
-    ],
+CASES = {  # command -> its arguments -> what stands in the file called bad, the line
+    "retrieval": {
+        "bad.npy y.txt": [
+            (b"", "bad.npy: the file is empty"),
+            (npy(ROWS[:, None]), "bad.npy: got an array of shape (3, 1, 2), wanted one row per item: (N, D)"),
+            (
+                npy(ROWS * [[1], [np.nan], [1]]),
+                "bad.npy: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values",
+            ),
+            (CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
+            (OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
+        ],
+        "bad.csv y.txt": [
+            ("1,2\n3\n5,6\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
+            ("1,2\n3,x\n5,6\n", "bad.csv, line 2: got 'x', wanted a finite number"),
+            (b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
+        ],
+        "x.npy bad.txt": [
+            ("0\n1\n", "bad.txt: got 2 labels for the 3 rows of x.npy"),
+            ("0\n1.5\n1\n", "bad.txt, line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
+        ],
+        "x.npy y.txt --reference bad.npy --reference-labels y.txt": [
+            (npy(np.ones((3, 3))), "bad.npy: got shape (3, 3), wanted (N, 2)")
+        ],
+        "x.npy y.txt --reference x.npy --reference-labels bad.txt": [
+            ("7\n8\n9\n", "y.txt: none of its labels is one of bad.txt")
+        ],
+        "bad.jsonl y.txt": [
+            ("[1, 2]\n[3, 4\n[5, 6]\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
+        ],
+    },
+    "posterior": {
+        "bad.csv": [
+            ("", "bad.csv: the file is empty"),
+            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a finite number"),
+            ("9,1\n2\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
+            ("9,1,0\n2,8,1\n", "bad.csv: got shape (2, 3), wanted (C, C) with C >= 2"),
+            (",cat,dog\ncat,9,1\ncow,2,8\n", "bad.csv: rows are cat, cow, wanted the classes of the columns, cat, dog"),
+            ("9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
+            (
+                "9,1\n0,0\n",
+                "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
+                "confusion_prior",
+            ),
+        ],
+        "bad.npy": [
+            (npy(np.ones((2, 2, 2))), "bad.npy: got shape (2, 2, 2), wanted (C, C) with C >= 2"),
+            (CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
+            (OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
+        ],
+        "--paired bad.csv": [
+            ("truth,mlp\ncat,dog\ncat\n", "bad.csv, line 3: got 1 columns, wanted 2 as above"),
+            ("truth,mlp,mlp\ncat,dog,cat\n", "bad.csv: got models called mlp, mlp, wanted distinct names"),
+        ],
+        "bad.jsonl": [
+            ("[9, 1]\n[2, 8\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
+        ],
+        "m.csv bad.csv": [("cat,cow\n9,1\n2,8\n", "bad.csv: its classes are cat, cow, but those before are cat, dog")],
+    },
+    "association": {
+        f"bad.txt {QUERIES}": [
+            ("", "bad.txt: the file is empty"),
+            (VECTORS.replace("8 2", "8 3"), "bad.txt, line 2: got 3 fields, wanted a word and 3 numbers"),
+            (VECTORS.replace("her 1", "her nan"), "bad.txt: the vector of 'her' holds NaN or infinity"),
+            (VECTORS.replace("her 1 3", "her 1"), "bad.txt, line 5: got 2 fields, wanted a word and 2 numbers"),
+            (VECTORS.replace("8 2", "9 2"), "bad.txt: got 8 rows, wanted 9"),
+            (
+                VECTORS.replace("her 1", "her x"),
+                "bad.txt, line 5: wanted 2 numbers after the word (could not convert string to float: b'x')",
+            ),
+            ("2 2\nunknown 1 2\nwords 2 1\n", "bad.txt: none of the words of the queries is in it"),
+        ],
+        f"bad.bin {QUERIES}": [
+            (BINARY[:-3], "bad.bin, row 1: got 8 bytes and the end, wanted a word, a space and 8 bytes")
+        ],
+        f"bad.npy {QUERIES}": [
+            (
+                OBJECT,
+                "bad.npy, line 1: got the word b\"\\x93NUMPY\\x01\\x00v\\x00{'descr':\", wanted utf-8 "
+                "('utf-8' codec can't decode byte 0x93 in position 0: invalid start byte)",
+            )
+        ],
+        "v.txt --queries bad.json": [
+            (QUERY[:-2], "bad.json: this is no JSON: Expecting ',' delimiter: line 1 column 105 (char 104)"),
+            (
+                '[{"target_sets": [["he"]]}]',
+                "bad.json, query 0: missing 1 required positional argument: 'attribute_sets'",
+            ),
+            (
+                '{"target_sets": [["he"]]}',
+                'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
+            ),
+        ],
+        f"bad.txt.gz {QUERIES}": [(VECTORS, "bad.txt.gz: Not a gzipped file (b'8 ')")],
+    },
+    "structured": {
+        f"bad.jsonl {SCHEMA_OPTION}": [
+            ("", "bad.jsonl: the file is empty"),
+            ("[1]\n" + DOCUMENT, "bad.jsonl, line 1: wanted an object @ document"),
+            (
+                DOCUMENT.replace("1", "NaN") + DOCUMENT,
+                "bad.jsonl, line 1: this is no JSON: got NaN, wanted a finite number",
+            ),
+            (
+                DOCUMENT + DOCUMENT.replace('"left": 1, ', ""),
+                "bad.jsonl, line 2: required field missing @ document.mentions[0].left",
+            ),
+            ((DOCUMENT * 2)[:-20], "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 25"),
+            (OBJECT, "bad.jsonl, line 1: got the byte 0x93, wanted text in UTF-8"),
+            (DOCUMENT, "bad.jsonl: number of documents is 1, but that of r.jsonl is 2"),
+            (
+                DOCUMENT.replace("1", "1.5") + DOCUMENT,
+                "bad.jsonl, line 1: got 1.5, wanted int @ document.mentions[0].left",
+            ),
+            (
+                DOCUMENT.replace("PER", "ORG") + DOCUMENT,
+                "bad.jsonl, line 1: ORG not in literal typing.Literal['PER', 'LOC'] @ document.mentions[0].label",
+            ),
+            (DOCUMENT + '{"mentions": ]}\n', "bad.jsonl, line 2: this is no JSON: Expecting value at character 14"),
+            (DOCUMENT.replace("}]", '}], "x": 1') + DOCUMENT, "bad.jsonl, line 1: extra fields found (x) @ document"),
+        ],
+        "r.jsonl r.jsonl --schema bad.py:Doc": [
+            ("1 / 0\n", "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero"),
+            ("class Doc:\n    pass\n", "--schema: bad.py:Doc is <class 'bad.Doc'>, wanted a dataclass"),
+        ],
+    },
+    "ner": {
+        "bad.bio r.bio": [
+            ("", "bad.bio: the file is empty"),
+            ("\n-DOCSTART- O\n\n", "bad.bio: there is no sentence in it"),
+            ("a B-PER\nb nan\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'nan', {NO_TAG}"),
+            ("a B-PER\nb\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'b', {NO_TAG}"),
+            ("a B-PER\nb I-PER\n", "bad.bio: number of sentences is 1, but that of r.bio is 2"),
+            (OBJECT, "bad.bio, line 1: got the byte 0x93, wanted text in UTF-8"),
+            ("a B-PER\nb I-PER\n\nd B-LOC\n", "bad.bio: sentence 1 has 2 tokens, but in r.bio it has 3"),
+            ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'Q-PER', {NO_TAG}"),
+            ('{"a": "B-PER"}\n', f"bad.bio, line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
+        ],
+        "r.bio bad.bio": [
+            ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
+        ],
+    },
+    "coref": {
+        "bad.conll r.conll": [
+            ("", "bad.conll: the file is empty"),
+            ("# no document\n", "bad.conll: there is no document in it"),
+            ("a (0)\n", "bad.conll, line 1: got 'a (0)' outside of a document, wanted #begin document"),
+            (CONLL.replace("0)", "-"), "bad.conll, line 2: bracket (0 is never closed"),
+            (CONLL.replace("(0", "-"), "bad.conll, line 3: bracket 0) was never opened"),
+            (OBJECT, "bad.conll, line 1: got the byte 0x93, wanted text in UTF-8"),
+            (CONLL * 2, "bad.conll: number of documents is 2, but that of r.conll is 1"),
+            (
+                CONLL.replace("#end document\n", ""),
+                "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
+            ),
+            (
+                CONLL.replace("(x)", "(y)"),
+                "bad.conll: document 1 is '(y); part 000', but in r.conll it is '(x); part 000'",
+            ),
+            (CONLL.replace("a (0", "a (0)|(1)"), "bad.conll, line 3: bracket 0) was never opened"),
+            (
+                CONLL.replace("#end", "#begin"),
+                "bad.conll, line 1: the document '(x); part 000' has no end, wanted #end document",
+            ),
+        ],
+        "r.conll bad.conll": [
+            (CONLL.replace("a (0\nb 0)", "a (0)|(1)"), "bad.conll: document 0: mention (0, 0) is in two clusters")
+        ],
+    },
+    "amr": {
+        "bad.amr r.amr": [
+            ("", "bad.amr: the file is empty"),
+            ("# ::id 1\n\n", "bad.amr: there is no graph in it"),
+            ("want\n", "bad.amr, line 1: 'want\\n' holds 0 graphs in PENMAN notation, wanted one"),
+            (
+                "(w / want-01 :ARG0 (b / boy)\n",
+                "bad.amr, line 1: '(w / want-01 :ARG0 (b / boy)\\n' is no graph in PENMAN notation: Unexpected end of "
+                "input",
+            ),
+            ("(w /\n", "bad.amr, line 1: '(w /\\n' is no graph in PENMAN notation: Unexpected end of input"),
+            (OBJECT, "bad.amr, line 1: got the byte 0x93, wanted text in UTF-8"),
+            ("(w / want-01)\n\n(b / boy)\n", "bad.amr: number of graphs is 2, but that of r.amr is 1"),
+            (
+                "(w / want-01)\n(b / boy)\n",
+                "bad.amr, line 1: '(w / want-01)\\n(b / boy)\\n' holds 2 graphs in PENMAN notation, wanted one",
+            ),
+            (
+                '(w / want-01 :name "x)\n',
+                "bad.amr, line 1: '(w / want-01 :name \"x)\\n' is no graph in PENMAN notation: Expected: "
+                "SYMBOL, STRING, LPAREN",
+            ),
+        ],
+        "r.amr bad.amr": [
+            (
+                "# ::id 1\n(w want-01)\n",
+                "bad.amr, line 2: '(w want-01)\\n' is no graph in PENMAN notation: Expected: ROLE",
+            )
+        ],
+    },
 }
 
 
@@ -335,7 +267,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "arguments", "content", "line"),
-    [(command, *case) for command, cases in CASES.items() for case in cases],
+    [
+        (command, arguments, *case)
+        for command, lists in CASES.items()
+        for arguments, cases in lists.items()
+        for case in cases
+    ],
 )
 def test_one_line_and_status_2(folder, command, arguments, content, line):
     if command == "amr":
