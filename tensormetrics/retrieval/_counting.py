@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from . import _native
+from ._embeddings import check_squares
 from ._halves import HalfFilter
 from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, native_rows, plain_products
 from ._relevance import Positives
@@ -32,6 +33,7 @@ class RankCounter:
         exact: bool = True,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        check_squares(query=query, reference=reference)
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact

@@ -1,6 +1,7 @@
 """Embeddings with labels: checks shared by the domain, and who is scored against whom."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,15 +69,32 @@ def labelled(
 def check_finite(**tensors: Tensor) -> None:
     """Reads the values, and so waits for the device."""
     for name, tensor in tensors.items():
-        bad = torch.empty(len(tensor), dtype=torch.bool, device=tensor.device)
-        for rows, piece in zip(bad.split(few_rows(tensor)), tensor.split(few_rows(tensor)), strict=True):
-            finite = piece.isfinite()
-            rows[:] = ~(finite.all(1) if finite.ndim == 2 else finite)
-        if bad.any():
-            raise ValueError(
-                f"{name}: {int(bad.sum())} of {len(bad)} rows hold NaN or infinity, the first is row "
-                f"{int(bad.nonzero()[0])}; wanted finite values"
-            )
+        _check_rows(name, tensor, lambda rows: ~rows.isfinite().flatten(1).all(1), "NaN or infinity", "finite values")
+
+
+def check_squares(**sides: Tensor) -> None:
+    """ValueError where squares leave the range of float64, as those of narrower numbers never do. Reads the values."""
+    low, high = 2.0**-400, 2.0**400  # with room for sums, and for differences of nearly equal values
+
+    def beyond(rows: Tensor) -> Tensor:
+        largest = rows.abs().amax(1)
+        return (largest > 0) & (largest < torch.inf) & ((largest < low) | (largest > high))
+
+    wanted = f"a largest value of {low:.0e} to {high:.0e} in each; multiply all embeddings by one number"
+    for name, rows in sides.items():
+        if rows.dtype == torch.float64 and rows.shape[1]:
+            _check_rows(name, rows, beyond, "values whose squares leave the range of float64", wanted)
+
+
+def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held: str, wanted: str) -> None:
+    # wrong: (n, ...)  ->  (n,) bool
+    pieces = rows.view(len(rows), -1).split(few_rows(rows))
+    bad = torch.cat([wrong(piece) for piece in pieces])
+    if bad.any():
+        raise ValueError(
+            f"{name}: {int(bad.sum())} of {len(bad)} rows hold {held}, the first is row {int(bad.nonzero()[0])}; "
+            f"wanted {wanted}"
+        )
 
 
 def few_rows(tensor: Tensor) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _native
+from ._embeddings import check_squares
 from ._halves import HalfFilter, HalfSearch
 from ._least import HalvedTiles, Least
 from ._order import (
@@ -28,6 +29,8 @@ class References:
 
     def __init__(self, rows: Tensor, distance: str) -> None:
         # rows: (R, D)
+        if not callable(distance):
+            check_squares(reference=rows)
         self.rows, self.distance = rows, distance
         self._filters: dict[torch.dtype, Filter] = {}
         self._halves: HalfFilter | None = None
@@ -80,6 +83,8 @@ class NearestSearch:
         ignoring: bool = False,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
+        if query is not references.rows:
+            check_squares(query=query)
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
         self.native = _native.BUILT and query.device.type == "cpu"

@@ -122,19 +122,18 @@ class Filter:
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
-        some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)), measured=False)[0]
+        some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)))
         # A median of all of these would take longer than a small search.
         away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
         near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
         self.centre = torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
         # Kept pieces would lie between the large ones that are freed, and hold their memory.
         self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
-        plain = torch.empty_like(self.norms, dtype=torch.bool)
         for piece in self._steps(0, self.count):
-            _, self.norms[piece], plain[piece] = self.centred(self._given(piece))
+            self.norms[piece] = self.centred(self._given(piece)).norm(dim=1)
         self.scale = power_of_two(self.norms.amax())
         self.norm = self.norms.amax() * self.scale
-        self.plain = plain.all()
+        self.finite = self.norms.isfinite().all()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
@@ -162,7 +161,8 @@ class Filter:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
         """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, plain = self.centred(rows, euclidean)
+        x = self.centred(rows, euclidean)
+        norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
         finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
@@ -172,8 +172,8 @@ class Filter:
         else:
             error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
-        # Beyond these sizes a square may leave the range of a dtype: then nothing is known.
-        known = plain & self.plain & (norm < 2.0**40)
+        # Beyond this a square may leave the range of a dtype: then nothing is known.
+        known = self.finite & (norm < 2.0**40)
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
 
@@ -181,11 +181,11 @@ class Filter:
         # rows: (Q, D)  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
         euclidean = self.distance in _EUCLIDEAN
-        x, norm, _ = self.centred(rows, euclidean)
+        x = self.centred(rows, euclidean)
         if euclidean:
-            factor = (self.scale * self.scale).expand_as(norm)
+            factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
-        factor = self.scale * power_of_two(norm)
+        factor = self.scale * power_of_two(x.norm(dim=1))
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 
@@ -210,7 +210,7 @@ class Filter:
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
         for piece in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self.centred(self._given(piece), measured=False)[0].mul_(self.scale)
+            x = self.centred(self._given(piece)) * self.scale
             x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
             prepared[piece.start - rows.start : piece.stop - rows.start] = x
         return prepared
@@ -223,21 +223,13 @@ class Filter:
         step = rows_at_once(self.reference)
         return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
-    def centred(
-        self, rows: Tensor, centred: bool = True, measured: bool = True
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        # rows: (N, D)  ->  (N, D) float64, their norms (N,), whether squares stay in the range of float64 (N,)
+    def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
+        # rows: (N, D)  ->  (N, D) float64, of length 1 before where the distance is "cosine"
         rows = rows.double()
-        norm = _norm(rows) if self.distance == "cosine" else None
-        if norm is not None:
-            rows = rows / torch.where(norm > 0, norm, 1.0)[:, None]
-        if centred:
-            rows = rows - self.centre
-        if not measured:
-            return rows, None, None
-        length = rows.norm(dim=1)
-        norm = length if norm is None else norm
-        return rows, length, (norm == 0) | ((norm > 1e-140) & (norm < 1e140))
+        if self.distance == "cosine":
+            norm = _norm(rows)[:, None]
+            rows = rows / torch.where(norm > 0, norm, 1.0)
+        return rows - self.centre if centred else rows
 
 
 def rows_at_once(rows: Tensor) -> int:
@@ -283,8 +275,9 @@ def plain_products(device: torch.device) -> Iterator[None]:
 
 
 def power_of_two(norm: Tensor) -> Tensor:
-    # The factor that brings a norm into [1/2, 1); 1 for 0.
-    return torch.ldexp(torch.ones_like(norm), -torch.frexp(norm).exponent)
+    # The factor that brings a norm into [1/2, 1); 1 for 0. The quotient is exact, and not rounded to float32 as torch's
+    # own power of an integer.
+    return torch.where(norm > 0, norm.frexp().mantissa / norm, 1.0)
 
 
 def _norm(rows: Tensor) -> Tensor:
