@@ -8,7 +8,7 @@ from torch import Tensor
 from . import _native
 from ._embeddings import check_squares
 from ._halves import HalfFilter
-from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, native_rows, plain_products
+from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, plain_products
 from ._relevance import Positives
 
 TIES = ("index", "optimistic", "pessimistic")
@@ -96,7 +96,7 @@ class RankCounter:
         before: Tensor,
     ) -> None:
         hidden = own.contiguous(), positives.ignored
-        sides = query.double().contiguous(), native_rows(self.reference), self.equal
+        sides = query.double().contiguous(), self.reference, self.equal
         places = (part.contiguous() for part in (*nearest, positives.relevant, *interval))
         options = *places, native_code(self.distance), TIES.index(self.ties)
         with plain_products(x.device):

@@ -12,6 +12,8 @@ from torch.distributed import ProcessGroup
 from .. import _checks
 from ._relevance import Comparison, Ignore
 
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     """Tensors, numpy arrays and nested lists of numbers as a tensor on `device`. Lists of floats are float64."""
@@ -31,11 +33,11 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
-    # rows: (N, D)  ->  (N, D) floating
+    # rows: (N, D)  ->  (N, D) of one of FLOATING
     _checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")
-    if rows.is_floating_point():
+    if rows.dtype in FLOATING:
         return rows
     return rows.to(torch.float32 if rows.element_size() <= 2 else torch.float64)
 
@@ -88,7 +90,7 @@ def check_squares(**sides: Tensor) -> None:
 
 def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held: str, wanted: str) -> None:
     # wrong: (n, ...)  ->  (n,) bool
-    pieces = rows.view(len(rows), -1).split(few_rows(rows))
+    pieces = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
     bad = torch.cat([wrong(piece) for piece in pieces])
     if bad.any():
         raise ValueError(
@@ -100,6 +102,21 @@ def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held
 def few_rows(tensor: Tensor) -> int:
     """How many rows of a tensor to look at together, so that what is made of them stays small."""
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
+
+
+def class_sums(
+    rows: Tensor, codes: Tensor, classes: int, prepared: Callable[[Tensor], Tensor] = Tensor.double
+) -> Tensor:
+    # rows: (N, D)  codes: (N,) int64 below `classes`  ->  (classes, D) float64
+    """Sums of the rows of each class, as `prepared` gives them in float64, a piece of them at a time."""
+    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    step = max(few_rows(rows), classes)  # of fewer rows the sums would take longer than the rows
+    for piece, here in zip(rows.split(step), codes.split(step), strict=True):
+        # In sorted order, because scattered additions on a GPU come in any order.
+        order = here.argsort(stable=True)
+        present, lengths = here[order].unique_consecutive(return_counts=True)
+        sums[present] += torch.segment_reduce(prepared(piece[order]), "sum", lengths=lengths)
+    return sums
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,8 +54,8 @@ def canonical_pairs(
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
     if _native.BUILT and query.device.type == "cpu":
-        sides = query.double().contiguous(), native_rows(reference)
-        return _native.canonical_pairs(*sides, row.contiguous(), column.contiguous(), native_code(distance))
+        pairs = row.contiguous(), column.contiguous()
+        return _native.canonical_pairs(query.double().contiguous(), reference, *pairs, native_code(distance))
     if _native.kernels(query.device):
         from . import _order_kernels
 
@@ -77,12 +77,6 @@ def canonical_table(query: Tensor, reference: Tensor, columns: Tensor, distance:
                 query[i : i + rows, None], reference[columns[j : j + pairs]], distance
             )
     return delta
-
-
-def native_rows(reference: Tensor) -> Tensor:
-    # (R, D)  ->  the same values, in a form that native operators read
-    reference = reference if reference.dtype in _native.ROWS else reference.float()
-    return reference if reference.stride(1) == 1 else reference.contiguous()
 
 
 def native_code(distance: str) -> int:
