@@ -259,13 +259,19 @@ def lexsort(*keys: Tensor) -> Tensor:
 @contextlib.contextmanager
 def plain_products(device: torch.device) -> Iterator[None]:
     # Settings that let a float32 product be rounded to fewer bits would break the bound.
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    rounded = [
+        (backend, backend.fp32_precision)
+        for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+        if backend.fp32_precision != "ieee"
+    ]
+    for backend, _ in rounded:
+        backend.fp32_precision = "ieee"
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        torch.set_float32_matmul_precision(precision)
+        for backend, precision in rounded:
+            backend.fp32_precision = precision
 
 
 def power_of_two(norm: Tensor) -> Tensor:

@@ -108,6 +108,18 @@ def test_precision_switches_do_not_matter(device):
     assert not switched[0].requires_grad
 
 
+def test_precision_of_a_backend_does_not_matter(device):
+    x = torch.randn(200, 64, device=device) + 3
+    wanted = TorchKNN().indices(x, 20, x, True)
+    for backend, precision in ((torch.backends.cuda.matmul, "tf32"), (torch.backends.mkldnn.matmul, "bf16")):
+        before, backend.fp32_precision = backend.fp32_precision, precision
+        try:
+            assert torch.equal(TorchKNN().indices(x, 20, x, True), wanted)
+            assert backend.fp32_precision == precision
+        finally:
+            backend.fp32_precision = before
+
+
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("family", families(N))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
