@@ -95,9 +95,9 @@ def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
     assert torch.equal(found, plain) and not left
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
-def test_other_dtypes_and_a_row_left_out(dtype, both, device):
-    x = torch.randn(N, 5, device=device).to(dtype)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_other_dtypes_and_strides_and_a_row_left_out(dtype, both, device):
+    x = torch.randn(5, N, device=device).to(dtype).mT
     own = torch.tensor([3, -1, 0], device=device)
     plain, found = both(lambda: TorchKNN().indices(x[[3, 5, 0]], 2, x, self_index=own))
     assert torch.equal(found, plain)

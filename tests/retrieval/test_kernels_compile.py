@@ -26,7 +26,7 @@ TYPES = {
 }
 PRODUCT = {"factor": 2, "SIDE": 128, "DEPTH": 64, "STRIDE": 4, "STRIP": 8}
 COUNTED = {name: PRODUCT[name] for name in ("factor", "SIDE", "DEPTH", "STRIP")}
-PAIRS = {"query": "*fp32", "reference": "*fp32", "column": "*i32"}
+PAIRS = {"query": "*fp32", "reference": "*bf16", "column": "*i32"}
 
 
 def compiled(kernel, constants, types, warps):
@@ -51,7 +51,7 @@ def test_block_minima_run_on_tensor_cores(halved):
     "kernel, constants, types",
     [
         (_kernels._many, PRODUCT, {}),
-        (_counting_kernels._count, COUNTED, {"query": "*i32", "reference": "*i32"}),
+        (_counting_kernels._count, COUNTED, {"query": "*i32", "reference": "*i32", "number": "*i64"}),
     ],
 )
 def test_other_products_do_too(kernel, constants, types):
@@ -74,6 +74,7 @@ def test_selection_compiles(kernel, constants):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
-    ptx = compiled(_order_kernels._canonical, {"KIND": kind, "COUNT": 32, "SIZE": 128, "LOG": 7}, PAIRS, 4)
+    sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
+    ptx = compiled(_order_kernels._canonical, {"KIND": kind, **sizes}, PAIRS, 4)
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
