@@ -44,7 +44,7 @@ class RankCounter:
         kernels = _native.kernels(query.device)
         self.halves = HalfFilter(self.filter, kernels, parts=2) if kernels else None
         if self.native:
-            self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 4096), 1)
+            self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
         else:
             most_rows, self.columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
             if self.halves:
