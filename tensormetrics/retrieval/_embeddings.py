@@ -24,7 +24,10 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if array.dtype.kind not in "biufc":
-        raise ValueError(f"{name}: got an array of {array.dtype}, wanted numbers")
+        raise ValueError(
+            f"{name}: got an array of {array.dtype}, wanted numbers; for names write "
+            f"numpy.unique({name}, return_inverse=True)[1]"
+        )
     if any(stride < 0 for stride in array.strides):
         array = array.copy()  # torch has no reversed arrays
     with warnings.catch_warnings():
@@ -34,6 +37,8 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of one of FLOATING
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"{name}: got a {type(rows).__name__}, wanted a tensor; write torch.as_tensor({name})")
     _checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")

@@ -202,7 +202,7 @@ class AccuracyCalculator(EmbeddingMetric):
     def interval(self, name: str, **options: Any) -> Interval:
         """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
         if (statistic := statistic_of(name)) != "mean":
-            raise ValueError(f"name: got {name!r}, a {statistic}; intervals are of means, such as mean_rank")
+            raise ValueError(f"name: got {name!r}, a {statistic}, wanted a mean; write interval('mean_rank')")
         return bootstrap(self._latest(name), **options)
 
     def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:
@@ -211,10 +211,12 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def _latest(self, name: str) -> Tensor:
         # ->  (Q,) float64
-        scores = self.last.scores if self.last else {}
-        if name not in scores:
-            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {list(scores)}")
-        return scores[name]
+        if self.last is None:
+            raise ValueError(f"name: got {name!r} before any scores; call get_accuracy() or compute() first")
+        if name not in self.last.scores:
+            known = ", ".join(self.last.scores)
+            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {known}")
+        return self.last.scores[name]
 
     def reset(self) -> None:
         super().reset()
