@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, few_rows, labelled
+from ._embeddings import Sides, as_tensor, both_or_neither, check_finite, comparable_labels, few_rows, labelled
 from ._ranking import log
 from .average_precision import average_precision, average_precision_at_r
 from .cluster_accuracy import cluster_accuracy
@@ -124,9 +124,7 @@ def as_sides(
     columns: bool,
 ) -> Sides:
     """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     if reference is None:
@@ -174,11 +172,9 @@ def _as_groups(
     groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
 ) -> tuple[Tensor, Tensor] | None:
     names = ("query_groups", "reference_groups")
-    if groups[0] is None and groups[1] is None:
+    both_or_neither(**dict(zip(names, groups, strict=True)))
+    if groups[0] is None:
         return None
-    for name, side in zip(names, groups, strict=True):
-        if side is None:
-            raise ValueError(f"{name}: got None, wanted both query_groups and reference_groups or neither")
     tensors = tuple(as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
     for name, group, rows in zip(names, tensors, sides, strict=True):
         _checks.shape(name, group, len(rows))

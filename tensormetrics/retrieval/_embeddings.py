@@ -73,6 +73,13 @@ def labelled(
     return rows, labels
 
 
+def both_or_neither(**sides: Any) -> None:
+    """ValueError where one of two is None and the other is not."""
+    lacking = [name for name, side in sides.items() if side is None]
+    if len(lacking) == 1:
+        raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+
+
 def check_finite(**tensors: Tensor) -> None:
     """Reads the values, and so waits for the device."""
     for name, tensor in tensors.items():

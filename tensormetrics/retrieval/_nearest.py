@@ -233,18 +233,9 @@ class NearestSearch:
 
 
 class FunctionSearch:
-    """The same for a function `(Q, D), (R, D) -> (Q, R)`, whose own values are the order; equal ones by index."""
+    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index."""
 
-    def __init__(
-        self,
-        query: Tensor,
-        self_index: Tensor,
-        k: int,
-        references: References,
-        memory: int,
-        exact: bool = True,
-        ignoring: bool = False,
-    ) -> None:
+    def __init__(self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int) -> None:
         self.query, self.self_index, self.references, self.k = query, self_index, references, k
         self.rows = max(memory // (64 * len(references)), 1)
         self.largest = largest_first(references.distance)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_embeddings, class_sums, comparable_labels, few_rows
+from ._embeddings import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
 from ._order import DISTANCES, canonical, halving_sum
 from ._ranking import QueryMetric
 from .knn import TorchKNN
@@ -34,9 +34,7 @@ def nearest_centroid(
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         reference, reference_labels = query, query_labels
         if self_index is None:

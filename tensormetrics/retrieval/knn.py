@@ -201,10 +201,12 @@ class TorchKNN:
         found = min(k, len(reference))
         if not found or not len(query):
             return distances, indices
-        kind = FunctionSearch if callable(self.distance) else NearestSearch
-        memory = budget(self.memory_budget, query.device)
-        search = kind(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
-        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
+        sides = query, own, found, references, budget(self.memory_budget, query.device)
+        if callable(self.distance):
+            search = FunctionSearch(*sides)
+        else:
+            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None)
+        rows = min(search.rows, max(sides[-1] // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)

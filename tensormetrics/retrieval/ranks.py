@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import _checks
 from ._batch import Batch
 from ._counting import TIES, RankCounter
-from ._embeddings import as_embeddings, budget
+from ._embeddings import as_embeddings, both_or_neither, budget
 from ._nearest import NearestSearch, References
 from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
@@ -125,7 +125,7 @@ def rank_tiles(
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """
     query = as_embeddings("query", query)
-    _both_or_neither(reference, reference_labels)
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
@@ -181,18 +181,12 @@ def rank_tiles(
     return tiles()
 
 
-def _both_or_neither(reference: Tensor | None, reference_labels: Tensor | None) -> None:
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
-
-
 def _batch_tiles(
     sides: tuple[Tensor, ...], pairs: tuple, masks: tuple[Tensor | None, Tensor | None], options: dict[str, Any]
 ) -> Iterator[tuple[Tensor, PositiveRanks]]:
     """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
     (query, query_labels, reference, reference_labels), (own, gains, ignore) = sides, pairs
-    _both_or_neither(reference, reference_labels)
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         if masks[1] is not None:
             raise ValueError("reference_mask: got one without reference, wanted query_mask")
