@@ -1,4 +1,4 @@
-// Canonical distances of rows of any floating type: products and sums in float64, in the order of _order.py.
+// Canonical distances of rows of any floating type: products and sums in float64, in the order of _canonical.py.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._canonical import as_distance, canonical_pairs
 from ._embeddings import as_embeddings, check_squares
+from ._filter import Filter
 from ._nearest import kept_of, settled
-from ._order import Filter, as_distance, canonical_pairs
 
 SMALL = 2**16  # pairs of an item that is searched together with others
 

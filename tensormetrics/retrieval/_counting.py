@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from . import _native
+from ._canonical import canonical_pairs, equal_rows, native_code
 from ._embeddings import check_squares
-from ._halves import HalfFilter
-from ._order import BLOCK, Filter, canonical_pairs, equal_rows, native_code, plain_products
+from ._filter import BLOCK, Filter, plain_products
+from ._float16 import HalfFilter
 from ._relevance import Positives
 
 TIES = ("index", "optimistic", "pessimistic")

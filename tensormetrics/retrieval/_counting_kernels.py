@@ -7,11 +7,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
-from ._order_kernels import on_its_device
+from ._canonical_kernels import on_its_device
+from ._search_kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
 
 if TYPE_CHECKING:
-    from ._halves import HalfFilter, Halves
+    from ._float16 import HalfFilter, Halves
 
 
 @tuned((8, 3), (8, 4), counters=("below", "number"))

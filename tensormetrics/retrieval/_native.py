@@ -43,6 +43,6 @@ def kernels(device: torch.device) -> ModuleType | None:
     """The Triton kernels, where they can run."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return None
-    from . import _kernels
+    from . import _search_kernels
 
-    return _kernels
+    return _search_kernels

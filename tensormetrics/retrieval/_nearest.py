@@ -10,18 +10,11 @@ from torch import Tensor
 
 from .. import _checks
 from . import _native
+from ._canonical import as_distance, canonical_pairs, canonical_table, equal_rows, lexsort
 from ._embeddings import check_squares
-from ._halves import HalfFilter, HalfSearch
+from ._filter import BLOCK, Filter
+from ._float16 import HalfFilter, HalfSearch
 from ._least import HalvedTiles, Least
-from ._order import (
-    BLOCK,
-    Filter,
-    as_distance,
-    canonical_pairs,
-    canonical_table,
-    equal_rows,
-    lexsort,
-)
 
 
 class References:

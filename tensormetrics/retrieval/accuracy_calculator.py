@@ -8,19 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._door import (
-    CENTROID,
-    CLUSTERING,
-    NAMES,
-    as_numbers,
-    as_sides,
-    called,
-    default_device,
-    is_known,
-    rank_score,
-    statistic_of,
-    with_options,
-)
+from ._door import as_numbers, as_sides, called, default_device, with_options
 from ._embedding_metric import EmbeddingMetric
 from ._embeddings import Sides
 from ._knn_labels import EQUALITY as EQUALITY
@@ -32,7 +20,8 @@ from ._knn_labels import mean_average_precision as mean_average_precision
 from ._knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from ._knn_labels import precision_at_k as precision_at_k
 from ._knn_labels import r_precision as r_precision
-from ._ranking import ON_LONE, Classes, relevant_counts, scored_queries
+from ._metric_names import CENTROID, CLUSTERING, NAMES, is_known, rank_score, statistic_of
+from ._query_metric import ON_LONE, Classes, relevant_counts, scored_queries
 from ._relevance import Comparison, Ignore
 from ._scoring import KEEP, QueryScorer, Result, built_in, of_levels
 from ._search import Search

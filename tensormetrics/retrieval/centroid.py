@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._canonical import DISTANCES, canonical, halving_sum
 from ._embeddings import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
-from ._order import DISTANCES, canonical, halving_sum
-from ._ranking import QueryMetric
+from ._query_metric import QueryMetric
 from .knn import TorchKNN
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .. import _checks
 from ._backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ._canonical import DISTANCES, as_distance
 from ._embeddings import as_embeddings
-from ._order import DISTANCES, as_distance
 from .knn import TorchKNN
 
 _LARGEST_GPU_K = 2048  # of faiss's selection kernels

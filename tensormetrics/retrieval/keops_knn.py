@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import _checks
 from ._backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
-from ._order import DISTANCES, as_distance
+from ._canonical import DISTANCES, as_distance
 
 
 class KeOpsKNN:

@@ -9,9 +9,9 @@ from torch import Tensor
 from .. import _checks
 from ._backend import first_references, search_arguments
 from ._batch import Batch
+from ._canonical import DISTANCES
 from ._embeddings import as_embeddings, budget
 from ._nearest import FunctionSearch, NearestSearch, References, largest_first
-from ._order import DISTANCES
 from ._relevance import rows_of
 
 
@@ -20,9 +20,10 @@ class TorchKNN:
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted; NaN is not looked for. On a CPU, memory-mapped floating rows are read in pieces and never copied as a
-    whole, so that they may be larger than the memory. `train(embeddings)` and `add(embeddings)` keep references for
-    searches that give none, `reset()` forgets them, `save(path)` and `load(path)` store them.
+    are accepted; NaN is not looked for, float64 rows whose squares leave the range of float64 are a ValueError. On a
+    CPU, memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than
+    the memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()`
+    forgets them, `save(path)` and `load(path)` store them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a

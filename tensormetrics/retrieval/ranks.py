@@ -8,10 +8,10 @@ from torch import Tensor
 
 from .. import _checks
 from ._batch import Batch
+from ._canonical import DISTANCES
 from ._counting import TIES, RankCounter
 from ._embeddings import as_embeddings, both_or_neither, budget
 from ._nearest import NearestSearch, References
-from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
 
 

@@ -9,9 +9,9 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
-from tensormetrics.retrieval._halves import HalfFilter
+from tensormetrics.retrieval._filter import Filter
+from tensormetrics.retrieval._float16 import HalfFilter
 from tensormetrics.retrieval._nearest import NearestSearch
-from tensormetrics.retrieval._order import Filter
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -34,13 +34,13 @@ def both(monkeypatch, device):
     if not (torch.cuda.is_available() or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
-    from tensormetrics.retrieval import _kernels
+    from tensormetrics.retrieval import _search_kernels
 
     def run(function):
         monkeypatch.setattr(_native, "BUILT", False)
         monkeypatch.setattr(_native, "kernels", lambda device: None)
         plain = function()
-        monkeypatch.setattr(_native, "kernels", lambda device: _kernels)
+        monkeypatch.setattr(_native, "kernels", lambda device: _search_kernels)
         return plain, function()
 
     return run
@@ -63,11 +63,11 @@ def test_halved_tiles_give_the_minima_of_all(device):
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
-    from tensormetrics.retrieval import _kernels
+    from tensormetrics.retrieval import _search_kernels
 
     # Nine rows of tiles: the last one is in a strip of its own.
-    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _kernels)
-    halved, whole = (_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _search_kernels)
+    halved, whole = (_search_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 

@@ -7,8 +7,9 @@ from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval._canonical import DISTANCES, canonical
+from tensormetrics.retrieval._filter import Filter
 from tensormetrics.retrieval._nearest import smallest
-from tensormetrics.retrieval._order import DISTANCES, Filter, canonical
 
 N = 45
 

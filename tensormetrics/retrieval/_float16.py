@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ._order import Filter, canonical_pairs, power_of_two, rows_at_once
+from ._canonical import canonical_pairs, rows_at_once
+from ._filter import Filter, power_of_two
 
 if TYPE_CHECKING:
     from ._nearest import References
@@ -173,7 +174,7 @@ class HalfSearch:
 
     def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where none is left, (Q,) bool
-        from ._order_kernels import in_order
+        from ._canonical_kernels import in_order
 
         filter_, own = self.filter, self.self_index[rows]
         if self.least is not None:

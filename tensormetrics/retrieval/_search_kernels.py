@@ -13,10 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._order_kernels import on_its_device
+from ._canonical_kernels import on_its_device
 
 if TYPE_CHECKING:
-    from ._halves import HalfFilter, Halves
+    from ._float16 import HalfFilter, Halves
 
 SIDE = 128
 DEPTH = 64  # columns of float16 that are loaded at once
