@@ -112,7 +112,8 @@ class Batch:
         # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 among the references of an item, -1 = none
         """The k nearest references of small items, as far as these are proven; k is at most N."""
         (queries, dim), size = self.query.shape[1:], self.reference.shape[1]
-        if len(self) < 2 or not 0 < queries * size <= SMALL:
+        most = SMALL // 4 if k == size else SMALL  # sorting all takes longer
+        if len(self) < 2 or not 0 < queries * size <= most:
             return
         step = max(memory // (96 * queries * size + 32 * dim * (queries + size)), 1)
         for start in range(0, len(self), step):
