@@ -1,4 +1,4 @@
-// Canonical distances of rows of any floating type: products and sums in float64, in the order of _order.py.
+// Canonical distances of rows of any floating type: products and sums in float64, in the order of _canonical.py.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
@@ -29,7 +29,6 @@ T* data(const Tensor& tensor) {
 // `f` with a zero of the type of the tensor's rows.
 template <class F>
 void for_rows(const Tensor& tensor, F f) {
-  STD_TORCH_CHECK(tensor.stride(1) == 1 || tensor.size(1) < 2, "wanted rows that are contiguous");
   switch (tensor.scalar_type()) {
     case ScalarType::Float: return f(float{});
     case ScalarType::Double: return f(double{});
@@ -46,14 +45,21 @@ template <class T>
 class Canonical {
  public:
   Canonical(const Tensor& reference, int64_t distance)
-      : rows_(data<const T>(reference)), stride_(reference.stride(0)), dim_(reference.size(1)), distance_(distance) {
+      : rows_(data<const T>(reference)), stride_(reference.stride(0)), step_(reference.stride(1)),
+        dim_(reference.size(1)), distance_(distance) {
     size_ = 1;
     while (size_ < dim_) size_ *= 2;
     terms_.resize(size_);
   }
   double operator()(const double* query, int64_t index) {
     const T* row = rows_ + index * stride_;
-    const auto at = [&](int64_t d) { return static_cast<double>(row[d]); };
+    if (step_ == 1) return of(query, [row](int64_t d) { return static_cast<double>(row[d]); });
+    return of(query, [row, step = step_](int64_t d) { return static_cast<double>(row[d * step]); });
+  }
+
+ private:
+  template <class Row>
+  double of(const double* query, Row at) {
     if (distance_ == kEuclidean) {
       return sum([&](int64_t d) {
         const double difference = query[d] - at(d);
@@ -66,8 +72,6 @@ class Canonical {
     const double norms = std::sqrt(squared) * std::sqrt(sum([&](int64_t d) { return at(d) * at(d); }));
     return norms > 0 ? 1 - product / norms : 1.0;
   }
-
- private:
   template <class F>
   double sum(F term) {
     double* terms = terms_.data();
@@ -79,7 +83,7 @@ class Canonical {
   }
 
   const T* rows_;
-  int64_t stride_, dim_, size_, distance_;
+  int64_t stride_, step_, dim_, size_, distance_;
   std::vector<double> terms_;
 };
 

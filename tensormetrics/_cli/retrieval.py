@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
-from ..retrieval._door import NAMES, statistic_of
-from ..retrieval._order import DISTANCES
-from ..retrieval._ranking import Classes, averaged
+from ..retrieval._canonical import DISTANCES
+from ..retrieval._metric_names import NAMES, statistic_of
+from ..retrieval._query_metric import Classes, averaged
 from .inputs import BadInput, naming, read_labels, read_tensor
 from .output import common_options, draw_scores, find_device, on_a_terminal, publish, table
 

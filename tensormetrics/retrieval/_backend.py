@@ -49,19 +49,24 @@ def ignored_pairs(ignore: Tensor | Callable[[slice], Tensor] | None, query: Tens
     return None if rows is None else rows(slice(0, len(query)))
 
 
-def without_ignored(indices: Tensor, ignored: Tensor | None) -> Tensor:
-    # indices: (Q, C), -1 = none  ignored: (Q, R) bool  ->  (Q, C), -1 for those that are ignored too
-    if ignored is None or not indices.numel():
-        return indices
-    return indices.masked_fill(ignored.gather(1, indices.clamp(min=0)), -1)
-
-
 def most_ignored(ignored: Tensor | None) -> int:
     """How many more neighbours have to be found, for some of them are dropped. Waits for the device."""
     return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
 
 
-def without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
+def eligible(
+    values: Tensor, indices: Tensor, k: int, self_index: Tensor | None, ignored: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    # values: (Q, C) smaller is nearer  indices: (Q, C)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k), (Q, k) int64
+    """The first k candidates, without the query itself and what is ignored."""
+    if self_index is not None and indices.numel():
+        values, indices = _without_self(values, indices, self_index)
+    if ignored is not None and indices.numel():
+        indices = indices.masked_fill(ignored.gather(1, indices.clamp(min=0)), -1)
+    return nearest(values, indices, k)
+
+
+def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
     # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first that are others
     own = indices == self_index[:, None]
     place = torch.where(own.any(1), own.int().argmax(1), indices.shape[1])

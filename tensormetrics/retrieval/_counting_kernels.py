@@ -8,10 +8,10 @@ import triton.language as tl
 from torch import Tensor
 
 from .._triton import on_its_device
-from ._kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
+from ._search_kernels import DEPTH, SIDE, STRIP, product, tile_of, tuned
 
 if TYPE_CHECKING:
-    from ._halves import HalfFilter, Halves
+    from ._float16 import HalfFilter, Halves
 
 
 @tuned((8, 3), (8, 4), counters=("below", "number"))
@@ -38,7 +38,7 @@ def _count(
     flat = tl.reshape(undecided, (SIDE * SIDE,)).to(tl.int32)
     some = tl.sum(flat, axis=0)
     if some > 0:
-        place = tl.cumsum(flat, 0) - flat + tl.atomic_add(number, some)
+        place = tl.cumsum(flat, 0) - flat + tl.atomic_add(number, some.to(tl.int64))
         here = (flat > 0) & (place < capacity)
         tl.store(query + place, tl.reshape(tl.broadcast_to(i[:, None], (SIDE, SIDE)), (SIDE * SIDE,)), mask=here)
         tl.store(reference + place, tl.reshape(tl.broadcast_to(j[None, :], (SIDE, SIDE)), (SIDE * SIDE,)), mask=here)
@@ -54,7 +54,7 @@ def counts(
     and the number of these: what exceeds `capacity` is lost."""
     below = torch.zeros(low.shape, dtype=torch.int32, device=low.device)
     query, reference = torch.empty(2, capacity, dtype=torch.int32, device=low.device)
-    number = below.new_zeros(1)
+    number = torch.zeros(1, dtype=torch.int64, device=low.device)  # all entries may be open, more than 2^31
     size, dim = references.rows.shape
     tiles = STRIP * (size // SIDE) * triton.cdiv(len(own), STRIP * SIDE)
     _count[(tiles,)](

@@ -1,110 +1,15 @@
-"""What AccuracyCalculator lets in and out: names of metrics, queries and references, functions and their values."""
+"""What AccuracyCalculator lets in and out: queries and references, functions and their values."""
 
-import functools
 import inspect
-import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_tensor, check_finite, comparable_labels, few_rows, labelled
-from ._ranking import log
-from .average_precision import average_precision, average_precision_at_r
-from .cluster_accuracy import cluster_accuracy
-from .mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
-from .ndcg import ndcg
-from .pair_counts import adjusted_rand, fowlkes_mallows
-from .position import first_rank, inverse_negative_penalty, ranking_auroc
-from .precision import precision, r_precision
-from .ranks import PositiveRanks
-from .recall import hit_rate, recall
-from .reciprocal_rank import reciprocal_rank
-
-
-class RankScore(NamedTuple):
-    """A score of ranks, how deep it looks (k, "relevant" or None: everywhere), and the statistic over queries."""
-
-    function: Callable[[PositiveRanks], Tensor]
-    depth: int | str | None = None
-    statistic: str = "mean"
-
-
-RANK_SCORES = {
-    "mean_auroc": RankScore(ranking_auroc),
-    "mean_average_precision": RankScore(average_precision),
-    "mean_average_precision_at_r": RankScore(average_precision_at_r, "relevant"),
-    "mean_inp": RankScore(inverse_negative_penalty),
-    "mean_rank": RankScore(first_rank),
-    "mean_reciprocal_rank": RankScore(reciprocal_rank),
-    "median_rank": RankScore(first_rank, None, "median"),
-    "ndcg": RankScore(ndcg),
-    "r_precision": RankScore(r_precision, "relevant"),
-}
-SCORES_AT_K = {
-    "hit_rate": hit_rate,
-    "mean_average_precision": functools.partial(average_precision, denominator="min"),
-    "ndcg": ndcg,
-    "precision": precision,
-    "recall": recall,
-}
-CENTROID = "nearest_centroid_accuracy"
-CLUSTERING = {
-    "AMI": adjusted_mutual_info,
-    "ARI": adjusted_rand,
-    "FMI": fowlkes_mallows,
-    "NMI": normalized_mutual_info,
-    "cluster_accuracy": cluster_accuracy,
-    "completeness": completeness,
-    "homogeneity": homogeneity,
-    "v_measure": v_measure,
-}
-NAMES = (*sorted((*RANK_SCORES, *CLUSTERING, CENTROID)), *(f"{name}_at_{{k}}" for name in SCORES_AT_K))
-
-
-def rank_score(name: str) -> RankScore | None:
-    """The score of ranks of this name, if there is one: "ndcg", "ndcg_at_10", ..."""
-    if (at_k := re.fullmatch(r"(\w+)_at_([1-9]\d*)", name)) and at_k[1] in SCORES_AT_K:
-        k = int(at_k[2])
-        return RankScore(functools.partial(SCORES_AT_K[at_k[1]], k=k), k)
-    return RANK_SCORES.get(name)
-
-
-def statistic_of(name: str) -> str:
-    """What a metric is of the scores of queries: "mean" or "median"."""
-    score = rank_score(re.sub(r"_level\d+$", "", name))
-    return score.statistic if score else "mean"
-
-
-def is_known(name: Any) -> bool:
-    return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
-
-
-def needed_depth(ranked: dict[str, RankScore], k: int | str | None, longest: int, available: int) -> int | None:
-    """How many neighbours have to be known, of which k are retrieved; None: the ranks of all relevant references.
-
-    longest: the largest number of relevant references; available: the number of references of a query.
-    """
-    depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
-    wanted = None if None in depths.values() else max(depths.values())
-    if k is None:
-        return wanted
-    limit = longest if k == "max_bin_count" else k
-    if limit > available:
-        log.info("k=%d is cut to the %d references of a query", limit, available)
-    short = [name for name, depth in depths.items() if depth is not None and limit < min(depth, available)]
-    if short:
-        log.warning(
-            "k=%d is below the largest number of relevant references, %d: %s are lower bounds; "
-            "write k=None or k='max_bin_count'",
-            limit,
-            longest,
-            " and ".join(short),
-        )
-    return min(limit, available, *([] if wanted is None else [wanted]))
+from ._embeddings import Sides, as_tensor, both_or_neither, check_finite, comparable_labels, few_rows, labelled
 
 
 def default_device(rows: Any) -> torch.device:
@@ -124,9 +29,7 @@ def as_sides(
     columns: bool,
 ) -> Sides:
     """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     if reference is None:
@@ -174,11 +77,9 @@ def _as_groups(
     groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
 ) -> tuple[Tensor, Tensor] | None:
     names = ("query_groups", "reference_groups")
-    if groups[0] is None and groups[1] is None:
+    both_or_neither(**dict(zip(names, groups, strict=True)))
+    if groups[0] is None:
         return None
-    for name, side in zip(names, groups, strict=True):
-        if side is None:
-            raise ValueError(f"{name}: got None, wanted both query_groups and reference_groups or neither")
     tensors = tuple(as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
     for name, group, rows in zip(names, tensors, sides, strict=True):
         _checks.shape(name, group, len(rows))

@@ -10,7 +10,7 @@ from torch import distributed as dist
 from .. import _checks
 from .._metric import Metric, gather
 from ._embeddings import Sides, Spread, as_tensor, check_finite, comparable_labels, labelled
-from ._spread import check_finite_everywhere, with_columns
+from ._spread_ranks import check_finite_everywhere, with_columns
 
 ROLES = ("both", "query", "reference")
 

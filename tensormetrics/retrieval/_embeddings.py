@@ -1,6 +1,7 @@
 """Embeddings with labels: checks shared by the domain, and who is scored against whom."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch.distributed import ProcessGroup
 
 from .. import _checks
 from ._relevance import Comparison, Ignore
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
@@ -21,7 +24,10 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if array.dtype.kind not in "biufc":
-        raise ValueError(f"{name}: got an array of {array.dtype}, wanted numbers")
+        raise ValueError(
+            f"{name}: got an array of {array.dtype}, wanted numbers; for names write "
+            f"numpy.unique({name}, return_inverse=True)[1]"
+        )
     if any(stride < 0 for stride in array.strides):
         array = array.copy()  # torch has no reversed arrays
     with warnings.catch_warnings():
@@ -30,11 +36,13 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
-    # rows: (N, D)  ->  (N, D) floating
+    # rows: (N, D)  ->  (N, D) of one of FLOATING
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"{name}: got a {type(rows).__name__}, wanted a tensor; write torch.as_tensor({name})")
     _checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")
-    if rows.is_floating_point():
+    if rows.dtype in FLOATING:
         return rows
     return rows.to(torch.float32 if rows.element_size() <= 2 else torch.float64)
 
@@ -65,23 +73,62 @@ def labelled(
     return rows, labels
 
 
+def both_or_neither(**sides: Any) -> None:
+    """ValueError where one of two is None and the other is not."""
+    lacking = [name for name, side in sides.items() if side is None]
+    if len(lacking) == 1:
+        raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+
+
 def check_finite(**tensors: Tensor) -> None:
     """Reads the values, and so waits for the device."""
     for name, tensor in tensors.items():
-        bad = torch.empty(len(tensor), dtype=torch.bool, device=tensor.device)
-        for rows, piece in zip(bad.split(few_rows(tensor)), tensor.split(few_rows(tensor)), strict=True):
-            finite = piece.isfinite()
-            rows[:] = ~(finite.all(1) if finite.ndim == 2 else finite)
-        if bad.any():
-            raise ValueError(
-                f"{name}: {int(bad.sum())} of {len(bad)} rows hold NaN or infinity, the first is row "
-                f"{int(bad.nonzero()[0])}; wanted finite values"
-            )
+        _check_rows(name, tensor, lambda rows: ~rows.isfinite().flatten(1).all(1), "NaN or infinity", "finite values")
+
+
+def check_squares(**sides: Tensor) -> None:
+    """ValueError where squares leave the range of float64, as those of narrower numbers never do. Reads the values."""
+    low, high = 2.0**-400, 2.0**400  # with room for sums, and for differences of nearly equal values
+
+    def beyond(rows: Tensor) -> Tensor:
+        largest = rows.abs().amax(1)
+        return (largest > 0) & (largest < torch.inf) & ((largest < low) | (largest > high))
+
+    wanted = f"a largest value of {low:.0e} to {high:.0e} in each; multiply all embeddings by one number"
+    for name, rows in sides.items():
+        if rows.dtype == torch.float64 and rows.shape[1]:
+            _check_rows(name, rows, beyond, "values whose squares leave the range of float64", wanted)
+
+
+def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held: str, wanted: str) -> None:
+    # wrong: (n, ...)  ->  (n,) bool
+    pieces = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
+    bad = torch.cat([wrong(piece) for piece in pieces])
+    if bad.any():
+        raise ValueError(
+            f"{name}: {int(bad.sum())} of {len(bad)} rows hold {held}, the first is row {int(bad.nonzero()[0])}; "
+            f"wanted {wanted}"
+        )
 
 
 def few_rows(tensor: Tensor) -> int:
     """How many rows of a tensor to look at together, so that what is made of them stays small."""
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
+
+
+def class_sums(
+    rows: Tensor, codes: Tensor, classes: int, prepared: Callable[[Tensor], Tensor] = Tensor.double
+) -> Tensor:
+    # rows: (N, D)  codes: (N,) int64 below `classes`  ->  (classes, D) float64
+    """Sums of the rows of each class, as `prepared` gives them in float64, a piece of them at a time."""
+    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    step = max(few_rows(rows), classes)  # of fewer rows the sums would take longer than the rows
+    for piece, here in zip(rows.split(step), codes.split(step), strict=True):
+        # In sorted order, because scattered additions on a GPU come in any order.
+        order = here.argsort(stable=True)
+        present, lengths = here[order].unique_consecutive(return_counts=True)
+        sums[present] += torch.segment_reduce(prepared(piece[order]), "sum", lengths=lengths)
+    return sums
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ._ranking import Classes, averaged
+from ._query_metric import Classes, averaged
 from ._relevance import Relevance
 from .average_precision import average_precision, average_precision_at_r
 from .precision import precision

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import _native
-from ._order import Filter, plain_products
+from ._filter import Filter, plain_products
 
 if TYPE_CHECKING:
     from ._nearest import NearestSearch

@@ -11,7 +11,7 @@ import torch
 from .. import _triton
 from .._native import LIBRARY
 
-# query: (Q, D) float64, reference: (R, D) of a dtype of ROWS; row, column: (n,) int64  ->  (n,) float64
+# query: (Q, D) float64, reference: (R, D) from `as_embeddings`; row, column: (n,) int64  ->  (n,) float64
 LIBRARY.define("canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int distance) -> Tensor")
 # x: (Q, D), rows: (C, D), of references first, first + 1, ..., bias: (R,), together the filter's values; own: (Q,)
 # references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity) int64, twice
@@ -36,7 +36,6 @@ keep_least = torch.ops.tensormetrics.keep_least
 sorted_least = torch.ops.tensormetrics.sorted_least
 count_before = torch.ops.tensormetrics.count_before
 
-ROWS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes of a reference
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::keep_least", "CPU")
 
 
@@ -44,6 +43,6 @@ def kernels(device: torch.device) -> ModuleType | None:
     """The Triton kernels, where they can run."""
     if not _triton.usable(device):
         return None
-    from . import _kernels
+    from . import _search_kernels
 
-    return _kernels
+    return _search_kernels

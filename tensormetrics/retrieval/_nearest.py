@@ -10,17 +10,11 @@ from torch import Tensor
 
 from .. import _checks
 from . import _native
-from ._halves import HalfFilter, HalfSearch
+from ._canonical import as_distance, canonical_pairs, canonical_table, equal_rows, lexsort
+from ._embeddings import check_squares
+from ._filter import BLOCK, Filter
+from ._float16 import HalfFilter, HalfSearch
 from ._least import HalvedTiles, Least
-from ._order import (
-    BLOCK,
-    Filter,
-    as_distance,
-    canonical_pairs,
-    canonical_table,
-    equal_rows,
-    lexsort,
-)
 
 
 class References:
@@ -28,6 +22,8 @@ class References:
 
     def __init__(self, rows: Tensor, distance: str) -> None:
         # rows: (R, D)
+        if not callable(distance):
+            check_squares(reference=rows)
         self.rows, self.distance = rows, distance
         self._filters: dict[torch.dtype, Filter] = {}
         self._halves: HalfFilter | None = None
@@ -80,12 +76,14 @@ class NearestSearch:
         ignoring: bool = False,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
+        if query is not references.rows:
+            check_squares(query=query)
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
         self.native = _native.BUILT and query.device.type == "cpu"
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         self.dtype = torch.float64 if wide else torch.float32
-        self.kept = min(k + max(8, k // 16), len(references)) if exact else k
+        self.kept = kept_of(k, len(references), exact)
         row = 128 * self.kept + 48 * query.shape[1]
         if self.native:
             self.rows = max(min(memory // 8 // row, 4096), 1)
@@ -184,25 +182,10 @@ class NearestSearch:
     def _settled(
         self, query: Tensor, error: Tensor, values: Tensor, columns: Tensor, all_kept: bool
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  error: (Q,)  values: (Q, kept) ascending  columns: (Q, kept)  ->  (Q, k), whether proven (Q,)
-        k, kept = self.k, values.shape[1]
-        furthest = values[:, -1]
-        # Written so that NaN proves nothing.
-        proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
-        if all_kept or not self.exact:
-            proven = torch.ones_like(proven)
-        if self.exact:
-            # Where intervals overlap, they form runs; canonical distances are needed only inside.
-            close = values.diff() <= 2 * error[:, None]
-            run = torch.nn.functional.pad((~close).cumsum(1), (1, 0))
-            open_ = torch.nn.functional.pad(close, (1, 0)) | torch.nn.functional.pad(close, (0, 1))
-            open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
-            row, place = open_.nonzero().unbind(1)
-            column = columns[row, place]
-            sides = query, self.references.rows
-            delta = canonical_pairs(*sides, row, column, self.references.distance, self.memory // 4)
-            columns[row, place] = column[lexsort(column, delta, row * kept + run[row, place])]
-        return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
+        # query: (Q, D)  error: (Q,)  values, columns: (Q, kept)  ->  (Q, k) int64, whether proven (Q,)
+        options = {"distance": self.references.distance, "memory": self.memory // 4}
+        deltas = functools.partial(canonical_pairs, query, self.references.rows, **options)
+        return settled(values, columns, error, self.k, deltas, all_kept, self.exact)
 
     def _smallest(
         self, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, filter_: Filter
@@ -243,18 +226,9 @@ class NearestSearch:
 
 
 class FunctionSearch:
-    """The same for a function `(Q, D), (R, D) -> (Q, R)`, whose own values are the order; equal ones by index."""
+    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index."""
 
-    def __init__(
-        self,
-        query: Tensor,
-        self_index: Tensor,
-        k: int,
-        references: References,
-        memory: int,
-        exact: bool = True,
-        ignoring: bool = False,
-    ) -> None:
+    def __init__(self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int) -> None:
         self.query, self.self_index, self.references, self.k = query, self_index, references, k
         self.rows = max(memory // (64 * len(references)), 1)
         self.largest = largest_first(references.distance)
@@ -274,6 +248,42 @@ class FunctionSearch:
         values = self.references.distance(query, self.references.rows)
         _checks.shape("result of distance", values, len(query), len(self.references))
         return values
+
+
+def kept_of(k: int, references: int, exact: bool) -> int:
+    """How many least values are looked at: some may have to be put in another order."""
+    return min(k + max(8, k // 16), references) if exact else k
+
+
+def settled(
+    values: Tensor,
+    columns: Tensor,
+    error: Tensor,
+    k: int,
+    deltas: Callable[[Tensor, Tensor], Tensor],
+    all_kept: bool,
+    exact: bool,
+) -> tuple[Tensor, Tensor]:
+    # values: (Q, kept) ascending  columns: (Q, kept) int64  error: (Q,)  ->  (Q, k) int64, -1 = none, (Q,) bool
+    """The k first in canonical order of those with the least values, and for which queries they are proven to be.
+
+    `deltas` gives canonical distances of rows and columns. `all_kept`: there are no others; `exact`: as in `TorchKNN`.
+    """
+    furthest = values[:, -1]
+    # Written so that NaN proves nothing.
+    proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
+    if all_kept or not exact:
+        proven = torch.ones_like(proven)
+    if exact:
+        # Where intervals overlap, they form runs; canonical distances are needed only inside.
+        close = values.diff() <= 2 * error[:, None]
+        run = torch.nn.functional.pad((~close).cumsum(1), (1, 0))
+        open_ = torch.nn.functional.pad(close, (1, 0)) | torch.nn.functional.pad(close, (0, 1))
+        open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
+        row, place = open_.nonzero().unbind(1)
+        column = columns[row, place]
+        columns[row, place] = column[lexsort(column, deltas(row, column), row * values.shape[1] + run[row, place])]
+    return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
 
 
 def _place_in(few: Tensor, index: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class Relevance:
         ignore: Ignore | None = None,
     ) -> None:
         # query_labels: (Q[, L])  reference_labels: (N[, L])  self_index: (Q,) int64, -1 = none
-        query_labels, reference_labels = _as_labels(query_labels, reference_labels)
+        query_labels, reference_labels = same_kind(query_labels, reference_labels)
         self.shape = (len(query_labels), len(reference_labels))
         self.self_index = self_index
         columns = query_labels.shape[1] if query_labels.ndim > 1 else 1
@@ -151,7 +151,7 @@ def _columns(found: Tensor) -> Tensor:
     return column.new_full((len(found), int(number.max())), -1).index_put((row, place), column)
 
 
-def _as_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+def same_kind(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
     # (Q[, L]), (N[, L])  ->  the same of one dtype, (Q,), (N,) if L is 1
     names = ("query_labels", "reference_labels")
     sides = [side[:, 0] if side.ndim == 2 and side.shape[1] == 1 else side for side in (query_labels, reference_labels)]

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._door import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
 from ._embeddings import Sides
 from ._knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
+from ._metric_names import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
 from ._progress import progressed
-from ._ranking import Classes, averaged, query_scores
+from ._query_metric import Classes, averaged, query_scores
 from ._search import Search, compared
 from .centroid import nearest_centroid
 from .ranks import PositiveRanks, joined

@@ -9,8 +9,8 @@ from torch import Tensor
 from .. import _checks
 from ._embeddings import Sides, budget
 from ._knn_labels import flat_equality, ranks_of_matches
-from ._ranking import log
-from ._spread import tiles_of
+from ._query_metric import log
+from ._spread_ranks import tiles_of
 from .knn import TorchKNN
 from .ranks import PositiveRanks
 

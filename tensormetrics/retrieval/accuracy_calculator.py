@@ -8,19 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._door import (
-    CENTROID,
-    CLUSTERING,
-    NAMES,
-    as_numbers,
-    as_sides,
-    called,
-    default_device,
-    is_known,
-    rank_score,
-    statistic_of,
-    with_options,
-)
+from ._door import as_numbers, as_sides, called, default_device, with_options
 from ._embedding_metric import EmbeddingMetric
 from ._embeddings import Sides
 from ._knn_labels import EQUALITY as EQUALITY
@@ -32,7 +20,8 @@ from ._knn_labels import mean_average_precision as mean_average_precision
 from ._knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from ._knn_labels import precision_at_k as precision_at_k
 from ._knn_labels import r_precision as r_precision
-from ._ranking import ON_LONE, Classes, relevant_counts, scored_queries
+from ._metric_names import CENTROID, CLUSTERING, NAMES, is_known, rank_score, statistic_of
+from ._query_metric import ON_LONE, Classes, relevant_counts, scored_queries
 from ._relevance import Comparison, Ignore
 from ._scoring import KEEP, QueryScorer, Result, built_in, of_levels
 from ._search import Search
@@ -202,7 +191,7 @@ class AccuracyCalculator(EmbeddingMetric):
     def interval(self, name: str, **options: Any) -> Interval:
         """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
         if (statistic := statistic_of(name)) != "mean":
-            raise ValueError(f"name: got {name!r}, a {statistic}; intervals are of means, such as mean_rank")
+            raise ValueError(f"name: got {name!r}, a {statistic}, wanted a mean; write interval('mean_rank')")
         return bootstrap(self._latest(name), **options)
 
     def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:
@@ -211,10 +200,12 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def _latest(self, name: str) -> Tensor:
         # ->  (Q,) float64
-        scores = self.last.scores if self.last else {}
-        if name not in scores:
-            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {list(scores)}")
-        return scores[name]
+        if self.last is None:
+            raise ValueError(f"name: got {name!r} before any scores; call get_accuracy() or compute() first")
+        if name not in self.last.scores:
+            known = ", ".join(self.last.scores)
+            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {known}")
+        return self.last.scores[name]
 
     def reset(self) -> None:
         super().reset()

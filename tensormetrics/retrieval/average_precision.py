@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._order import halving_sum
-from ._ranking import QueryMetric
+from ._canonical import halving_sum
+from ._query_metric import QueryMetric
 from .ranks import PositiveRanks
 
 

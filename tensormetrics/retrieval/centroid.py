@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import Sides, as_embeddings, comparable_labels
-from ._order import DISTANCES, canonical, halving_sum
-from ._ranking import QueryMetric
+from ._canonical import DISTANCES, canonical, halving_sum
+from ._embeddings import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
+from ._query_metric import QueryMetric
 from .knn import TorchKNN
 
 
@@ -34,9 +34,7 @@ def nearest_centroid(
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
@@ -45,9 +43,7 @@ def nearest_centroid(
         others = {"query_labels": query_labels, "reference": reference, "reference_labels": reference_labels}
         others["self_index"] = self_index
         return _each_item(query, others, distance=distance, memory_budget=memory_budget)
-    query, reference = (
-        as_embeddings(name, rows).double() for name, rows in (("query", query), ("reference", reference))
-    )
+    query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
     _checks.shape("reference_labels", reference_labels, len(reference))
@@ -55,26 +51,29 @@ def nearest_centroid(
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
+    scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
     if not len(reference) or not len(query):
-        return query.new_full((len(query),), torch.nan)
-    if distance == "cosine":
-        query, reference = _unit(query), _unit(reference)
+        return scores
 
+    prepared = _unit if distance == "cosine" else Tensor.double
     classes, codes = reference_labels.unique(return_inverse=True)
     number = torch.bincount(codes, minlength=len(classes))
-    # In sorted order, because scattered additions on a GPU come in any order.
-    sums = torch.segment_reduce(reference[codes.argsort(stable=True)], "sum", lengths=number)
-    own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
-    known, itself = classes[own] == query_labels, self_index >= 0
-    left = number[own] - itself.long()
-    centroid = (sums[own] - torch.where(itself[:, None], reference[self_index], 0.0)) / left[:, None]
-    near = canonical(query, centroid, distance)
+    sums = class_sums(reference, codes, len(classes), prepared)
     centroids = sums / number[:, None]
     knn = TorchKNN(distance, memory_budget=memory_budget)
-    other = knn.indices(query, 1, centroids, False, self_index=own)[:, 0]
-    rival = canonical(query, centroids[other], distance).masked_fill(other < 0, torch.inf)
-    won = (near < rival) | ((near == rival) & (own < other)) | (other < 0)
-    return won.double().masked_fill(~known | (left == 0), torch.nan)
+    knn.train(centroids)
+    own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
+    itself = self_index >= 0
+    left = number[own] - itself.long()
+    for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
+        x, mine = prepared(query[piece]), own[piece]
+        taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
+        near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
+        other = knn.indices(x, 1, self_index=mine)[:, 0]
+        rival = canonical(x, centroids[other], distance)
+        won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
+        scores[piece] = won.double()
+    return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
 
 
 def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) -> Tensor:
@@ -93,7 +92,8 @@ def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) 
 
 
 def _unit(rows: Tensor) -> Tensor:
-    # rows: (N, D)  ->  (N, D), zero rows stay zero
+    # rows: (N, D)  ->  (N, D) float64 of length 1, zero rows stay zero
+    rows = rows.double()
     norm = halving_sum(rows * rows).sqrt()[:, None]
     return rows / torch.where(norm > 0, norm, 1.0)
 

@@ -11,17 +11,9 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import (
-    ignored_pairs,
-    most_ignored,
-    nearest,
-    search_arguments,
-    unit_rows,
-    without_ignored,
-    without_self,
-)
+from ._backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ._canonical import DISTANCES, as_distance
 from ._embeddings import as_embeddings
-from ._order import DISTANCES, as_distance
 from .knn import TorchKNN
 
 _LARGEST_GPU_K = 2048  # of faiss's selection kernels
@@ -190,9 +182,7 @@ class FaissKNN:
             delta = values.clamp(min=0)  # faiss gives squares, by a matrix product
         else:
             delta = 1 - values if self.distance == "cosine" else -values
-        if self_index is not None:
-            delta, indices = without_self(delta, indices, self_index)
-        delta, indices = nearest(delta, without_ignored(indices, ignored), k)
+        delta, indices = eligible(delta, indices, k, self_index, ignored)
         return as_distance(delta, self.distance), indices
 
     def _prepared(self, name: str, rows: Tensor) -> Tensor:

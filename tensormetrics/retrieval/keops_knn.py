@@ -6,16 +6,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._backend import (
-    ignored_pairs,
-    most_ignored,
-    nearest,
-    search_arguments,
-    unit_rows,
-    without_ignored,
-    without_self,
-)
-from ._order import DISTANCES, as_distance
+from ._backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ._canonical import DISTANCES, as_distance
 
 
 class KeOpsKNN:
@@ -57,9 +49,7 @@ class KeOpsKNN:
             wanted = k + (own is not None) + most_ignored(ignored)
             exact = torch.float64 if len(reference) > 2**24 else dtype
             delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
-            if own is not None:
-                delta, indices = without_self(delta, indices, own)
-        delta, indices = nearest(delta.to(dtype), without_ignored(indices, ignored), k)
+        delta, indices = eligible(delta.to(dtype), indices, k, own, ignored)
         return as_distance(delta, self.distance), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._embeddings import as_embeddings, few_rows
+from ._embeddings import as_embeddings, class_sums
 from .knn import TorchKNN
 
 
@@ -81,7 +81,9 @@ class TorchKMeans:
         clusters, squared = _assign(x, centroids)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
             previous, inertia = clusters, squared.sum()
-            centroids = _means(x, _fill_empty(clusters, squared, len(centroids)), len(centroids))
+            clusters = _fill_empty(clusters, squared, len(centroids))
+            number = torch.bincount(clusters, minlength=len(centroids))
+            centroids = class_sums(x, clusters, len(centroids)) / number[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
             clusters, squared = _assign(x, centroids)
@@ -133,16 +135,3 @@ def _fill_empty(clusters: Tensor, squared: Tensor, n_clusters: int) -> Tensor:
     last = place.new_full((n_clusters,), -1).scatter_reduce(0, owner, place, "amax")
     movable = farthest[place != last[owner]]  # the nearest row of each cluster stays
     return clusters.index_copy(0, movable[: len(empty)], empty)
-
-
-def _means(x: Tensor, clusters: Tensor, n_clusters: int) -> Tensor:
-    # x: (N, D)  clusters: (N,)  ->  (K, D) float64
-    sums = torch.zeros(n_clusters, x.shape[1], dtype=torch.float64, device=x.device)
-    step = 8 * few_rows(x)
-    for start in range(0, len(x), step):
-        rows, here = x[start : start + step], clusters[start : start + step]
-        # In sorted order, because scattered additions on a GPU come in any order.
-        order = here.argsort(stable=True)
-        present, lengths = here[order].unique_consecutive(return_counts=True)
-        sums[present] += torch.segment_reduce(rows[order].double(), "sum", lengths=lengths)
-    return sums / torch.bincount(clusters, minlength=n_clusters)[:, None]

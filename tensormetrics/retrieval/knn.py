@@ -8,10 +8,10 @@ from torch import Tensor
 
 from .. import _checks
 from ._backend import first_references, search_arguments
+from ._batch import Batch
+from ._canonical import DISTANCES
 from ._embeddings import as_embeddings, budget
 from ._nearest import FunctionSearch, NearestSearch, References, largest_first
-from ._order import DISTANCES
-from ._present import flattened, present_rows
 from ._relevance import rows_of
 
 
@@ -20,9 +20,10 @@ class TorchKNN:
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted; NaN is not looked for. On a CPU, memory-mapped floating rows are read in pieces and never copied as a
-    whole, so that they may be larger than the memory. `train(embeddings)` and `add(embeddings)` keep references for
-    searches that give none, `reset()` forgets them, `save(path)` and `load(path)` store them.
+    are accepted; NaN is not looked for, float64 rows whose squares leave the range of float64 are a ValueError. On a
+    CPU, memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than
+    the memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()`
+    forgets them, `save(path)` and `load(path)` store them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
@@ -146,35 +147,41 @@ class TorchKNN:
         k = _checks.integer_at_least("k", k, 1)
         if reference is None:
             reference = self._references(None).rows.expand(*query.shape[:-2], -1, -1)
-        lead, items = present_rows(query, reference, query_mask, reference_mask)
-        queries, size = query.shape[-2], reference.shape[-2]
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
-            self_index = first_references(queries, size, query.device).expand(*lead, queries)
-        own = None if self_index is None else flattened("self_index", self_index, lead, queries)
-        ignored = None if ignore is None else flattened("ignore", ignore, lead, queries, size)
-        query, reference = (
-            as_embeddings(name, rows.flatten(0, -2)).view(lead.numel(), *rows.shape[-2:])
-            for name, rows in (("query", query), ("reference", reference))
-        )
-        distances, indices = self._nothing(lead.numel() * queries, k, query, reference, with_distances)
-        for item in items:
-            rows = item.of_reference(reference)
-            sides = search_arguments(
-                item.of_query(query), k, rows, False, None if own is None else item.index(own.long())
-            )
-            near, index = self._search_one(
-                *sides,
-                References(rows, self.distance),
-                None if ignored is None else item.of_pairs(ignored),
-                with_distances,
-            )
+            self_index = first_references(query.shape[-2], reference.shape[-2], query.device).expand(query.shape[:-1])
+        batch = Batch(query, reference, query_mask, reference_mask, self_index)
+        ignored = None if ignore is None else batch.flattened("ignore", ignore, query.shape[-2], reference.shape[-2])
+        distances, indices = self._search_batch(batch, k, ignored, with_distances)
+        shape = (*query.shape[:-1], k)
+        return distances.view(shape) if with_distances else None, indices.view(shape)
+
+    def _search_batch(
+        self, batch: Batch, k: int, ignored: Tensor | None, with_distances: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        # ignored: (B, Q, R) bool  ->  (B Q, k) floating, (B Q, k) int64
+        queries, size = batch.query.shape[1], batch.reference.shape[1]
+        distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
+        left = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
+        if not callable(self.distance):
+            found, memory = min(k, size), budget(self.memory_budget, indices.device)
+            for items, nearest in batch.together(found, self.distance, self.exact, memory, ignored):
+                left[items] = False
+                indices.view(len(batch), queries, k)[items, :, :found] = nearest
+                if with_distances:
+                    table = distances.view(len(batch), queries, k)
+                    near = batch.distances(items, nearest, self.distance, memory).to(table.dtype)
+                    table[items, :, :found] = torch.where(nearest < 0, table[items, :, :found], near)
+        for item in map(batch.item, left.nonzero()[:, 0].tolist()):
+            reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
+            hidden = None if ignored is None else item.of_pairs(ignored)
+            sides = search_arguments(item.of_query(batch.query), k, reference, False, own)
+            near, index = self._search_one(*sides, References(reference, self.distance), hidden, with_distances)
             indices[item.number] = item.original(index)
             if with_distances:
                 distances[item.number] = near
-        shape = (*lead, queries, k)
-        return distances.view(shape) if with_distances else None, indices.view(shape)
+        return distances, indices
 
     def _search_one(
         self,
@@ -195,10 +202,12 @@ class TorchKNN:
         found = min(k, len(reference))
         if not found or not len(query):
             return distances, indices
-        kind = FunctionSearch if callable(self.distance) else NearestSearch
-        memory = budget(self.memory_budget, query.device)
-        search = kind(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
-        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
+        sides = query, own, found, references, budget(self.memory_budget, query.device)
+        if callable(self.distance):
+            search = FunctionSearch(*sides)
+        else:
+            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None)
+        rows = min(search.rows, max(sides[-1] // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._canonical import halving_sum
 from ._embeddings import budget
-from ._order import halving_sum
 from .contingency import ClusteringMetric, Contingency, as_contingency, distinct
 
 AVERAGES = ("arithmetic", "geometric", "min", "max")

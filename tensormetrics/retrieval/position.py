@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .. import _checks
-from ._ranking import STATISTICS, QueryMetric
+from ._query_metric import STATISTICS, QueryMetric
 from .ranks import PositiveRanks
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._ranking import QueryMetric
+from ._query_metric import QueryMetric
 from .ranks import PositiveRanks
 
 

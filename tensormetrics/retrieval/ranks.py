@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._batch import Batch
+from ._canonical import DISTANCES
 from ._counting import TIES, RankCounter
-from ._embeddings import as_embeddings, budget
+from ._embeddings import as_embeddings, both_or_neither, budget
 from ._nearest import NearestSearch, References
-from ._order import DISTANCES
-from ._present import flattened, present_rows
-from ._relevance import Comparison, Ignore, Positives, Relevance, scattered
+from ._relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
 
 
 class PositiveRanks(NamedTuple):
@@ -125,7 +125,7 @@ def rank_tiles(
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """
     query = as_embeddings("query", query)
-    _both_or_neither(reference, reference_labels)
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
@@ -181,18 +181,12 @@ def rank_tiles(
     return tiles()
 
 
-def _both_or_neither(reference: Tensor | None, reference_labels: Tensor | None) -> None:
-    if (reference is None) != (reference_labels is None):
-        lacking = "reference" if reference is None else "reference_labels"
-        raise ValueError(f"{lacking}: got None, wanted both reference and reference_labels or neither")
-
-
 def _batch_tiles(
     sides: tuple[Tensor, ...], pairs: tuple, masks: tuple[Tensor | None, Tensor | None], options: dict[str, Any]
 ) -> Iterator[tuple[Tensor, PositiveRanks]]:
     """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
     (query, query_labels, reference, reference_labels), (own, gains, ignore) = sides, pairs
-    _both_or_neither(reference, reference_labels)
+    both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None:
         if masks[1] is not None:
             raise ValueError("reference_mask: got one without reference, wanted query_mask")
@@ -200,19 +194,15 @@ def _batch_tiles(
         (reference, reference_labels), masks = (query, query_labels), (masks[0], masks[0])
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
-    lead, items = present_rows(query, reference, *masks)
+    batch = Batch(query, reference, *masks, own)
     queries, size = query.shape[-2], reference.shape[-2]
 
-    def flat(name: str, values: Any, *tail: int) -> Any:
-        columns = values.shape[len(lead) + len(tail) :] if name.endswith("labels") else ()
-        return flattened(name, values, lead, *tail, *columns)
+    def flat(name: str, values: Tensor, *tail: int) -> Tensor:
+        columns = values.shape[len(batch.lead) + 1 :] if name.endswith("labels") else ()
+        return batch.flattened(name, values, *tail, *columns)
 
-    query, query_labels = flat("query", query, queries, query.shape[-1]), flat("query_labels", query_labels, queries)
-    reference = flat("reference", reference, size, reference.shape[-1])
+    query_labels = flat("query_labels", query_labels, queries)
     reference_labels = flat("reference_labels", reference_labels, size)
-    if own is not None:
-        _checks.integral("self_index", own)
-        own = flat("self_index", own, queries)
     if isinstance(gains, Tensor):
         gains = flat("gains", gains, queries, size)
     grouped = isinstance(ignore, tuple)
@@ -220,17 +210,49 @@ def _batch_tiles(
         ignore = flat("ignore: query groups", ignore[0], queries), flat("ignore: reference groups", ignore[1], size)
     elif ignore is not None:
         ignore = flat("ignore", ignore, queries, size)
-    for item in items:
-        here = dict(options)
-        here["self_index"] = None if own is None else item.index(own.long())
+    left = torch.ones(len(batch), dtype=torch.bool, device=query.device)
+    plain = gains is None and ignore is None and options["label_comparison_fn"] is None and query_labels.ndim == 2
+    if plain and options["ties"] == "index":
+        for items, numbers, ranks in _ranks_together(batch, query_labels, reference_labels, options):
+            left[items] = False
+            yield numbers, ranks
+    for item in map(batch.item, left.nonzero()[:, 0].tolist()):
+        here = options | {"self_index": item.index(batch.self_index)}
         here["gains"] = item.of_pairs(gains) if isinstance(gains, Tensor) else gains
         if grouped:
             here["ignore"] = item.of_query(ignore[0]), item.of_reference(ignore[1])
         elif ignore is not None:
             here["ignore"] = item.of_pairs(ignore)
-        rows = (item.of_query(query), item.of_query(query_labels))
-        for tile, ranks in rank_tiles(*rows, item.of_reference(reference), item.of_reference(reference_labels), **here):
+        rows = item.of_query(batch.query), item.of_query(query_labels)
+        others = item.of_reference(batch.reference), item.of_reference(reference_labels)
+        for tile, ranks in rank_tiles(*rows, *others, **here):
             yield item.number[tile], ranks
+
+
+def _ranks_together(
+    batch: Batch, query_labels: Tensor, reference_labels: Tensor, options: dict[str, Any]
+) -> Iterator[tuple[Tensor, Tensor, PositiveRanks]]:
+    # query_labels: (B, Q)  reference_labels: (B, N)  ->  (b,) items, (b Q,) numbers of queries, their ranks
+    """Ranks of small items, read off all their neighbours."""
+    size = reference_labels.shape[1]
+    depth = size if options["depth"] is None else min(_checks.integer_at_least("depth", options["depth"], 1), size)
+    memory = budget(options["memory_budget"], batch.query.device)
+    labels = same_kind(query_labels.flatten(), reference_labels.flatten())
+    codes = torch.cat(labels).unique(return_inverse=True)[1] * len(batch)
+    codes = codes.split([query_labels.numel(), reference_labels.numel()])
+    item = torch.arange(len(batch), device=codes[0].device)[:, None]
+    query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
+    reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
+    for items, order in batch.together(depth, options["distance"], options["exact"], memory):
+        own, present, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
+        own = torch.where((own >= 0) & present.gather(1, own.clamp(min=0)), own + first, -1).flatten()
+        relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), own)
+        positives = relevance(slice(0, len(own)))
+        candidates = present.sum(1).repeat_interleave(query_labels.shape[1]) - (own >= 0).long()
+        positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
+        rank, _ = _read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
+        numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
+        yield items, numbers.flatten(), within_depth(rank, None, positives, options["depth"])
 
 
 def joined(

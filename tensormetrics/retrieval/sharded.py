@@ -9,9 +9,9 @@ from torch import distributed as dist
 
 from .. import _checks
 from ._backend import nearest, search_arguments
+from ._canonical import as_distance, canonical
 from ._embeddings import budget
 from ._nearest import largest_first
-from ._order import as_distance, canonical
 from ._relevance import rows_of
 from .knn import TorchKNN
 

@@ -255,7 +255,8 @@ BAD_CALLS = {
     "reference_labels: got None, wanted both reference and reference_labels or neither": (X, Y, X),
     "reference: got None, wanted both reference and reference_labels or neither": (X, Y, None, Y),
     "query: got torch.complex64, wanted real numbers; write torch.view_as_real(query).flatten(1)": (X + 0j, Y),
-    "query: got an array of <U1, wanted numbers": ([["a", "b"]], [0]),
+    "query_labels: got an array of <U1, wanted numbers; for names write numpy.unique(query_labels, "
+    "return_inverse=True)[1]": (X, list("abab")),
     "query_labels: got torch.uint64, wanted integers that int64 can hold, or real numbers": (X, Y.to(torch.uint64)),
     "query_labels and reference_labels: got torch.int64 and torch.float32 with integers of 2**53 or more, wanted both "
     "as integers": (X, Y + 2**53 + 1, X, Y.float()),

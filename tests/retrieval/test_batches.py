@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval._canonical import DISTANCES
 
 
 def found(rank):
@@ -34,6 +36,23 @@ def test_neighbours_among_rows_that_are_present(distance, batch):
             near, expected = knn(rows, 4, rows, True, ignore=hidden[i, j][here][:, here])
             expected = torch.where(expected < 0, -1, here[expected.clamp(min=0)] if len(here) else expected)
             assert torch.equal(indices[i, j, here], expected) and torch.equal(distances[i, j, here], near)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("budget", [None, 200_000])
+def test_hard_items_are_found_together(distance, budget, device):
+    items = [torch.tensor(rows, dtype=torch.float32) for rows in families(30, 5).values() if rows.shape[1] == 5]
+    x, knn = torch.stack(items).to(device), TorchKNN(distance, memory_budget=budget)
+    labels = torch.randint(0, 4, x.shape[:2], device=device)
+    options = {"distance": distance, "memory_budget": budget}
+    ranks = positive_ranks(x, labels, **options).rank
+    for k in (1, 10, 40):
+        distances, indices = knn(x, k, x, True)
+        for i, rows in enumerate(x):
+            near, expected = knn(rows, k, rows, True)
+            assert torch.equal(indices[i], expected) and torch.equal(distances[i], near)
+    for i, rows in enumerate(x):
+        assert found(ranks[i]) == found(positive_ranks(rows, labels[i], **options).rank)
 
 
 def test_kept_references_serve_every_item(device):
@@ -94,11 +113,11 @@ def test_bad_arguments(device):
     for call, message in (
         (
             lambda: TorchKNN()(x, 1, x[0]),
-            "query and reference: got shapes (2, 3, 4) and (3, 4), wanted the same leading dimensions",
+            "query and reference: got shapes (2, 3, 4) and (3, 4), wanted the same leading dimensions and columns",
         ),
         (
             lambda: TorchKNN()(x, 1, x[..., :2]),
-            "query and reference: got shapes (3, 4) and (3, 2), wanted the same number of columns",
+            "query and reference: got shapes (2, 3, 4) and (2, 3, 2), wanted the same leading dimensions and columns",
         ),
         (lambda: TorchKNN()(x, 0, x), "k: got 0, wanted an integer >= 1"),
         (lambda: TorchKNN()(x, 1, x, query_mask=mask[0]), "query_mask: got shape (3,), wanted (2, 3)"),

@@ -87,16 +87,13 @@ def test_how_sure_a_result_is(device):
     test = good.compare(bad, "r_precision", n_resamples=200, alternative="greater")
     assert int(test.n) == 59 and float(test.p_value) < 0.05
     assert test.mean_difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
-    for calculator, known in ((good, KNN), (AccuracyCalculator(), [])):
-        message = f"name: got 'AMI', wanted a metric of neighbours of the latest call: {known}"
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            calculator.interval("AMI")
-    ranks = AccuracyCalculator(("median_rank",))
-    ranks.get_accuracy(x, labels)
-    with pytest.raises(
-        ValueError, match="^name: got 'median_rank', a median; intervals are of means, such as mean_rank$"
+    for calculator, name, message in (
+        (good, "AMI", f", wanted a metric of neighbours of the latest call: {', '.join(KNN)}"),
+        (AccuracyCalculator(), "AMI", " before any scores; call get_accuracy() or compute() first"),
+        (good, "median_rank", ", a median, wanted a mean; write interval('mean_rank')"),
     ):
-        ranks.interval("median_rank")
+        with pytest.raises(ValueError, match=f"^name: got '{name}'{re.escape(message)}$"):
+            calculator.interval(name)
 
 
 def test_defaults_need_torch_alone():

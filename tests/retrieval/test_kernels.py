@@ -6,9 +6,9 @@ from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
-from tensormetrics.retrieval._halves import HalfFilter
+from tensormetrics.retrieval._filter import Filter
+from tensormetrics.retrieval._float16 import HalfFilter
 from tensormetrics.retrieval._nearest import NearestSearch
-from tensormetrics.retrieval._order import Filter
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -28,13 +28,13 @@ def both(monkeypatch, device):
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
-    from tensormetrics.retrieval import _kernels
+    from tensormetrics.retrieval import _search_kernels
 
     def run(function):
         monkeypatch.setattr(_native, "BUILT", False)
         monkeypatch.setattr(_native, "kernels", lambda device: None)
         plain = function()
-        monkeypatch.setattr(_native, "kernels", lambda device: _kernels)
+        monkeypatch.setattr(_native, "kernels", lambda device: _search_kernels)
         return plain, function()
 
     return run
@@ -57,11 +57,11 @@ def test_halved_tiles_give_the_minima_of_all(device):
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
-    from tensormetrics.retrieval import _kernels
+    from tensormetrics.retrieval import _search_kernels
 
     # Nine rows of tiles: the last one is in a strip of its own.
-    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _kernels)
-    halved, whole = (_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _search_kernels)
+    halved, whole = (_search_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 
@@ -89,9 +89,9 @@ def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
     assert torch.equal(found, plain) and not left
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
-def test_other_dtypes_and_a_row_left_out(dtype, both, device):
-    x = torch.randn(N, 5, device=device).to(dtype)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_other_dtypes_and_strides_and_a_row_left_out(dtype, both, device):
+    x = torch.randn(5, N, device=device).to(dtype).mT
     own = torch.tensor([3, -1, 0], device=device)
     plain, found = both(lambda: TorchKNN().indices(x[[3, 5, 0]], 2, x, self_index=own))
     assert torch.equal(found, plain)

@@ -1,12 +1,15 @@
+import re
+
 import numpy as np
 import pytest
 import torch
 from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
-from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval._canonical import DISTANCES, canonical
+from tensormetrics.retrieval._filter import Filter
 from tensormetrics.retrieval._nearest import smallest
-from tensormetrics.retrieval._order import DISTANCES, Filter, canonical
 
 N = 45
 
@@ -104,6 +107,18 @@ def test_precision_switches_do_not_matter(device):
         torch.set_float32_matmul_precision(before)
     assert torch.equal(switched[0], distances) and torch.equal(switched[1], indices)
     assert not switched[0].requires_grad
+
+
+def test_precision_of_a_backend_does_not_matter(device):
+    x = torch.randn(200, 64, device=device) + 3
+    wanted = TorchKNN().indices(x, 20, x, True)
+    for backend, precision in ((torch.backends.cuda.matmul, "tf32"), (torch.backends.mkldnn.matmul, "bf16")):
+        before, backend.fp32_precision = backend.fp32_precision, precision
+        try:
+            assert torch.equal(TorchKNN().indices(x, 20, x, True), wanted)
+            assert backend.fp32_precision == precision
+        finally:
+            backend.fp32_precision = before
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -210,9 +225,27 @@ def test_kept_references(device, tmp_path):
     assert torch.equal(knn.indices(x[:9], 5, ref_includes_query=True), wanted[1])
 
 
-def test_squares_beyond_float64_do_not_break_the_search(device):
-    x = torch.tensor([[1e200], [2e200], [0.0], [1.0]], dtype=torch.float64, device=device)
-    assert TorchKNN()(x[2:], 2, x, False)[1].tolist() == [[2, 3], [3, 2]]
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_no_square_leaves_the_range_of_float64(distance, device):
+    x = torch.randn(50, 4, dtype=torch.float64, device=device)
+    knn, labels = TorchKNN(distance), torch.arange(50, device=device) % 7
+    for scale in (2.0**-390, 2.0**390):
+        assert torch.equal(knn.indices(x * scale, 9, x * scale, True), knn.indices(x, 9, x, True))
+        scaled, plain = (positive_ranks(rows, labels, distance=distance).rank for rows in (x * scale, x))
+        assert torch.equal(scaled, plain)
+    message = (
+        "{}: 1 of {} rows hold values whose squares leave the range of float64, the first is row 2; wanted a largest "
+        "value of 4e-121 to 3e+120 in each; multiply all embeddings by one number"
+    )
+    for scale in (1e-170, 1e170):
+        far = x.clone()
+        far[2] *= scale
+        with pytest.raises(ValueError, match=f"^{re.escape(message.format('query', 3))}$"):
+            knn(far[:3], 1, x, False)
+        with pytest.raises(ValueError, match=f"^{re.escape(message.format('reference', 50))}$"):
+            knn(far, 1, far, True)
+        with pytest.raises(ValueError, match=f"^{re.escape(message.format('query', 50))}$"):
+            positive_ranks(far, labels, distance=distance)
 
 
 def test_bad_input(device):

@@ -10,7 +10,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
-from tensormetrics.retrieval._order import Filter
+from tensormetrics.retrieval._filter import Filter
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
 
@@ -67,7 +67,7 @@ CHILD = """
 import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.ranks import rank_tiles
 
 def anonymous():
@@ -89,6 +89,7 @@ threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
 for _ in rank_tiles(x[:300], labels[:300], x, labels, self_index=torch.arange(300), **budget):
     pass
+nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)
 calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)
 calculator.get_accuracy(rows[:1000], labels[:1000], rows, labels, True)
 print(peak[0] - before)
@@ -97,10 +98,11 @@ print(peak[0] - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what a process takes from /proc")
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_a_process_takes_much_less_than_the_file(dtype, tmp_path):
+@pytest.mark.parametrize("dtype, columns_first", [(np.float16, False), (np.float32, False), (np.float32, True)])
+def test_a_process_takes_much_less_than_the_file(dtype, columns_first, tmp_path):
     shape = (500_000, 2**28 // 500_000 // np.dtype(dtype).itemsize)  # 256 MiB
-    file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=dtype, shape=shape)
+    kind = {"dtype": dtype, "shape": shape, "fortran_order": columns_first}
+    file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", **kind)
     random = np.random.default_rng(0)
     for part in np.array_split(file, 50):
         part[:] = random.standard_normal(part.shape, dtype=np.float32)

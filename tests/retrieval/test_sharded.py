@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
-from tensormetrics.retrieval._order import DISTANCES
+from tensormetrics.retrieval._canonical import DISTANCES
 
 N = 30
 # Members of the group, and how many rows each has.

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, PrecisionAtK, _spread
+from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, PrecisionAtK, _spread_ranks
 
 N = 48
 SPLITS = [((0, 1, 2), (30, 0, 18)), ((1, 2), (17, 31))]
@@ -82,7 +82,7 @@ def roles(place, sizes):
 
 
 def results_of(rank, pair):
-    _spread.LEAST = 16
+    _spread_ranks.LEAST = 16
     results = {}
     for members, sizes in SPLITS:
         if rank not in members:

@@ -16,7 +16,7 @@ from torch import Tensor
 from .._triton import on_its_device
 
 if TYPE_CHECKING:
-    from ._halves import HalfFilter, Halves
+    from ._float16 import HalfFilter, Halves
 
 SIDE = 128
 DEPTH = 64  # columns of float16 that are loaded at once

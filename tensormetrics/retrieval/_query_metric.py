@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from ._canonical import DISTANCES
 from ._embedding_metric import EmbeddingMetric
 from ._embeddings import Sides, budget
-from ._order import DISTANCES
 from ._relevance import Comparison, Ignore, Relevance
-from ._spread import tiles_of
+from ._spread_ranks import tiles_of
 from .ranks import TIES, PositiveRanks, count_relevant
 
 AVERAGES = ("micro", "macro", "class", "none")

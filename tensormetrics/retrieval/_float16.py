@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ._order import Filter, canonical_pairs, power_of_two, rows_at_once
+from ._canonical import canonical_pairs, rows_at_once
+from ._filter import Filter, power_of_two
 
 if TYPE_CHECKING:
     from ._nearest import References
@@ -60,7 +61,7 @@ class HalfFilter:
         step = rows_at_once(reference)
         for start in range(0, count, step):
             part = slice(start, start + step)
-            rows = filter_.centred(reference[order[part]], measured=False)[0] * (filter_.scale * _LIFT)
+            rows = filter_.centred(reference[order[part]]) * (filter_.scale * _LIFT)
             rows = rows.nan_to_num().clamp(-(2.0**15), 2.0**15)
             table = self.rows.new_zeros(len(rows), width)
             self._sizes[:, places[part]] = self._store(rows, table, (1, 0, 1))
@@ -88,11 +89,12 @@ class HalfFilter:
 
     def query(self, rows: Tensor) -> Halves:
         # rows: (Q, D)
-        x, norm, plain = self.filter.centred(rows, self.euclidean)
+        x = self.filter.centred(rows, self.euclidean)
+        norm = x.norm(dim=1)
         scale = _LIFT * (self.filter.scale if self.euclidean else power_of_two(norm))
         table = self.rows.new_zeros(self._whole_tiles(len(rows)), self.rows.shape[1])
         sizes = self._sizes.new_zeros(4, len(table))
-        known = plain & self.filter.plain & (norm * scale < 2.0**15)
+        known = self.filter.finite & (norm * scale < 2.0**15)
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         sizes[:, : len(rows)] = self._store(x, table[: len(rows)], (0, 1, 1))
         return Halves(table, self._left(sizes), known)
@@ -100,7 +102,7 @@ class HalfFilter:
     @functools.cached_property
     def as_queries(self) -> Halves:
         """The references themselves, in their order, as queries of Euclidean distances; of one part."""
-        return Halves(self.rows, self._left(self._sizes), self.filter.plain.expand(len(self.position)))
+        return Halves(self.rows, self._left(self._sizes), self.filter.finite.expand(len(self.position)))
 
     def _left(self, sizes: Tensor) -> Tensor:
         # sizes: (4, Q)  ->  (3, Q)
@@ -172,7 +174,7 @@ class HalfSearch:
 
     def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
         # ->  (Q, k) int64, -1 where none is left, (Q,) bool
-        from ._order_kernels import in_order
+        from ._canonical_kernels import in_order
 
         filter_, own = self.filter, self.self_index[rows]
         if self.least is not None:

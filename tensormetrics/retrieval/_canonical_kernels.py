@@ -15,19 +15,25 @@ _RANKED = 256  # entries that are put in order by comparing all with all
 
 
 @triton.jit
-def _terms(x, y, d, there, dim, KIND: tl.constexpr):
+def _terms(x, x_step, y, y_step, d, there, dim, KIND: tl.constexpr):
     there = there & (d < dim)
-    a, b = tl.load(x + d, mask=there, other=0).to(tl.float64), tl.load(y + d, mask=there, other=0).to(tl.float64)
+    a = tl.load(x + d * x_step, mask=there, other=0).to(tl.float64)
+    b = tl.load(y + d * y_step, mask=there, other=0).to(tl.float64)
     return (a - b) * (a - b) if KIND == 0 else a * b
 
 
 @triton.jit
-def _halving_sum(x, y, there, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr):
+def _halving_sum(
+    x, x_step, y, y_step, there, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr
+):
     # x, y: (COUNT, 1) pointers to rows  ->  (COUNT,), in the order of `halving_sum`
     quarter: tl.constexpr = SIZE // 4
-    d = tl.arange(0, quarter)[None, :]
-    even = _terms(x, y, d, there, dim, KIND) + _terms(x, y, d + 2 * quarter, there, dim, KIND)
-    terms = even + (_terms(x, y, d + quarter, there, dim, KIND) + _terms(x, y, d + 3 * quarter, there, dim, KIND))
+    d = tl.arange(0, quarter).to(tl.int64)[None, :]
+    first = _terms(x, x_step, y, y_step, d, there, dim, KIND)
+    second = _terms(x, x_step, y, y_step, d + quarter, there, dim, KIND)
+    first += _terms(x, x_step, y, y_step, d + 2 * quarter, there, dim, KIND)
+    second += _terms(x, x_step, y, y_step, d + 3 * quarter, there, dim, KIND)
+    terms = first + second
     for step in tl.static_range(LOG - 2):
         terms = tl.sum(tl.reshape(terms, (COUNT, 2, quarter >> (step + 1))), axis=1)
     return tl.reshape(terms, (COUNT,))
@@ -35,16 +41,17 @@ def _halving_sum(x, y, there, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE
 
 @triton.jit
 def _canonical(
-    query, reference, row, column, delta, pairs, dim,
+    query, query_row, query_step, reference, reference_row, reference_step, row, column, delta, pairs, dim,
     KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
-    i, j = tl.load(row + n, mask=n < pairs, other=0), tl.load(column + n, mask=n < pairs, other=-1)
-    there, x, y = (j >= 0)[:, None], query + (i * dim)[:, None], reference + (j * dim)[:, None]
-    value = _halving_sum(x, y, there, dim, KIND, COUNT, SIZE, LOG)
+    i = tl.load(row + n, mask=n < pairs, other=0).to(tl.int64)
+    j = tl.load(column + n, mask=n < pairs, other=-1).to(tl.int64)
+    there, x, y = (j >= 0)[:, None], query + (i * query_row)[:, None], reference + (j * reference_row)[:, None]
+    value = _halving_sum(x, query_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG)
     if KIND == 2:
-        norms = tl.sqrt(_halving_sum(x, x, there, dim, KIND, COUNT, SIZE, LOG))
-        norms *= tl.sqrt(_halving_sum(y, y, there, dim, KIND, COUNT, SIZE, LOG))
+        norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, there, dim, KIND, COUNT, SIZE, LOG))
+        norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG))
         value = tl.where(norms > 0, 1 - value / tl.where(norms > 0, norms, 1.0), 1.0)
     if KIND == 1:
         value = -value
@@ -74,7 +81,7 @@ def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tenso
     count = max(4096 // size, 1)
     # A fused multiply-add would change the bits.
     _canonical[(triton.cdiv(len(row), count),)](
-        query.contiguous(), reference.contiguous(), row.contiguous(), column.contiguous(), delta, len(row),
+        query, *query.stride(), reference, *reference.stride(), row.contiguous(), column.contiguous(), delta, len(row),
         query.shape[1], KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1, enable_fp_fusion=False,
     )  # fmt: skip
     return delta
