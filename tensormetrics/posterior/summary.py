@@ -114,12 +114,12 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
     finite = finite_part(x, n)
     number = finite.number[..., 0].double()
     along = x.movedim(-1, 0)
-    mean = sum_of(along, lambda part: (part,))[1] / number
+    mean = sum_of(along, lambda part, _: (part,))[1] / number
     mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
 
-    def powers(part: Tensor) -> tuple[Tensor, ...]:
+    def powers(part: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
         deviation = part.sub_(mean[..., None])
-        square = deviation.square()
+        square = torch.square(deviation, out=spare)
         return square, square * deviation, square.square()
 
     _, squares, cubes, fourths = sum_of(along, powers)
