@@ -133,8 +133,8 @@ def pairwise_compare(
     """
     _checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
-    if min_sig_diff is not None and not min_sig_diff >= 0:
-        raise ValueError(f"min_sig_diff: got {min_sig_diff!r}, wanted None or a number >= 0")
+    if min_sig_diff is not None:
+        _checks.number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
     ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
     median, low, high = estimate_sorted(ordered, number, ci_probability)
     diff = diff.double()

@@ -79,8 +79,7 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     """Squared standard error of the mean of M values from overlapping training sets."""
     M = len(values)
     rho = 1 / M if rho is None else rho
-    if not 0 <= rho < 1:
-        raise ValueError(f"rho: got {rho!r}, wanted None or a number in [0, 1)")
+    _checks.number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     distance = values - values[0]  # exactly 0 for equal values
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
@@ -174,8 +173,7 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
     # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins."""
-    if not pseudo_count_weight > 0:
-        raise ValueError(f"pseudo_count_weight: got {pseudo_count_weight!r}, wanted a number > 0")
+    _checks.number("pseudo_count_weight", pseudo_count_weight, "a number > 0", lambda x: x > 0)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     least, most = finite.least, finite.most

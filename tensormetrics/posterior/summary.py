@@ -146,8 +146,7 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
 
 
 def check_probability(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise ValueError(f"{name}: got {value!r}, wanted a number in (0, 1]")
+    _checks.number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
 
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -223,6 +223,10 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
             "pseudo_count_weight: got 0, wanted a number > 0",
         ),
         (
+            lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=[0.1]),
+            r"pseudo_count_weight: got \[0.1\], wanted a number > 0",
+        ),
+        (
             lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),
             "samples: got 3 experiments, 'singleton' takes one; A",
         ),
