@@ -1,6 +1,7 @@
 """A study: experiments in groups, metrics, and everything that can be asked of them."""
 
 import copy
+import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -121,7 +122,7 @@ class Study(Reports, Figures):
 
     @metrics.setter
     def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        metrics = dict(_mapping("metrics", metrics))
+        metrics = dict(_mapping("metrics", metrics, " such as {'acc': {}}"))
         default = metrics.pop("__default__", {})
         with self._all_or_nothing():
             self._metrics, self._aggregators = {}, {}
@@ -289,6 +290,9 @@ class Study(Reports, Figures):
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
         """The study that `to_dict` described; `overrides` are arguments of the constructor."""
         arguments = {**described, **overrides}
+        known = list(inspect.signature(cls).parameters)
+        if unknown := [key for key in arguments if key not in known]:
+            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(known)}")
         if isinstance(dtype := arguments.get("dtype"), str):
             arguments["dtype"] = getattr(torch, dtype, dtype)
         return cls(**arguments)
@@ -356,9 +360,9 @@ class Study(Reports, Figures):
             used -= self._samples.popitem(last=False)[1].nbytes
 
 
-def _mapping(what: str, value: Any) -> Mapping:
+def _mapping(what: str, value: Any, such_as: str = "") -> Mapping:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary")
+        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
     return value
 
 
