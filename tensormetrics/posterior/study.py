@@ -1,6 +1,5 @@
 """A study: experiments in groups, metrics, and everything that can be asked of them."""
 
-import copy
 import inspect
 import warnings
 from collections import OrderedDict
@@ -98,7 +97,7 @@ class Study(Reports, Figures):
     @property
     def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
         """As given to the constructor, in plain numbers and lists."""
-        return copy.deepcopy(self._described)
+        return config.plain(self._described)
 
     @experiments.setter
     def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
@@ -282,7 +281,7 @@ class Study(Reports, Figures):
             "num_samples": self.num_samples,
             "ci_probability": self.ci_probability,
             "dtype": config.dtype_name(self.dtype),
-            "experiments": config.plain(self.experiments),
+            "experiments": self.experiments,
             "metrics": config.plain(self.metrics),
         }
 

@@ -65,7 +65,7 @@ def split_name(name: Any) -> tuple[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold."""
+    """A copy that JSON can hold."""
     if hasattr(value, "__array__"):
         return (value if isinstance(value, Tensor) else np.asarray(value)).tolist()
     if isinstance(value, Mapping):
