@@ -330,21 +330,22 @@ class Study(Reports, Figures):
             raise
 
     def _sampled(self, experiment: Experiment, metric: Quantity, method: str) -> ExperimentResult:
+        draws = experiment, self.seed, self.num_samples, method
+
         def draw() -> ExperimentResult:
             # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
             wanted, room = [metric], self.memory_limit // 2
             for other in self._aggregators:
                 room -= self.num_samples * self.dtype.itemsize * experiment.num_classes
-                if room > 0 and other is not metric and (experiment, *rest, other.name) not in self._samples:
+                if room > 0 and other is not metric and (*draws, other.name) not in self._samples:
                     wanted.append(other)
             scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
             found = experiment.sample_metrics(wanted, method, self.num_samples, **scratch)
             for other in wanted[1:]:
-                self._store((experiment, *rest, other.name), found[other])
+                self._store((*draws, other.name), found[other])
             return found[metric]
 
-        rest = self.seed, self.num_samples, method
-        return self._cached((experiment, *rest, metric.name), draw)
+        return self._cached((*draws, metric.name), draw)
 
     def _cached(self, key: tuple, make: Callable[[], Result]) -> Result:
         if key not in self._samples:
