@@ -1,6 +1,6 @@
 """Claim: what follows sampling is faster than in prob_conf_mat: summaries of a million values at least twice, densities
-50 times, pooling of ten experiments twice, but by "beta" less, 45 comparisons 20 times for 100 classes and 3 times for
-10.
+30 times, pooling of ten experiments twice, but by "beta" 1.5 times, 45 comparisons 20 times for 100 classes and 3 times
+for 10.
 
 Agreement is asserted before anything is timed; rivals take turns in one process; times are medians.
 """

@@ -142,6 +142,8 @@ struct Sums {
       tile.draw(static_cast<int32_t>(step / tiles()), step % tiles() * kTile);
   }
 };
+template <class T>
+Sums(Problem<T>) -> Sums<T>;
 
 template <class T>
 struct Logs {
@@ -268,17 +270,7 @@ void in_parallel(const Work& work) {
 
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
-  dispatch(out, [&](auto zero) {
-    using T = decltype(zero);
-    Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
-    std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());
-    std::vector<int8_t> modes(problem.experiments * problem.rows());
-    problem.cells = cells.data();
-    problem.modes = modes.data();
-    for (int32_t e = 0; e < problem.experiments; ++e)
-      for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
-    in_parallel(Sums<T>{problem});
-  });
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel(Sums{problem}); });
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {

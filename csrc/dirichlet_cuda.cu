@@ -10,6 +10,7 @@ namespace dirichlet {
 
 constexpr int32_t kWarpClasses = 256;
 constexpr int64_t kSharedBytes = 46 * 1024;  // every block may have 48 KiB without asking; reductions need some
+constexpr int64_t kPart = 2048;
 
 template <class T>
 __global__ void prepare_kernel(const Problem<T> problem) {
@@ -25,21 +26,23 @@ __global__ void __launch_bounds__(Team::kThreads)
   draw_share<Team>(problem, teams, scratch, shared);
 }
 
+// A unit of work is kPart samples of a pair of cells, whose table costs as much as some draws.
 template <class T>
 __global__ void log_gamma_kernel(const double* alpha, const int64_t* keys, int64_t rows, int64_t cells, int64_t samples,
-                                 int64_t start, int64_t draws, T* out) {
-  const int64_t pairs = (cells + 1) / 2;
-  for (int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; k < draws; k += int64_t(gridDim.x) * blockDim.x) {
-    const int64_t s = k % samples, pair = k / samples % pairs, r = k / samples / pairs;
-    const double* const a = alpha + r * cells + 2 * pair;
-    const int64_t* const key = keys + r / rows * 2;
+                                 int64_t start, int64_t units, T* out) {
+  const int64_t pairs = (cells + 1) / 2, parts = (samples + kPart - 1) / kPart;
+  for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const int64_t first = unit % parts * kPart, pair = unit / parts % pairs, r = unit / parts / pairs;
+    const int64_t end = first + kPart < samples ? first + kPart : samples, at = r * cells + 2 * pair;
     const bool both = 2 * pair + 1 < cells;
-    const Cell<T> table[2] = {make_cell<T>(a[0]), make_cell<T>(both ? a[1] : 0.0)};
-    T logs[2];
-    draw_pair<false>(uint64_t(start + s), uint32_t(r % rows * pairs + pair), Key{uint32_t(key[0]), uint32_t(key[1])},
-                     table, logs);
-    out[(r * cells + 2 * pair) * samples + s] = logs[0];
-    if (both) out[(r * cells + 2 * pair + 1) * samples + s] = logs[1];
+    const Cell<T> table[2] = {make_cell<T>(alpha[at]), make_cell<T>(both ? alpha[at + 1] : 0.0)};
+    const Key key{uint32_t(keys[r / rows * 2]), uint32_t(keys[r / rows * 2 + 1])};
+    for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) {
+      T logs[2];
+      draw_pair<false>(uint64_t(start + s), uint32_t(r % rows * pairs + pair), key, table, logs);
+      out[at * samples + s] = logs[0];
+      if (both) out[(at + 1) * samples + s] = logs[1];
+    }
   }
 }
 
@@ -67,10 +70,14 @@ __global__ void uniforms_kernel(const int64_t* key, uint32_t draw, int64_t count
   for (int64_t k = 0; k < 4 && 4 * b + k < count; ++k) out[4 * b + k] = uniform<double>(numbers[k]);
 }
 
-int64_t most_blocks(int32_t device) {
-  int multiprocessors = 0;
+// As many blocks as there is work for, but no more than run at once: they share it evenly.
+template <class Kernel>
+int64_t blocks_of(Kernel kernel, int64_t wanted, int threads, int64_t shared, int32_t device) {
+  int multiprocessors = 0, resident = 0;
   STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-  return int64_t(multiprocessors) * 8;
+  STD_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(shared)));
+  const int64_t most = int64_t(multiprocessors) * resident;
+  return wanted < most ? wanted : most;
 }
 
 cudaStream_t current_stream(int32_t device) {
@@ -81,13 +88,15 @@ cudaStream_t current_stream(int32_t device) {
 
 template <class Team, class T>
 void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
-  const int64_t all = problem.experiments * problem.samples, wanted = (all + Team::kTeams - 1) / Team::kTeams;
-  const int64_t blocks = wanted < most_blocks(device) ? wanted : most_blocks(device), teams = blocks * Team::kTeams;
-  const int64_t bytes = Matrix<Team, T>::bytes(problem), shared = Team::kTeams * bytes;
-  const bool fits = shared <= kSharedBytes;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem);
+  const bool fits = Team::kTeams * bytes <= kSharedBytes;
+  const int64_t shared = fits ? Team::kTeams * bytes : 0;
+  const int64_t wanted = (problem.experiments * problem.samples + Team::kTeams - 1) / Team::kTeams;
+  const int64_t blocks = blocks_of(sums_kernel<Team, T>, wanted, Team::kThreads, shared, device);
+  const int64_t teams = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
   if (!fits) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
-  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), Team::kThreads, fits ? shared : 0, current_stream(device)>>>(
+  sums_kernel<Team, T><<<static_cast<unsigned>(blocks), Team::kThreads, shared, current_stream(device)>>>(
       problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -118,12 +127,12 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = out.size(1), cells = out.size(2), samples = out.size(3);
-    const int64_t draws = out.size(0) * rows * ((cells + 1) / 2) * samples;
-    if (draws == 0) return;
-    const int64_t wanted = (draws + 255) / 256, blocks = wanted < most_blocks(device) ? wanted : most_blocks(device);
+    const int64_t units = out.size(0) * rows * ((cells + 1) / 2) * ((samples + kPart - 1) / kPart);
+    if (units == 0) return;
+    const int64_t blocks = blocks_of(log_gamma_kernel<T>, units, 256, 0, device);
     log_gamma_kernel<T><<<static_cast<unsigned>(blocks), 256, 0, current_stream(device)>>>(
         static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()), rows, cells, samples,
-        start, draws, static_cast<T*>(out.data_ptr()));
+        start, units, static_cast<T*>(out.data_ptr()));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }

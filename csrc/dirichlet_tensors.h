@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <optional>
+#include <vector>
 
 #include "dirichlet.h"
 
@@ -128,6 +129,23 @@ void dispatch(const Tensor& out, Draw draw) {
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "out: wanted float32 or float64");
   if (type == ScalarType::Float) draw(float());
   else draw(double());
+}
+
+// draw(problem), whose tables lie in the memory of the host.
+template <class Draw>
+void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alphas, const std::optional<Tensor>& weights,
+                 const Tensor& keys, int64_t start, Draw draw) {
+  dispatch(out, [&](auto zero) {
+    using T = decltype(zero);
+    Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
+    std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());
+    std::vector<int8_t> modes(int64_t(problem.experiments) * problem.rows());
+    problem.cells = cells.data();
+    problem.modes = modes.data();
+    for (int32_t e = 0; e < problem.experiments; ++e)
+      for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
+    draw(problem);
+  });
 }
 
 }  // namespace dirichlet

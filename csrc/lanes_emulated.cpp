@@ -32,25 +32,20 @@ Results on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, 
 
 namespace dirichlet {
 
+template <class Team, class T>
+void draw_blocks(const Problem<T>& problem) {
+  const int64_t wanted = problem.experiments * problem.samples;
+  const int64_t blocks = (wanted + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
+  std::vector<char> shared(Team::kTeams * Matrix<Team, T>::bytes(problem));
+  for (int64_t block = 0; block < blocks; ++block)
+    lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
+                     [&] { draw_share<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
+}
+
 template <class Team>
 void sums_on_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                    int64_t start) {
-  dispatch(out, [&](auto zero) {
-    using T = decltype(zero);
-    Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
-    std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());
-    std::vector<int8_t> modes(problem.experiments * problem.rows());
-    problem.cells = cells.data();
-    problem.modes = modes.data();
-    for (int32_t e = 0; e < problem.experiments; ++e)
-      for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
-    const int64_t wanted = problem.experiments * problem.samples;
-    const int64_t blocks = (wanted + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
-    std::vector<char> shared(Team::kTeams * Matrix<Team, T>::bytes(problem));
-    for (int64_t block = 0; block < blocks; ++block)
-      lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
-                       [&] { draw_share<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
-  });
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { draw_blocks<Team>(problem); });
 }
 
 }  // namespace dirichlet

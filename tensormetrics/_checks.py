@@ -1,6 +1,7 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +16,16 @@ def integer_at_least(name: str, value: Any, minimum: int) -> int:
     if number is None or isinstance(value, bool) or number < minimum:
         raise ValueError(f"{name}: got {value!r}, wanted an integer >= {minimum}")
     return number
+
+
+def number(name: str, value: Any, wanted: str, fits: Callable[[float], bool]) -> None:
+    """A ValueError unless `value` is a number (no text, no bool) that fits; `wanted` says which do."""
+    try:
+        good = not isinstance(value, str | bool) and fits(float(value))
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
 
 
 def one_of(name: str, value: Any, choices: tuple) -> None:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
     help="A .csv of items on which models are compared item by item: a header, then rows of the true label "
     "and each model's answer.",
 )
-@click.option("--compare", is_flag=True, help="Also all pairs of experiments, and who is best.")
+@click.option("--compare", is_flag=True, help="Also all pairs of experiments, and who is best; --plot draws how far.")
 @click.option(
     "--min-sig-diff",
     type=click.FloatRange(0),
@@ -141,15 +141,36 @@ def posterior(
             if compare:
                 tables += _compare(study, metric, label, min_sig_diff, scores[name])
     answer = {"files": list(matrices), "paired": paired, "prior": prior, "scores": scores}
-    publish("posterior", tables, answer, lambda: draw(study, list(_columns(study, metrics))), **outputs)
+    publish(
+        "posterior",
+        tables,
+        answer,
+        lambda: draw(study, list(_columns(study, metrics)), compare, min_sig_diff),
+        **outputs,
+    )
 
 
-def draw(study: Study, columns: Sequence[tuple[str, int | None]]) -> Any:
-    """The posteriors of all experiments, below each other for each value of a metric."""
+def draw(
+    study: Study, columns: Sequence[tuple[str, int | None]], compare: bool = False, min_sig_diff: float | None = None
+) -> Any:
+    """Posteriors of all experiments in each metric, and with `compare` how far the likely best is ahead of others."""
     rows = len(study.list_experiments())
-    figure, axes = new_axes(None, (6.3, len(columns) * (0.625 * rows + 0.4) + 0.4), len(columns) * rows)
-    for i, column in enumerate(columns):
-        study.plot_metric_summaries(*column, ax=axes[i * rows : (i + 1) * rows])
+    heights = ([0.625] * rows + [1.5] * (rows - 1) * compare) * len(columns)
+    size = 6.3, sum(heights) + 0.4 * len(columns) + 0.4
+    figure, axes = new_axes(None, size, len(heights), gridspec_kw={"height_ratios": heights})
+    free = iter(axes)
+    for column in columns:
+        study.plot_metric_summaries(*column, ax=list(islice(free, rows)))
+        if not compare:
+            continue
+        best, *others = study.get_listwise_comparison_result(*column).experiment_names
+        for other in others:
+            options = {
+                "min_sig_diff": min_sig_diff,
+                "style": {"rope_edges": {"label": "equivalence"}},
+                "ax": next(free),
+            }
+            study.plot_pairwise_comparison(*column, experiment_a=best, experiment_b=other, **options)
     legend_below(figure, axes)
     return figure
 

@@ -13,13 +13,6 @@ from .summary import PosteriorSummary, check_probability, estimate_sorted, searc
 
 Z = 1.959963984540054  # the normal quantile of 0.975
 CERTAINTY = (0.999, "certain"), (0.99, "probable"), (0.97, "likely"), (0.95, "possible"), (-math.inf, "dubious")
-SIGNIFICANCE = (  # share inside the region of practical equivalence, up to -> words
-    (0.01, "certain"),
-    (0.025, "probable"),
-    (0.975, "undecided"),
-    (0.99, "probably negligible"),
-    (math.inf, "negligible"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,8 +126,8 @@ def pairwise_compare(
     """
     _checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
-    if min_sig_diff is not None and not min_sig_diff >= 0:
-        raise ValueError(f"min_sig_diff: got {min_sig_diff!r}, wanted None or a number >= 0")
+    if min_sig_diff is not None:
+        _checks.number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
     ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
     median, low, high = estimate_sorted(ordered, number, ci_probability)
     diff = diff.double()
@@ -195,7 +188,9 @@ def significance(p_rope: float) -> str:
     """Words for the share of samples within the region of practical equivalence."""
     if p_rope < 0.025:
         return "certain" if p_rope < 0.01 else "probable"
-    return next((words for limit, words in SIGNIFICANCE[2:] if p_rope <= limit), "unknown")
+    if p_rope > 0.975:
+        return "probably negligible" if p_rope <= 0.99 else "negligible"
+    return "unknown" if math.isnan(p_rope) else "undecided"
 
 
 def _difference(words: str) -> str:

@@ -95,7 +95,7 @@ class Comparisons:
         self, metric: str, class_label: Label = None, *, groups: bool = False
     ) -> ListwiseComparisonResult:
         """Which experiment is first, second, ...; with `groups`, which aggregate. See `listwise_compare`."""
-        names = [f"{group}/{AGGREGATED}" for group in self.experiments] if groups else self.list_experiments()
+        names = [f"{group}/{AGGREGATED}" for group in self._groups] if groups else self.list_experiments()
         samples = {name: self.column(metric, class_label, name) for name in names}
         paired = any(self._paired(*pair) for pair in combinations(names, 2))
         return listwise_compare(samples, metric, self.find_metric(metric).higher_is_better, paired)
@@ -114,9 +114,9 @@ class Comparisons:
     ) -> FoldComparison:
         """The observed values of equally named experiments of two groups; see `compare_folds`."""
         for group in group_a, group_b:
-            if group not in self.experiments:
-                raise unknown("group", group, self.experiments)
-        folds = [list(self.experiments[group]) for group in (group_a, group_b)]
+            if group not in self._groups:
+                raise unknown("group", group, self._groups)
+        folds = [list(self._groups[group].experiments) for group in (group_a, group_b)]
         if sorted(folds[0]) != sorted(folds[1]) or len(folds[0]) < 2:
             raise ValueError(
                 f"group_a, group_b: got experiments {sorted(folds[0])} and {sorted(folds[1])}, wanted the same two or "
@@ -130,7 +130,7 @@ class Comparisons:
 
     def list_experiments(self) -> list[str]:
         """Names "group/experiment" in the order of insertion."""
-        return [f"{group}/{name}" for group, members in self.experiments.items() for name in members]
+        return [f"{group}/{name}" for group, found in self._groups.items() for name in found.experiments]
 
     def _paired(self, *names: str) -> bool:
         """Were the samples of these experiments drawn for the same items?"""

@@ -58,6 +58,8 @@ class Look:
 
     def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
         """The figure, and one axes for each row."""
+        if not rows:
+            raise ValueError("there is nothing to plot: got no experiments, wanted at least one")
         figure, found = new_axes(self.ax, self.figsize or size, rows, **grid)
         for ax in found:
             dress(ax, fontsize=self.fontsize, frame=())

@@ -34,6 +34,10 @@ class _Result:
         return self.metric.is_multiclass
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds_of(self.num_classes)
+
+    @property
     def num_samples(self) -> int:
         return len(self.values)
 
@@ -55,10 +59,6 @@ class ExperimentResult(_Result):
     def num_classes(self) -> int:
         return self.experiment.num_classes
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.metric.bounds_of(self.num_classes)
-
 
 @dataclass(frozen=True, eq=False)
 class ExperimentAggregationResult(_Result):
@@ -71,10 +71,6 @@ class ExperimentAggregationResult(_Result):
     @property
     def num_classes(self) -> int:
         return self.experiment_group.num_classes
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.metric.bounds_of(self.num_classes)
 
     @property
     def nbytes(self) -> int:

@@ -19,9 +19,9 @@ class Figures:
         self, metric: str, class_label: int | None = None, *, experiment_group: str, **options: Any
     ) -> Any:
         """The experiments of a group, and below them what they are pooled to."""
-        if experiment_group not in self.experiments:
-            raise unknown("group", experiment_group, self.experiments)
-        names = [f"{experiment_group}/{name}" for name in self.experiments[experiment_group]]
+        if experiment_group not in self._groups:
+            raise unknown("group", experiment_group, self._groups)
+        names = [f"{experiment_group}/{name}" for name in self._groups[experiment_group].experiments]
         shown = [self._shown(name.partition("/")[2], metric, class_label, name) for name in names]
         pooled = f"{experiment_group}/{AGGREGATED}"
         shown.append(Shown("Aggregated", self.column(metric, class_label, pooled)))
@@ -49,8 +49,8 @@ class Figures:
     def plot_forest_plot(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
         """All experiments and what their groups are pooled to. Takes also `precision`, `gap` and `info`."""
         groups, every = [], self.list_experiments()
-        for group, members in self.experiments.items():
-            names = [f"{group}/{name}" for name in members]
+        for group, found in self._groups.items():
+            names = [f"{group}/{name}" for name in found.experiments]
             pooled = self.get_metric_samples(metric, f"{group}/{AGGREGATED}")
             index = self.class_index(metric, class_label, names)
             groups.append(

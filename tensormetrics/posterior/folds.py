@@ -44,8 +44,7 @@ def compare_folds(
     check_probability("ci_probability", ci_probability)
     if a.shape != b.shape or len(a) < 2:
         raise ValueError(f"a, b: got shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted equal ones of n >= 2 folds")
-    if not min_sig_diff >= 0:
-        raise ValueError(f"min_sig_diff: got {min_sig_diff!r}, wanted a number >= 0")
+    _checks.number("min_sig_diff", min_sig_diff, "a number >= 0", lambda x: x >= 0)
     _checks.same_device(a=a, b=b)
     d = a.double() - b.double()
     n = len(d)

@@ -20,7 +20,8 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     ConfMatIOError says what is wrong. A class that is never predicted: ConfMatIOWarning.
     """
     try:
-        matrix = torch.as_tensor(confusion_matrix)
+        given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
+        matrix = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfMatIOError(f"confusion_matrix: wanted rows of numbers, all of one length; {error}") from None
     if matrix.is_complex():

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import _checks
+
 
 class ListwiseComparisonResult(NamedTuple):
     """Experiments ordered by their mean reciprocal rank, the likely best first."""
@@ -33,6 +35,7 @@ def listwise_compare(
     """
     if not samples:
         return ListwiseComparisonResult([], metric, torch.zeros(0, 0, dtype=torch.float64), torch.zeros(0))
+    _checks.same_length(**samples)
     shares = rank_shares(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = shares @ (1 / torch.arange(1, len(shares) + 1, dtype=shares.dtype, device=shares.device))
     order = reciprocal.argsort(descending=True, stable=True)

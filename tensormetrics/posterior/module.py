@@ -25,9 +25,13 @@ class ConfusionPosterior(Metric):
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`; `scores.SCORES`
     has their formulas, ranges and directions. `compute()` gives an `Estimate` for each, float64, of `batch_shape`, then
     (C,) for one value per class: the median of `num_samples` samples in `dtype`, and the ends of their highest density
-    (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`. Priors as in `dirichlet_prior`,
-    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
-    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`; `method` as in `sample_sums`. Draws
+    are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts give
+    equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+
+    The default prior "perks" (see `dirichlet_prior`) adds to every class one item answered at random. It draws scores
+    towards chance: 9 of 10 right in each of 10 classes have a mean accuracy of 0.83, 99 of 100 one of 0.98. Priors of 0
+    draw nowhere, and take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)

@@ -244,10 +244,8 @@ class _Row(NamedTuple):
 
 def _rows(group: ForestGroup, ci_probability: float) -> list[_Row]:
     rows = [_Row(broken(name), interval_of(samples, ci_probability), False) for name, samples, _ in group.shown]
-    if group.pooled is not None:
-        share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
-        rows.append(_Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True))
-    return rows
+    share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
+    return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True)]
 
 
 def _columns(head: tuple[str, str, str], marks: Sequence[tuple[float, float, float]], precision: int) -> list[str]:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from .. import _checks
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
-from .moments import finite_moments, first_of, logs_of_products, sum_of
+from .moments import deviations, finite_moments, logs_of_products_, sum_of
 from .summary import finite_part, histogram_bins, searchable, sort_samples
 from .truncated import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
 
 Bounds = tuple[float, float]
 EDGE = 1e-9  # how near to the bounds a fitted sample may come
+ROUNDING = 1e-14  # of the geometric means of a million samples
 MAX_BINS = 2**20
 ADVICE = "use 'fe', 're' or 'hist'"
 
@@ -78,8 +79,7 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     """Squared standard error of the mean of M values from overlapping training sets."""
     M = len(values)
     rho = 1 / M if rho is None else rho
-    if not 0 <= rho < 1:
-        raise ValueError(f"rho: got {rho!r}, wanted None or a number in [0, 1)")
+    _checks.number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     distance = values - values[0]  # exactly 0 for equal values
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
@@ -90,7 +90,7 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
     a, b = fit_beta(samples, bounds, estimation_method=estimation_method)
     M = len(a)
     a, b = a.sum(0) - (M - 1), b.sum(0) - (M - 1)
-    if not ((a > 0) & (b > 0)).all():
+    if not ((a > 0) & (b > 0) & (a + b < torch.inf)).all():
         raise ValueError(f"samples: the product of their beta densities has no finite mass; {ADVICE}")
     low, high = bounds
     return low + (high - low) * beta_icdf(u, a, b)
@@ -104,24 +104,22 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
     if not math.isfinite(high - low):
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
-    def unit(x: Tensor) -> Tensor:
-        return x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
-
-    pivot = unit(first_of(samples)).nan_to_num(0.5)
-
-    def terms(x: Tensor) -> tuple[Tensor, ...]:
-        y = unit(x)
-        distance = y - pivot[..., None]
-        moments = distance, distance.square()
-        return (*moments, logs_of_products(1 - y), logs_of_products(y)) if estimation_method == "mle" else moments
-
-    number, total, squares, *logs = sum_of(samples, terms)
-    mean = pivot + total / number
-    strength = mean * (1 - mean) * number / (squares - total * total / number) - 1
-    a, b = mean * strength, (1 - mean) * strength
     if estimation_method != "mle":
-        return a, b
+        number, mean, squares = deviations(samples)
+        mean, variance = (mean - low) / (high - low), squares / number / (high - low) ** 2
+        strength = mean * (1 - mean) / variance - 1
+        return mean * strength, (1 - mean) * strength
+
+    def logarithms(x: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
+        total = x.sum(-1, keepdim=True)  # not finite where a sample is not
+        y = x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
+        return total, logs_of_products_(torch.sub(1, y, out=spare)), logs_of_products_(y)
+
+    number, _, *logs = sum_of(samples, logarithms)
     log_1_y, log_y = (log / number for log in logs)
+    gap = 1 - log_y.exp() - log_1_y.exp()
+    gap = torch.where(gap > ROUNDING, gap, torch.nan)  # equal samples have no density
+    a, b = 0.5 + log_y.exp() / (2 * gap), 0.5 + log_1_y.exp() / (2 * gap)  # as if digamma(x) were ln(x - 1/2)
     for _ in range(40):  # Newton's method on the concave log-likelihood; no step more than halves a parameter
         slope_a = (a + b).digamma() - a.digamma() + log_y
         slope_b = (a + b).digamma() - b.digamma() + log_1_y
@@ -140,6 +138,8 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
     low, high = bounds
     if not shifted and low < 0:
         raise ValueError(f"bounds: got {bounds}, 'gamma' wants a lower one >= 0; write shifted=True, or {ADVICE}")
+    if shifted and not len(samples):
+        raise ValueError(f"samples: got none, shifted=True wants at least one to start at; {ADVICE}")
     loc = torch.where(samples.isfinite(), samples, torch.inf).amin((0, 1)).double() - EDGE if shifted else low
     shape, scale = fit_gamma(samples, loc)
     shape, scale = shape.sum(0) - (len(shape) - 1), 1 / (1 / scale).sum(0)
@@ -156,9 +156,9 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
     """
     loc = torch.as_tensor(loc, dtype=torch.float64, device=samples.device)[..., None]
 
-    def terms(x: Tensor) -> tuple[Tensor, Tensor]:
+    def terms(x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         y = x.sub_(loc).clamp_(min=EDGE)
-        return y, logs_of_products(y)
+        return y, logs_of_products_(spare.copy_(y))
 
     number, total, log_x = sum_of(samples, terms)
     mean = total / number
@@ -173,8 +173,7 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
     # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins."""
-    if not pseudo_count_weight > 0:
-        raise ValueError(f"pseudo_count_weight: got {pseudo_count_weight!r}, wanted a number > 0")
+    _checks.number("pseudo_count_weight", pseudo_count_weight, "a number > 0", lambda x: x > 0)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     least, most = finite.least, finite.most

@@ -1,6 +1,7 @@
 """What is computed from confusion matrices, and the order of it: each quantity once, its parents first."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ class Values(dict):
         return self[quantity]
 
 
-class Quantity(torch.nn.Module):
+class Quantity(torch.nn.Module, ABC):
     """Something computed from confusion matrices; `metric(matrices)` gives its point values.
 
     `name` is canonical, and `parents` are the quantities it is computed from, by the name of the argument.
@@ -31,8 +32,9 @@ class Quantity(torch.nn.Module):
     name: str
     parents: Mapping[str, "Quantity"]
 
+    @abstractmethod
     def evaluate(self, values: Values) -> Tensor:  # (rows, ...)
-        raise NotImplementedError
+        """The values, from those of the parents."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         from .syntax import get_metric  # which imports this file

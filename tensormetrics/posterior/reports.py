@@ -47,7 +47,7 @@ class Reports(Comparisons):
     ) -> Any:
         """Each group's pooled posterior, and how much its experiments differ."""
         rows = []
-        for group in self._listed(self.experiments):
+        for group in self._listed(self._groups):
             name = f"{group}/{AGGREGATED}"
             result = self.get_metric_samples(metric, name)
             index = self.class_index(metric, class_label, [name])

@@ -1,6 +1,6 @@
 """A study: experiments in groups, metrics, and everything that can be asked of them."""
 
-import copy
+import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -97,7 +97,7 @@ class Study(Reports, Figures):
     @property
     def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
         """As given to the constructor, in plain numbers and lists."""
-        return copy.deepcopy(self._described)
+        return config.plain(self._described)
 
     @experiments.setter
     def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
@@ -121,7 +121,7 @@ class Study(Reports, Figures):
 
     @metrics.setter
     def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        metrics = dict(_mapping("metrics", metrics))
+        metrics = dict(_mapping("metrics", metrics, " such as {'acc': {}}"))
         default = metrics.pop("__default__", {})
         with self._all_or_nothing():
             self._metrics, self._aggregators = {}, {}
@@ -281,7 +281,7 @@ class Study(Reports, Figures):
             "num_samples": self.num_samples,
             "ci_probability": self.ci_probability,
             "dtype": config.dtype_name(self.dtype),
-            "experiments": config.plain(self.experiments),
+            "experiments": self.experiments,
             "metrics": config.plain(self.metrics),
         }
 
@@ -289,6 +289,9 @@ class Study(Reports, Figures):
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
         """The study that `to_dict` described; `overrides` are arguments of the constructor."""
         arguments = {**described, **overrides}
+        known = list(inspect.signature(cls).parameters)
+        if unknown := [key for key in arguments if key not in known]:
+            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(known)}")
         if isinstance(dtype := arguments.get("dtype"), str):
             arguments["dtype"] = getattr(torch, dtype, dtype)
         return cls(**arguments)
@@ -327,21 +330,22 @@ class Study(Reports, Figures):
             raise
 
     def _sampled(self, experiment: Experiment, metric: Quantity, method: str) -> ExperimentResult:
+        draws = experiment, self.seed, self.num_samples, method
+
         def draw() -> ExperimentResult:
             # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
             wanted, room = [metric], self.memory_limit // 2
             for other in self._aggregators:
                 room -= self.num_samples * self.dtype.itemsize * experiment.num_classes
-                if room > 0 and other is not metric and (experiment, *rest, other.name) not in self._samples:
+                if room > 0 and other is not metric and (*draws, other.name) not in self._samples:
                     wanted.append(other)
             scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
             found = experiment.sample_metrics(wanted, method, self.num_samples, **scratch)
             for other in wanted[1:]:
-                self._store((experiment, *rest, other.name), found[other])
+                self._store((*draws, other.name), found[other])
             return found[metric]
 
-        rest = self.seed, self.num_samples, method
-        return self._cached((experiment, *rest, metric.name), draw)
+        return self._cached((*draws, metric.name), draw)
 
     def _cached(self, key: tuple, make: Callable[[], Result]) -> Result:
         if key not in self._samples:
@@ -356,9 +360,9 @@ class Study(Reports, Figures):
             used -= self._samples.popitem(last=False)[1].nbytes
 
 
-def _mapping(what: str, value: Any) -> Mapping:
+def _mapping(what: str, value: Any, such_as: str = "") -> Mapping:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary")
+        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
     return value
 
 

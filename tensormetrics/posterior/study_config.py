@@ -65,9 +65,9 @@ def split_name(name: Any) -> tuple[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold."""
-    if isinstance(value, Tensor | np.ndarray | np.generic):
-        return value.tolist()
+    """A copy that JSON can hold."""
+    if hasattr(value, "__array__"):
+        return (value if isinstance(value, Tensor) else np.asarray(value)).tolist()
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
@@ -91,13 +91,21 @@ def write(config: dict[str, Any], path: str | Path) -> None:
 def read(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     kind = _suffix(path)
+    wrong: tuple[type[Exception], ...] = (ValueError,)
     if kind == "json":
-        return json.loads(path.read_text(encoding="utf-8"))
-    if kind == "toml":
-        return _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads(
-            path.read_text(encoding="utf-8")
-        )
-    return _package("yaml", path).safe_load(path.read_text(encoding="utf-8"))
+        parse = json.loads
+    elif kind == "toml":
+        parse = _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads
+    else:
+        yaml = _package("yaml", path)
+        parse, wrong = yaml.safe_load, (yaml.YAMLError,)
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except wrong as error:
+        raise ConfigError(f"{path}: wanted a study in {kind}; {error}") from None
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{path}: got a {type(found).__name__}, wanted a study as Study.save writes it")
+    return found
 
 
 def unknown(kind: str, name: str, names: Any) -> UnknownNameError:

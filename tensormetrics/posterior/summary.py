@@ -114,12 +114,12 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
     finite = finite_part(x, n)
     number = finite.number[..., 0].double()
     along = x.movedim(-1, 0)
-    mean = sum_of(along, lambda part: (part,))[1] / number
+    mean = sum_of(along, lambda part, _: (part,))[1] / number
     mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
 
-    def powers(part: Tensor) -> tuple[Tensor, ...]:
+    def powers(part: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
         deviation = part.sub_(mean[..., None])
-        square = deviation.square()
+        square = torch.square(deviation, out=spare)
         return square, square * deviation, square.square()
 
     _, squares, cubes, fourths = sum_of(along, powers)
@@ -146,8 +146,7 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
 
 
 def check_probability(name: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise ValueError(f"{name}: got {value!r}, wanted a number in (0, 1]")
+    _checks.number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
 
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:

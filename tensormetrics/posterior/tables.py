@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from .. import _checks
+
 ESCAPES = str.maketrans({c: f"\\{c}" for c in "%&_#${}"})
 
 
@@ -27,6 +29,7 @@ def format_table(
     "latex", "csv" and "plain" are texts, and any other format tabulate's. Text shows `precision` decimals, columns of
     `percent` as such, and leaves cells of at most `blank_below` empty.
     """
+    precision = _checks.integer_at_least("precision", precision, 0)
     rows = [{header: _plain(row[header]) for header in headers} for row in rows]
     if table_fmt == "records":
         return rows

@@ -52,6 +52,18 @@ def test_the_figure_has_all_scores_of_all_experiments():
     assert len(figure.legends) == 1
 
 
+def test_the_figure_of_a_comparison_has_the_differences_from_the_best():
+    study = Study(0, metrics={"acc": {}})
+    for name, right in ("a", 80), ("b", 95), ("c", 90):
+        study.add_experiment(name, [[right, 100 - right], [10, 90]], 0, 0)
+    figure = draw(study, [("acc", None)], compare=True, min_sig_diff=0.01)
+    labels = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
+    assert labels == ["Accuracy", "Accuracy: b − c", "Accuracy: b − a"]
+    shown = [text.get_text() for ax in figure.axes[3:] for text in ax.texts]
+    pairs = [study.get_pairwise_comparison("acc", experiment_a="b", experiment_b=e, min_sig_diff=0.01) for e in "ca"]
+    assert [shown[1], shown[4]] == [f"{float(pair.p_rope):.2%} equivalent" for pair in pairs]
+
+
 def test_a_folder_is_a_group(folder):
     for group in ("mlp", "cnn"):
         (folder / group).mkdir()

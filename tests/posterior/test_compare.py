@@ -99,6 +99,8 @@ def test_the_region_is_closed():
     [
         ({"min_sig_diff": -0.1}, "min_sig_diff: got -0.1, wanted None or a number >= 0"),
         ({"min_sig_diff": math.nan}, "min_sig_diff: got nan, wanted None or a number >= 0"),
+        ({"min_sig_diff": "0.1"}, "min_sig_diff: got '0.1', wanted None or a number >= 0"),
+        ({"ci_probability": "0.9"}, r"ci_probability: got '0.9', wanted a number in \(0, 1\]"),
         ({"ci_probability": 0}, r"ci_probability: got 0, wanted a number in \(0, 1\]"),
     ],
 )

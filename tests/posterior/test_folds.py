@@ -60,6 +60,7 @@ def test_equal_differences():
         ((torch.rand(3), torch.rand(4)), r"a, b: got shapes \(3,\) and \(4,\), wanted equal ones of n >= 2 folds"),
         ((torch.rand(3), torch.rand(3), 1.0), r"rho: got 1.0, wanted None or a number in \[0, 1\)"),
         ((torch.rand(3), torch.rand(3), None, -1), "min_sig_diff: got -1, wanted a number >= 0"),
+        ((torch.rand(3), torch.rand(3), None, None), "min_sig_diff: got None, wanted a number >= 0"),
     ],
 )
 def test_errors(arguments, message):

@@ -66,6 +66,11 @@ def test_rewards():
         assert str(caught.value) == f"rewards: got shape {shape}, wanted at most one number for each of 2 ranks"
 
 
+def test_unequal_numbers_of_samples():
+    with pytest.raises(ValueError, match="^lengths differ: a has 3, b has 4$"):
+        listwise_compare({"a": torch.zeros(3), "b": torch.zeros(4)})
+
+
 def test_nothing_to_rank():
     found = listwise_compare({})
     assert found.experiment_names == [] and found.p_rank_given_experiment.shape == (0, 0)

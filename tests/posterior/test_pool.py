@@ -151,8 +151,11 @@ def test_experiments_without_variance(device):
             "matrices a positive prior$",
         ):
             POOLS[pool](samples, U.to(device), UNIT)
-    same = pool_histogram(torch.full((50, 2), 0.5, device=device), U.to(device), UNIT)
-    assert (same == 0.5).all()
+    same = torch.full((50, 2), 0.3, device=device)
+    assert (pool_histogram(same, U.to(device), UNIT) == same[0, 0]).all()
+    for pool in "beta", "beta_mm", "gamma":
+        with pytest.raises(ValueError, match="^samples: the product of their .* densities has no finite mass; "):
+            POOLS[pool](same, U.to(device), UNIT)
 
 
 def test_many_undefined_samples_give_a_warning():
@@ -170,6 +173,14 @@ def test_no_samples_tell_nothing(device):
     for pool in "beta", "gamma":
         with pytest.raises(ValueError, match=f"^samples: the product of their {pool} densities has no finite mass; "):
             POOLS[pool](samples, u, UNIT)
+    with pytest.raises(ValueError, match="^samples: got none, shifted=True wants at least one to start at; use 'fe', "):
+        pool_gamma(samples, u, UNIT, shifted=True)
+
+
+def test_fits_leave_out_what_is_infinite(device):
+    samples = torch.cat([SAMPLES, torch.full((3, 3), torch.inf, dtype=torch.float64)]).to(device)
+    for fit in lambda x: fit_beta(x, UNIT), lambda x: fit_beta(x, UNIT, estimation_method="mm"), fit_gamma:
+        torch.testing.assert_close(fit(samples), fit(SAMPLES.to(device)), rtol=1e-9, atol=0)
 
 
 def test_fits_leave_the_samples_as_they_are():
@@ -210,6 +221,10 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
         (
             lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=0),
             "pseudo_count_weight: got 0, wanted a number > 0",
+        ),
+        (
+            lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=[0.1]),
+            r"pseudo_count_weight: got \[0.1\], wanted a number > 0",
         ),
         (
             lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),

@@ -41,18 +41,27 @@ def test_sums_equal_the_reference(C, prior, dtype, rtol, device):
         torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=1e-37)
 
 
-def test_sums_of_many_classes(device):
-    expected = sums_by(_reference.dirichlet_sums, 70, 0.0, torch.float64, device, samples=2)
+@pytest.mark.parametrize("C", [70, 260])  # on CUDA by a warp, and by a block
+def test_sums_of_many_classes(C, device):
+    expected = sums_by(_reference.dirichlet_sums, C, 0.0, torch.float64, device, samples=2)
     for kernel in kernels(device):
-        found = sums_by(kernel, 70, 0.0, torch.float64, device, samples=2)
+        found = sums_by(kernel, C, 0.0, torch.float64, device, samples=2)
         torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
 
 
-@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_log_gamma_equals_the_reference(dtype, rtol, device):
+def test_sums_beyond_the_shared_memory_of_a_block(device):
+    expected, found = (
+        sums_by(operator, 8, 1.0, torch.float64, device, forms=2000, samples=40)
+        for operator in (_reference.dirichlet_sums, _op.dirichlet_sums)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "rtol", "S"), [(torch.float64, 1e-12, 2100), (torch.float32, 1e-5, 200)])
+def test_log_gamma_equals_the_reference(dtype, rtol, S, device):
     alpha = torch.tensor([0, 0.1, 0.5, 0.99, 1, 1.5, 3, 80, 1e6, 1e12, 1e31], dtype=torch.float64, device=device)
     alpha = torch.stack([alpha, alpha.flip(0), torch.full_like(alpha, 0.7)]).expand(2, 3, 11).contiguous()
-    found, expected = (torch.empty(2, 3, 11, 200, dtype=t, device=device) for t in (dtype, torch.float64))
+    found, expected = (torch.empty(2, 3, 11, S, dtype=t, device=device) for t in (dtype, torch.float64))
     _op.log_gamma(found, alpha, keys(2, device=device), START)
     _reference.log_gamma(expected, alpha, keys(2, device=device), START)
     torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)

@@ -150,6 +150,26 @@ def test_files(suffix, tmp_path):
     json.dumps(study.to_dict())
 
 
+@pytest.mark.parametrize("suffix", ["json", "toml", "yaml"])
+def test_files_that_hold_no_study(suffix, tmp_path):
+    path = tmp_path / f"study.{suffix}"
+    path.write_text("{seed: [")
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: wanted a study in {suffix}; "):
+        Study.load(path)
+    if suffix != "toml":
+        path.write_text("[1]")
+        with pytest.raises(ConfigError, match=": got a list, wanted a study as Study.save writes it$"):
+            Study.load(path)
+
+
+def test_a_data_frame():
+    frame = pytest.importorskip("pandas").DataFrame({"cat": [3, 1], "dog": [0, 2]}, index=["cat", "dog"])
+    study = Study(0)
+    study.add_experiment("e", frame, 0, 0)
+    assert study["e/e"].confusion_matrix.tolist() == [[3, 0], [1, 2]]
+    assert json.loads(json.dumps(study.to_dict()))["experiments"]["e"]["e"]["confusion_matrix"] == [[3, 0], [1, 2]]
+
+
 def test_files_of_other_kinds(tmp_path, monkeypatch):
     study = make()
     with pytest.raises(
@@ -271,7 +291,8 @@ LOOKUPS = [
     (lambda s: s.add_metric("acc", "fe", rho=1), ValueError, "aggregation 'fe' has no option 'rho'; it has none"),
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
     (lambda s: Study(0, metrics={"acc": {"rho": 1}}), ConfigError, "metric 'acc': got ['rho'] without 'aggregation', wanted that key too"),
-    (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary"),
+    (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary such as {'acc': {}}"),
+    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit"),
     (lambda s: Study(0, dtype=torch.float16), ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
 ]  # fmt: skip
 

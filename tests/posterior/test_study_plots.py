@@ -198,5 +198,8 @@ def test_errors(options, message, study):
     with pytest.raises(ValueError) as caught:
         study.plot_metric_summaries("acc", **options)
     assert str(caught.value) == message
+    for plot in Study(0, metrics={"acc": {}}).plot_metric_summaries, Study(0, metrics={"acc": {}}).plot_forest_plot:
+        with pytest.raises(ValueError, match="^there is nothing to plot: got no experiments, wanted at least one$"):
+            plot("acc")
     with pytest.raises(UnknownNameError, match="^there is no group 'x' in the study; the closest are 'mlp'$"):
         study.plot_experiment_aggregation("acc", experiment_group="x")

@@ -66,6 +66,8 @@ def test_numbers_stay_numbers():
 
 def test_formats_of_tabulate():
     assert "<w:" not in format_table(ROWS, HEADERS, "rst") and "5.0000e-05" in format_table(ROWS, HEADERS, "rst")
+    with pytest.raises(ValueError, match="^precision: got -1, wanted an integer >= 0$"):
+        format_table(ROWS, HEADERS, precision=-1)
     with pytest.raises(ValueError) as caught:
         format_table(ROWS, HEADERS, "word")
     assert str(caught.value) == (
