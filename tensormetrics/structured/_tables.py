@@ -1,19 +1,13 @@
 """Objects as padded tables of numbers."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .columns import check_type
-
-
-def numbers() -> defaultdict[Any, int]:
-    """Gives every key that it is asked for a number, from 0 on."""
-    return defaultdict(count().__next__)
 
 
 def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:

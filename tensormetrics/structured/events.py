@@ -8,7 +8,8 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._tables import items_of, numbers, padded
+from ._tables import items_of, padded
+from .columns import numbers
 from .normalizers import normalize
 from .overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from .policy import Policy

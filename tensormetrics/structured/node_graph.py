@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._pairs import expand
-from .columns import Where
+from .columns import Keys, Where
 from .graph import graph_overlap, reachability
 from .node_set import Candidates, Matched, alike
 from .nodes import Part, bounding
@@ -18,7 +18,7 @@ class GraphRows(NamedTuple):
     start: Tensor  # (n,) int64: the first node of each graph
     count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
-    key: Tensor | None  # (nodes,) int64, the inner node's
+    key: Keys | None  # of the nodes
     first: Tensor  # (n,) int64: the first edge of each graph
     edges: Tensor  # (n,) int64: how many it has
     ends: Tensor  # (edges, 2) int64: numbers of nodes within their graph

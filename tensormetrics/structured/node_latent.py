@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._pairs import expand, matched, places, ranked
+from ._pairs import expand, matched, places
 from ._programme import PROOF, Answer, Programme, solve
-from .columns import Where, check_type
+from .columns import Keys, Where, check_type
 from .constraints import Constraint
 from .latent import SolvedMapping, latent_overlap
 from .node_set import Candidates, Matched, Ragged, alike, equal_pairs
@@ -21,7 +21,7 @@ NODE_LIMIT = 200_000
 
 
 class Named(NamedTuple):
-    key: Tensor  # (n,) int64, all the same
+    key: Keys  # all the same
     values: Sequence[Variable]
 
 
@@ -32,12 +32,12 @@ class VariableLeaf(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Named:
         check_type(Variable, values, where)
-        return Named(torch.zeros(len(values), dtype=torch.int64, device=device), values)
+        return Named(Keys([None] * len(values), where, device), values)
 
     def similarity(self, rows: Named, i: Tensor, j: Tensor) -> Tensor:
         return torch.ones(len(i), dtype=torch.float64, device=i.device)
 
-    def key(self, rows: Named) -> Tensor:
+    def key(self, rows: Named) -> Keys:
         return rows.key
 
     def variables(self, rows: Named) -> list[Sequence[Variable | None]]:
@@ -48,7 +48,7 @@ class BoundRows(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
     count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
-    key: Tensor | None  # (items,) int64, the inner node's
+    key: Keys | None  # of the items
     numbers: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
 
 
@@ -98,7 +98,7 @@ class LatentSet(Matched):
         place = owner, item - rows.start[i][owner]
         numbers = rows.numbers[item]
         shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + numbers.shape[1]
-        props = torch.cat([rows.key[item, None], numbers.clamp(min=0)], 1)
+        props = torch.cat([rows.key.ids[item, None], numbers.clamp(min=0)], 1)
         is_var = torch.nn.functional.pad(numbers >= 0, (1, 0))
         return tuple(table.new_zeros(shape).index_put_(place, table) for table in (props, is_var))
 
@@ -129,7 +129,7 @@ class LatentSet(Matched):
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
         numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
-        keys = ranked(rows.key[torch.cat([x, y])], *numbers.unbind(1)).tolist()
+        keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], numbers], 1).tolist()))
         return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, distinct)
 
 
