@@ -35,17 +35,11 @@ def counted_overlap(
     distinct: bool,
 ) -> Tensor:  # (owners,) float64
     """Overlaps of pairs of collections whose items are equal or not, from how often each key occurs on each side."""
-    if owners * keys <= key.numel():
-        cells = None
-        times = torch.bincount(owner * keys + key, minlength=2 * owners * keys).view(2, owners, keys)
-    else:  # a table of all keys would be empty for the most part
-        cells, cell = (owner % owners * keys + key).unique(return_inverse=True)
-        times = torch.bincount(cell + len(cells) * (owner >= owners), minlength=2 * len(cells)).view(2, -1)
+    cells, cell = (owner % max(owners, 1) * keys + key).unique(return_inverse=True)
+    times = torch.bincount(cell + len(cells) * (owner >= owners), minlength=2 * len(cells)).view(2, len(cells))
     p, r = times.clamp(max=1) if distinct else times
-    value = common(p, r, constraint)
-    if cells is None:
-        return value.sum(-1).double()
-    return torch.zeros(owners, dtype=torch.float64, device=key.device).index_add_(0, cells // keys, value.double())
+    value = common(p, r, constraint).double()
+    return value.new_zeros(owners).index_add_(0, cells // max(keys, 1), value)
 
 
 def matched(

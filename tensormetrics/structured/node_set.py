@@ -13,9 +13,11 @@ from ._pairs import counted_overlap, expand, join, matched
 from .columns import Keys, Where, check_collection, read_once
 from .constraints import Constraint
 from .nodes import Leaf, Node, Part
+from .overlap import common
 from .policy import Policy
 
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
+MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
 
 
 class Ragged(NamedTuple):
@@ -166,14 +168,25 @@ class Set(Matched):
 
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
-            both = torch.cat([i, j])
-            owner, item = expand(rows.start[both], rows.count[both])
-            return counted_overlap(owner, rows.key.ids[item], len(i), rows.key.size, self.constraint, distinct)
+            return self._counted(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
         return value
+
+    def _counted(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        # i, j: (P,)  ->  (P,) float64
+        collections, pairs, keys = len(rows.count), len(i), rows.key.size
+        if max(collections, pairs) * keys > MAX_TABLE:
+            both = torch.cat([i, j])
+            owner, item = expand(rows.start[both], rows.count[both])
+            return counted_overlap(owner, rows.key.ids[item], pairs, keys, self.constraint, distinct)
+        cell = torch.repeat_interleave(rows.count) * keys + rows.key.ids
+        times = torch.bincount(cell, minlength=collections * keys).view(collections, keys)
+        if distinct:
+            times = times.clamp(max=1)
+        return common(times[i], times[j], self.constraint).sum(-1).double()
 
     def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)

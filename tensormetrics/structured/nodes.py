@@ -298,5 +298,9 @@ class Preprocess(Node):
 
 def below(where: Where, names: tuple[str | int, ...]) -> Where:
     """The path of a component, from that of the value it belongs to."""
-    text = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names)
-    return lambda row: f"{where(row)}{text}".removeprefix(".")
+
+    def path(row: int) -> str:
+        text = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names)
+        return f"{where(row)}{text}".removeprefix(".")
+
+    return path
