@@ -12,7 +12,7 @@ from torch import Tensor
 from ._pairs import counted_overlap, expand, join, matched
 from .columns import Keys, Where, check_collection, read_once
 from .constraints import Constraint
-from .nodes import Leaf, Node, Part
+from .nodes import Leaf, Node, Part, bounding
 from .overlap import common
 from .policy import Policy
 
@@ -161,6 +161,31 @@ class Matched(Collection):
         else:
             value = self.overlap(rows, i, i, distinct)
         return torch.where(rows.count[i] == 0, 1.0, value) if self.empty_is_one else value
+
+
+class Bounded(Matched):
+    """What graphs and latent sets share: the weight of a relation that is hard to find, and a bound on the heaviest.
+
+    Both are found at once, and once for each pair of collections: the rows hold what is `known`.
+    """
+
+    inexact = True
+
+    @abstractmethod
+    def solve(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        # i, j: (P,) of like length  ->  value (P,) float64, bound (P,) float64
+        """The weight that is reached, and what no relation exceeds."""
+
+    def overlap(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        of_bounds = self.inner.inexact and bounding.get()
+        pairs = [(*pair, distinct, of_bounds) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        place = {pair: n for n, pair in enumerate(pairs) if pair not in rows.known}
+        new = torch.tensor(list(place.values()), dtype=torch.int64, device=i.device)
+        for part in alike(rows.count[i[new]], rows.count[j[new]]):
+            solved = torch.stack(self.solve(rows, i[new[part]], j[new[part]], distinct), -1)
+            rows.known.update(zip((pairs[n] for n in new[part].tolist()), solved.tolist(), strict=True))
+        wanted = int(bounding.get())
+        return torch.tensor([rows.known[pair][wanted] for pair in pairs], dtype=torch.float64, device=i.device)
 
 
 class Set(Matched):
