@@ -79,7 +79,7 @@ void multiply(const Tensor& like, const T* x, const T* y, int64_t dim, const Til
   };
   std::array<StableIValue, 3> stack{matrix(x, {out.queries, dim}, {dim, 1}), matrix(y, {dim, out.columns}, {1, dim}),
                                     matrix(out.entries, {out.queries, out.columns}, {out.columns, 1})};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::mm", "out", stack.data(), TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::mm", "out", stack.data(), TORCH_ABI_VERSION));
   torch::stable::detail::to<Tensor>(stack[0]);
 }
 
