@@ -15,7 +15,11 @@ def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tu
 
     TypeError with the place of one that is no `wanted`; `name` is that of the side.
     """
-    documents = [list(getattr(document, attribute, document)) for document in side]
+    documents = [getattr(document, attribute, document) for document in side]
+    for number, document in enumerate(documents):
+        if not isinstance(document, Iterable):
+            raise TypeError(f"{name}[{number}]: got {document!r:.60}, wanted a collection of {wanted.__name__}s")
+    documents = list(map(list, documents))
     for number, items in enumerate(documents):
         check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
     return documents, list(chain.from_iterable(documents))
