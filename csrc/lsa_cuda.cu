@@ -33,13 +33,14 @@ void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
   const int64_t for_block = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kOwn;
   const int64_t for_all = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
   const int64_t wanted = (batch.problems + Team::kTeams - 1) / Team::kTeams;
-  const int64_t blocks = wanted < multiprocessors * 8 ? wanted : multiprocessors * 8, workers = blocks * Team::kTeams;
+  const int64_t at_once = multiprocessors * (kAtOnce / Team::kThreads);
   const Room<T> room(batch);
   const bool fits = Team::kTeams * room.search <= for_block;
+  const int64_t most = fits ? multiprocessors * 8 : at_once;  // blocks that wait for a place would hold scratch too
+  const int64_t blocks = wanted < most ? wanted : most, workers = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
   if (!fits) scratch = torch::stable::new_empty(like, {workers * room.search}, ScalarType::Byte);
   // Costs are staged where that leaves no fewer blocks at work.
-  const int64_t at_once = multiprocessors * (kAtOnce / Team::kThreads);
   const int64_t with_tiles = Team::kTeams * ((fits ? room.search : 0) + room.tile);
   const bool staged =
       with_tiles <= for_block && for_all / (with_tiles + kOwn) * multiprocessors >= (wanted < at_once ? wanted : at_once);

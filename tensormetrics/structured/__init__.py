@@ -1,4 +1,10 @@
-"""Scores of predicted structures: sets, sequences, spans, clusters, boxes and rankings."""
+"""Scores of predicted structures: sets, sequences, spans, clusters, boxes and rankings.
+
+Tensors: `overlap`, `sequence`, `graph` and `latent` find the weight of the best matching, `normalizers` make a score of
+it, `reduction` sums documents; `coref`, `events`, `spans`, `boxes` and their like are metrics of one kind of structure.
+Objects: `decorator`, `derive` and `dsl` make a tree of nodes from a type (`nodes`, and a file `node_...` for each other
+kind), `metric` encodes objects by it once and scores them as tensors, `family` averages over a corpus.
+"""
 
 from . import dsl as dsl
 from ._programme import Solved as Solved

@@ -64,9 +64,9 @@ def _shares(terms: Terms) -> Tensor:
 
 def _noise(terms: Terms, restarts: int, seed: int, like: Tensor) -> Tensor:
     # -> (restarts, 1, P, R) in [0, 1); what stands at a place does not depend on P and R
-    keys = [np.random.default_rng([seed, side]).random((n, restarts)) for side, n in enumerate((terms.p, terms.r))]
-    pred, ref = (torch.from_numpy(key).to(like).mT for key in keys)
-    return (pred[:, None, :, None] + ref[:, None, None]) % 1
+    keys = np.random.default_rng(seed).random((max(terms.p, terms.r), 2, restarts))
+    pred, ref = torch.from_numpy(keys).to(like).permute(1, 2, 0)
+    return (pred[:, None, : terms.p, None] + ref[:, None, None, : terms.r]) % 1
 
 
 def _climb(terms: Terms, mapping: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._pairs import join
 from .constraints import Constraint
 from .overlap import common, numbered, sorted_groups
 
@@ -112,10 +113,4 @@ def _form(items: Tensor) -> Tensor:
 
 def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
-    of_left, of_right = numbered(torch.cat([left, right])).split([len(left), len(right)])
-    of_right, by_group = of_right.sort(stable=True)
-    start, stop = (torch.searchsorted(of_right, of_left, right=end) for end in (False, True))
-    times = stop - start
-    first = times.cumsum(0) - times
-    index = torch.arange(len(left), device=left.device).repeat_interleave(times)
-    return index, by_group[start[index] + torch.arange(len(index), device=left.device) - first[index]]
+    return join(*numbered(torch.cat([left, right])).split([len(left), len(right)]))

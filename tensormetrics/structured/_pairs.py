@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..assignment import linear_sum_assignment
 from .constraints import Constraint
+from .overlap import common
 
 
 def expand(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
@@ -13,26 +14,6 @@ def expand(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     owner = torch.repeat_interleave(count)
     first = start - (count.cumsum(0) - count)
     return owner, torch.arange(len(owner), device=start.device) + first[owner]
-
-
-def combined(*columns: Tensor) -> Tensor:
-    # columns: (n,) int64 each  ->  (n,) int64
-    """Rows as numbers: equal where all columns are, different elsewhere."""
-    number, size = torch.zeros_like(columns[0]), 1
-    for column in columns if len(number) else ():
-        low, high = map(int, column.aminmax())
-        if size * (high - low + 1) > 2**62:  # ranks of n rows keep every product below n^2
-            number, column = (part.unique(return_inverse=True)[1] for part in (number, column))
-            low, high, size = 0, len(column) - 1, len(column)
-        number = number * (high - low + 1) + (column - low)
-        size *= high - low + 1
-    return number
-
-
-def ranked(*columns: Tensor) -> Tensor:
-    # columns: (n,) int64 each  ->  (n,) int64
-    """Rows as ranks 0, 1, ...: equal where all columns are."""
-    return combined(*columns).unique(return_inverse=True)[1]
 
 
 def join(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,17 +26,20 @@ def join(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return a, place[b]
 
 
-def counted_overlap(x: Tensor, y: Tensor, owner: Tensor, size: int, constraint: Constraint) -> Tensor:
-    # x: (n,), y: (m,), below the length of owner (G,): key numbers, each of one owner  ->  (size,) float64
-    """Overlaps of collections whose items are equal or not, from the multiplicities of their keys."""
-    p, r = (torch.bincount(side, minlength=len(owner)).double() for side in (x, y))
-    value = {
-        Constraint.ONE_TO_ONE: lambda: torch.minimum(p, r),
-        Constraint.ONE_TO_MANY: lambda: p * (r > 0),
-        Constraint.MANY_TO_ONE: lambda: r * (p > 0),
-        Constraint.MANY_TO_MANY: lambda: p * r,
-    }[constraint]()
-    return value.new_zeros(size).index_add_(0, owner, value)
+def counted_overlap(
+    owner: Tensor,  # (T,) from 0 on the predicted side, from `owners` on the reference side
+    key: Tensor,  # (T,) below `keys`
+    owners: int,
+    keys: int,
+    constraint: Constraint,
+    distinct: bool,
+) -> Tensor:  # (owners,) float64
+    """Overlaps of pairs of collections whose items are equal or not, from how often each key occurs on each side."""
+    cells, cell = (owner % max(owners, 1) * keys + key).unique(return_inverse=True)
+    times = torch.bincount(cell + len(cells) * (owner >= owners), minlength=2 * len(cells)).view(2, len(cells))
+    p, r = times.clamp(max=1) if distinct else times
+    value = common(p, r, constraint).double()
+    return value.new_zeros(owners).index_add_(0, cells // max(keys, 1), value)
 
 
 def matched(

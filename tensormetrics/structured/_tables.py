@@ -1,8 +1,7 @@
 """Objects as padded tables of numbers."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 import torch
@@ -11,17 +10,16 @@ from torch import Tensor
 from .columns import check_type
 
 
-def numbers() -> defaultdict[Any, int]:
-    """Gives every key that it is asked for a number, from 0 on."""
-    return defaultdict(count().__next__)
-
-
 def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:
     """The items of each document, which has them as `attribute` or consists of them, and of all together.
 
     TypeError with the place of one that is no `wanted`; `name` is that of the side.
     """
-    documents = [list(getattr(document, attribute, document)) for document in side]
+    documents = [getattr(document, attribute, document) for document in side]
+    for number, document in enumerate(documents):
+        if not isinstance(document, Iterable):
+            raise TypeError(f"{name}[{number}]: got {document!r:.60}, wanted a collection of {wanted.__name__}s")
+    documents = list(map(list, documents))
     for number, items in enumerate(documents):
         check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
     return documents, list(chain.from_iterable(documents))

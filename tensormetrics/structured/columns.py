@@ -1,8 +1,11 @@
-"""Columns of Python values as columns of integers or numbers."""
+"""Columns of Python values: how they are checked, read once, and become numbers."""
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
+from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -36,34 +39,69 @@ def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
     return columns[key][1]
 
 
-def ids_of(values: Sequence[Any], where: Where) -> Tensor:  # ->  (n,) int64
-    """Equal values, and no others, get equal numbers: equality is Python's, so that 1 == 1.0 == True."""
-    if set(map(type, values)) <= {int}:
+def numbers() -> defaultdict[Any, int]:
+    """Gives every key that it is asked for a number, from 0 on."""
+    return defaultdict(count().__next__)
+
+
+class Keys:
+    """A column of values, or of tuples of them, that are compared by ==: 1 == 1.0 == True.
+
+    They are numbered when that is first asked for, since a key is most often but a part of another one, its tuples.
+    """
+
+    def __init__(self, values: Sequence[Any], where: Where, device: torch.device, parts: Sequence["Keys"] = ()) -> None:
+        self.values, self.where, self.device, self.parts = values, where, device, parts
+
+    @cached_property
+    def _numbered(self) -> tuple[Tensor, int]:
+        table = numbers()
         try:
-            return torch.tensor(values, dtype=torch.int64)
-        except (OverflowError, RuntimeError, ValueError):  # beyond 64 bits
-            pass
-    table: dict[Any, int] = {}
-    try:
-        ids = [table.setdefault(value, len(table)) for value in values]
-    except TypeError:
-        row, value = next((row, value) for row, value in enumerate(values) if not _is_hashable(value))
-        raise TypeError(
-            f"{where(row)}: got an unhashable {type(value).__name__}, wanted a hashable value; give its field a "
-            "similarity of your own by Annotated[..., dsl.from_func(f)]"
-        ) from None
-    if any(value != value for value in table if isinstance(value, float)):
-        row = next(row for row, value in enumerate(values) if value != value)
-        raise ValueError(f"{where(row)}: got nan, which equals nothing; wanted a number or None")
-    return torch.tensor(ids, dtype=torch.int64)
+            ids = list(map(table.__getitem__, self.values))
+        except TypeError:
+            self.check_hashable()
+            raise
+        return torch.tensor(ids, dtype=torch.int64).to(self.device), len(table)
+
+    @property
+    def ids(self) -> Tensor:
+        """(n,) int64 from 0 on, equal where the values are."""
+        return self._numbered[0]
+
+    @property
+    def size(self) -> int:
+        """How many different values there are."""
+        return self._numbered[1]
+
+    def check_hashable(self) -> None:
+        """TypeError with the path of the first value that cannot be looked up."""
+        for part in self.parts:
+            part.check_hashable()
+        for row, value in enumerate(() if self.parts else self.values):
+            try:
+                hash(value)
+            except TypeError:
+                raise TypeError(
+                    f"{self.where(row)}: got an unhashable {type(value).__name__}, wanted a hashable value; give its "
+                    "field a similarity of your own by Annotated[..., dsl.from_func(f)]"
+                ) from None
 
 
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> Keys:
+    """The column of the rows of some others."""
+    if len(parts) == 1:
+        return parts[0]
+    values = [*zip(*(part.values for part in parts), strict=True)] if parts else [()] * length
+    return Keys(values, where, device, parts)
+
+
+def check_no_nan(values: Sequence[Any], where: Where) -> None:
+    """ValueError with the path of the first value that does not equal itself."""
+    if not any(issubclass(kind, float) for kind in set(map(type, values))):
+        return
+    for row, value in enumerate(values):
+        if isinstance(value, float) and value != value:
+            raise ValueError(f"{where(row)}: got nan, which equals nothing; wanted a number or None")
 
 
 def check_type(wanted: type, values: Sequence[Any], where: Where) -> None:

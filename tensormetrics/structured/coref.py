@@ -100,6 +100,8 @@ class CorefScores(CountMetric):
 
 def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hashable, int]:
     clusters = getattr(clusters, "entities", clusters)
+    if not isinstance(clusters, Iterable):
+        raise TypeError(f"{where}: got {clusters!r:.60}, wanted a collection of clusters")
     found: dict[Hashable, int] = {}
     for number, cluster in enumerate(clusters):
         mentions = getattr(cluster, "mentions", cluster)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .columns import Where, check_tuple, check_type
 from .constraints import Constraint
+from .metric import StructuredMetric
 from .node_function import Reader
 from .node_latent import LatentSet, VariableLeaf
 from .node_set import Matched, Set
@@ -99,8 +100,6 @@ class Derivation:
         return (LatentSet if inner.has_variables else Set).under(self.policy, inner, items, self.constraint)
 
     def annotated(self, tp: Any, at: str) -> Node:
-        from .metric import StructuredMetric
-
         for extra in tp.__metadata__:
             if isinstance(extra, StructuredMetric):
                 return extra.nested(self.policy)
@@ -184,11 +183,11 @@ def recursive(at: str, names: Iterable[str]) -> TypeError:
     return TypeError(f"{at}: got the recursive type {' -> '.join(names)}; use dsl.graph_matching over its nodes")
 
 
-def own_metric(tp: Any) -> Any:
-    """The metric of a decorated class, None for any other type."""
+def own_metric(tp: Any) -> StructuredMetric | None:
+    """The metric of a decorated class."""
     names = vars(tp) if isinstance(tp, type) else {}
     found = (names.get(name) for name in ("metric", "latent_metric"))
-    return next((metric for metric in found if hasattr(metric, "nested")), None)
+    return next((metric for metric in found if isinstance(metric, StructuredMetric)), None)
 
 
 def plain(tp: Any) -> Any:

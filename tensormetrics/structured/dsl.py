@@ -129,36 +129,30 @@ def union(
     return build
 
 
-@Bracketed
-def set_matching(
-    tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
-) -> Callable[[Inner], StructuredMetric]:
-    """set_matching[X, c, N](inner): collections of X whose items are matched whatever their order."""
-    return partial(_matching, Set, tp, Constraint.parse(constraint), normalizer)
+def _matching_of(kind: type[Matched], doc: str) -> Bracketed:
+    def construct(
+        tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
+    ) -> Callable[[Inner], StructuredMetric]:
+        return partial(_matching, kind, tp, Constraint.parse(constraint), normalizer)
+
+    construct.__doc__ = doc
+    return Bracketed(construct)
 
 
-@Bracketed
-def sequence_matching(
-    tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
-) -> Callable[[Inner], StructuredMetric]:
-    """sequence_matching[X, c, N](inner): sequences of X whose items are matched in order; see `sequence_overlap`."""
-    return partial(_matching, Sequence, tp, Constraint.parse(constraint), normalizer)
-
-
-@Bracketed
-def latent_set_matching(
-    tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
-) -> Callable[[Inner], StructuredMetric]:
-    """latent_set_matching[X, c, N](inner): of X that hold variables, under the best mapping; see `latent_overlap`."""
-    return partial(_matching, LatentSet, tp, Constraint.parse(constraint), normalizer)
-
-
-@Bracketed
-def graph_matching(
-    tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
-) -> Callable[[Inner], StructuredMetric]:
-    """graph_matching[X, c, N](inner): graphs, with nodes() of type X and successors(node); see `graph_overlap`."""
-    return partial(_matching, Graph, tp, Constraint.parse(constraint), normalizer)
+set_matching = _matching_of(
+    Set, "set_matching[X, c, N](inner): collections of X whose items are matched whatever their order."
+)
+sequence_matching = _matching_of(
+    Sequence,
+    "sequence_matching[X, c, N](inner): sequences of X whose items are matched in order; see `sequence_overlap`.",
+)
+latent_set_matching = _matching_of(
+    LatentSet,
+    "latent_set_matching[X, c, N](inner): of X that hold variables, under the best mapping; see `latent_overlap`.",
+)
+graph_matching = _matching_of(
+    Graph, "graph_matching[X, c, N](inner): graphs, with nodes() of type X and successors(node); see `graph_overlap`."
+)
 
 
 def max_pair(metric: StructuredMetric) -> StructuredMetric:

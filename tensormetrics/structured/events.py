@@ -8,7 +8,8 @@ from torch import Tensor
 
 from .. import _checks
 from . import _lengths
-from ._tables import items_of, numbers, padded
+from ._tables import items_of, padded
+from .columns import numbers
 from .normalizers import normalize
 from .overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from .policy import Policy
@@ -137,17 +138,14 @@ class EventScores(CountMetric):
         repeats = [_occurrences(o * width + a) for o, a in zip(owner, args, strict=True)]
         if self._duplicates == "set":
             owner = [o.where(r == 0, size) for o, r, size in zip(owner, repeats, sizes, strict=True)]
-        # The n-th of equal arguments of an event is a key of its own: what two events share is then a product.
-        keys = numbered((torch.cat(args, -1) * width + torch.cat(repeats, -1))[..., None])
-        keys = keys.split([o.shape[-1] for o in owner], -1)
-        has = [
-            torch.zeros(*k.shape[:-1], (size + 1) * width, device=k.device)  # float32 counts exactly up to 2**24
-            .scatter_(-1, o * width + k, 1.0)
-            .unflatten(-1, (size + 1, width))[..., :size, :]
-            for k, o, size in zip(keys, owner, sizes, strict=True)
-        ]  # (..., N, K), (..., M, K)
-        n_pred, n_ref = has[0].sum(-1)[..., :, None], has[1].sum(-1)[..., None, :]
-        cross, pred, ref = self.policy.count_empty(has[0] @ has[1].mT, n_pred, n_ref, n_pred, n_ref)
+        # The n-th of equal arguments of an event is a key of its own: two events share it once or not at all.
+        keys = [a * width + n for a, n in zip(args, repeats, strict=True)]
+        same = (keys[0][..., :, None] == keys[1][..., None, :]).float()  # (..., A, C); counts exactly up to 2**24
+        shared = _by_event(_by_event(same, owner[0], sizes[0]).mT, owner[1], sizes[1]).mT  # (..., N, M)
+        ones = (torch.ones_like(o, dtype=same.dtype)[..., None] for o in owner)
+        n_pred, n_ref = map(_by_event, ones, owner, sizes)  # (..., N, 1), (..., M, 1)
+        n_ref = n_ref.mT
+        cross, pred, ref = self.policy.count_empty(shared, n_pred, n_ref, n_pred, n_ref)
         equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
         inside = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
         overlap = Overlap(
@@ -172,6 +170,13 @@ def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
     # triggers: (..., N, 3)  event: (..., A)  ->  (..., A), 0 where there is no such event
     types = torch.nn.functional.pad(triggers[..., 0], (0, 1))
     return types.gather(-1, event.clamp(0, triggers.shape[-2]))
+
+
+def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:
+    # values: (..., A, C)  event: (..., A) up to `events`, where it does not count  ->  (..., events, C)
+    """The sums over the arguments of each event."""
+    total = values.new_zeros(*event.shape[:-1], events + 1, values.shape[-1])
+    return total.scatter_add_(-2, event[..., None].expand_as(values), values)[..., :events, :]
 
 
 def _occurrences(keys: Tensor) -> Tensor:

@@ -72,20 +72,20 @@ class StructuredMetric(nn.Module):
         # B objects each  ->  (B,) each
         """What `overlap` gives, without the proof."""
         _checks.same_length(preds=preds, refs=refs)
-        rows, here = self._encode(preds, refs)
-        return self._overlap(rows, here, here + len(preds))
+        rows, i, j = self._encode(preds, refs)
+        return self._overlap(rows, i, j)
 
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
         """The overlaps of each pair, before any normalizer; ValueError for lists of different lengths."""
         _checks.same_length(preds=preds, refs=refs)
-        rows, here = self._encode(preds, refs)
-        found = self._overlap(rows, here, here + len(preds))
+        rows, i, j = self._encode(preds, refs)
+        found = self._overlap(rows, i, j)
         if not self.node().inexact:
-            return SolvedOverlap(*found, torch.ones_like(here, dtype=torch.bool), found.cross)
+            return SolvedOverlap(*found, torch.ones_like(i, dtype=torch.bool), found.cross)
         token = bounding.set(True)
         try:
-            most = self._overlap(rows, here, here + len(preds))
+            most = self._overlap(rows, i, j)
         finally:
             bounding.reset(token)
         exact = torch.stack([value == bound for value, bound in zip(found, most, strict=True)]).all(0)
@@ -99,14 +99,14 @@ class StructuredMetric(nn.Module):
         """The score of an object with itself; side "ref" if it is read by the function for references."""
         if side not in ("pred", "ref"):
             raise ValueError(f"side: got {side!r}, wanted 'pred' or 'ref'")
-        rows, _ = self._encode(*(([x], []) if side == "pred" else ([], [x])))
-        s = self.node().self_similarity(rows, self._row(0))
+        rows, *sides = self._encode(*(([x], []) if side == "pred" else ([], [x])))
+        s = self.node().self_similarity(rows, torch.cat(sides))
         return self._score(Overlap(s, s, s)).item()
 
     def compute(self, pred: Any, ref: Any, max_depth: int | None = None) -> tuple[float, Matching]:
         """The score and who was matched with whom, down to paths of `max_depth` components."""
-        rows, _ = self._encode([pred], [ref])
-        score = self._score(self._overlap(rows, self._row(0), self._row(1))).item()
+        rows, *sides = self._encode([pred], [ref])
+        score = self._score(self._overlap(rows, *sides)).item()
 
         def find() -> Iterator[Match]:
             yield Match(Path(), pred, Path(), ref, score)
@@ -116,9 +116,8 @@ class StructuredMetric(nn.Module):
 
     def gram_matrix(self, xs: Sequence[Any], ys: Sequence[Any]) -> Tensor:  # ->  (len(xs), len(ys)) float64
         """The normalised scores of all pairs; every object is read once."""
-        rows, _ = self._encode(xs, ys)
-        node, device = self.node(), self.device
-        i, j = torch.arange(len(xs), device=device), torch.arange(len(ys), device=device) + len(xs)
+        rows, i, j = self._encode(xs, ys)
+        node = self.node()
         cross = node.similarity(rows, i.repeat_interleave(len(ys)), j.repeat(len(xs))).view(len(xs), len(ys))
         pred, ref = node.self_similarity(rows, i)[:, None], node.self_similarity(rows, j)
         return self._score(Overlap(cross, pred, ref))
@@ -128,7 +127,8 @@ class StructuredMetric(nn.Module):
         functions = f_pred, f_ref or f_pred
         return StructuredMetric(partial(_preprocessed, self, functions), self.normalizer, self.own_policy)
 
-    def _encode(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Any, Tensor]:
+    def _encode(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
+        """The rows of all objects, and the places of the predictions and of the references among them."""
         split, device = len(preds), self.device
 
         def where(row: int) -> str:
@@ -136,14 +136,16 @@ class StructuredMetric(nn.Module):
 
         values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
         rows = self.node().encode(values, split, where, device)
-        return rows, torch.arange(split, device=device)
+        place = torch.arange(len(values), device=device)
+        return rows, place[:split], place[split:]
 
     def _row(self, number: int) -> Tensor:  # ->  (1,) int64
         return torch.tensor([number], device=self.device)
 
     def _overlap(self, rows: Any, i: Tensor, j: Tensor) -> Overlap:
+        # i, j: (B,)  ->  (B,) each
         node = self.node()
-        return Overlap(node.similarity(rows, i, j), node.self_similarity(rows, i), node.self_similarity(rows, j))
+        return Overlap(node.similarity(rows, i, j), *node.self_similarity(rows, torch.cat([i, j])).view(2, len(i)))
 
     def _score(self, overlap: Overlap) -> Tensor:
         return normalize(*overlap, self.normalizer, self.policy.zero_division)

@@ -8,29 +8,30 @@ import torch
 from torch import Tensor
 
 from ._pairs import expand
-from .columns import Where
+from ._programme import Solved
+from .columns import Keys, Where
 from .graph import graph_overlap, reachability
-from .node_set import Candidates, Matched, alike
-from .nodes import Part, bounding
+from .node_set import Bounded, Candidates
+from .nodes import Part
 
 
 class GraphRows(NamedTuple):
     start: Tensor  # (n,) int64: the first node of each graph
     count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
-    key: Tensor | None  # (nodes,) int64, the inner node's
+    key: Keys | None  # of the nodes
     first: Tensor  # (n,) int64: the first edge of each graph
     edges: Tensor  # (n,) int64: how many it has
     ends: Tensor  # (edges, 2) int64: numbers of nodes within their graph
+    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
-class Graph(Matched):
+class Graph(Bounded):
     """The heaviest relation of nodes that agrees on reachability; see `graph_overlap`.
 
     A value has `nodes()`, hashable, and `successors(node)`.
     """
 
-    inexact = True
     ordered = "a graph"
 
     def check(self, values: Sequence[Any], where: Where) -> None:
@@ -44,15 +45,10 @@ class Graph(Matched):
         ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
         edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
         table = torch.tensor([end for graph in ends for end in graph], dtype=torch.int64, device=device).view(-1, 2)
-        return GraphRows(*rows, edges.cumsum(0) - edges, edges, table)
+        return GraphRows(*rows, edges.cumsum(0) - edges, edges, table, {})
 
-    def overlap(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
-        value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
-        for part in alike(rows.count[i], rows.count[j]):
-            one, other = i[part], j[part]
-            solved = self._solve(rows, self.dense(rows, Candidates.of(rows, one, other), one, other), one, other)
-            value[part] = solved.bound if bounding.get() else solved.value
-        return value
+    def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        return self._solve(rows, self.dense(rows, Candidates.of(rows, i, j), i, j), i, j)[:2]
 
     def parts(self, rows: GraphRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         """Of the pairs of nodes those without which the value is less, taken out one after another, the last first."""
@@ -68,7 +64,7 @@ class Graph(Matched):
         for a, b in gain[0].nonzero().tolist():
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> Any:
+    def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> Solved:
         # similarity: (P, N, M)
         reach = self._reach(rows, i), self._reach(rows, j)
         return graph_overlap(similarity, *reach, rows.count[i], rows.count[j], self.constraint)

@@ -1,27 +1,26 @@
 """Nodes of variables, and of collections whose items share them."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._pairs import expand, matched, places, ranked
+from ._pairs import expand, matched, places
 from ._programme import PROOF, Answer, Programme, solve
-from .columns import Where, check_type
+from .columns import Keys, Where, check_type
 from .constraints import Constraint
 from .latent import SolvedMapping, latent_overlap
-from .node_set import Candidates, Matched, Ragged, alike, equal_pairs
-from .nodes import Node, Part, bounding
+from .node_set import Bounded, Candidates, Ragged, equal_pairs
+from .nodes import Node, Part
 from .variable import Variable
 
 NODE_LIMIT = 200_000
 
 
 class Named(NamedTuple):
-    key: Tensor  # (n,) int64, all the same
+    key: Keys  # all the same
     values: Sequence[Variable]
 
 
@@ -32,12 +31,12 @@ class VariableLeaf(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Named:
         check_type(Variable, values, where)
-        return Named(torch.zeros(len(values), dtype=torch.int64, device=device), values)
+        return Named(Keys([None] * len(values), where, device), values)
 
     def similarity(self, rows: Named, i: Tensor, j: Tensor) -> Tensor:
         return torch.ones(len(i), dtype=torch.float64, device=i.device)
 
-    def key(self, rows: Named) -> Tensor:
+    def key(self, rows: Named) -> Keys:
         return rows.key
 
     def variables(self, rows: Named) -> list[Sequence[Variable | None]]:
@@ -48,8 +47,9 @@ class BoundRows(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
     count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
-    key: Tensor | None  # (items,) int64, the inner node's
+    key: Keys | None  # of the items
     numbers: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
+    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
 class Chosen(NamedTuple):
@@ -58,10 +58,10 @@ class Chosen(NamedTuple):
     pairs: list[tuple[int, int]]  # places in the collections, of all documents
 
 
-class LatentSet(Matched):
+class LatentSet(Bounded):
     """The heaviest relation that one one-to-one mapping of the variables explains; see `latent_overlap`."""
 
-    inexact = binds = True
+    binds = True
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> BoundRows:
         rows: Ragged = super().encode(values, split, where, device)
@@ -72,14 +72,11 @@ class LatentSet(Matched):
         used = slots >= 0
         numbers = torch.full_like(slots, -1)
         numbers[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
-        return BoundRows(*rows, numbers)
+        return BoundRows(*rows, numbers, {})
 
-    def overlap(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
-        solve = partial(self._mapped, distinct=distinct) if self.inner.equality else self._chosen
-        value, bound = torch.zeros(2, len(i), dtype=torch.float64, device=i.device)
-        for part in alike(rows.count[i], rows.count[j]):
-            value[part], bound[part] = solve(rows, i[part], j[part])[:2]
-        return bound if bounding.get() else value
+    def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        found = self._mapped(rows, i, j, distinct) if self.inner.equality else self._chosen(rows, i, j)
+        return found[:2]
 
     def parts(self, rows: BoundRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
@@ -98,11 +95,11 @@ class LatentSet(Matched):
         place = owner, item - rows.start[i][owner]
         numbers = rows.numbers[item]
         shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + numbers.shape[1]
-        props = torch.cat([rows.key[item, None], numbers.clamp(min=0)], 1)
+        props = torch.cat([rows.key.ids[item, None], numbers.clamp(min=0)], 1)
         is_var = torch.nn.functional.pad(numbers >= 0, (1, 0))
         return tuple(table.new_zeros(shape).index_put_(place, table) for table in (props, is_var))
 
-    def _chosen(self, rows: BoundRows, i: Tensor, j: Tensor) -> "Chosen":
+    def _chosen(self, rows: BoundRows, i: Tensor, j: Tensor) -> Chosen:
         # i, j: (P,)
         candidates = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, candidates.x, candidates.y)
@@ -129,7 +126,7 @@ class LatentSet(Matched):
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
         numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
-        keys = ranked(rows.key[torch.cat([x, y])], *numbers.unbind(1)).tolist()
+        keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], numbers], 1).tolist()))
         return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, distinct)
 
 

@@ -2,27 +2,29 @@
 
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ._pairs import counted_overlap, expand, join, matched, ranked
-from .columns import Where, check_collection, read_once
+from ._pairs import counted_overlap, expand, join, matched
+from .columns import Keys, Where, check_collection, read_once
 from .constraints import Constraint
-from .nodes import Leaf, Node, Part
+from .nodes import Leaf, Node, Part, bounding
+from .overlap import common
 from .policy import Policy
 
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
+MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
 
 
 class Ragged(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
     count: Tensor  # (n,) int64
     items: Any  # rows of the inner node
-    key: Tensor | None  # (items,) int64, the inner node's
+    key: Keys | None  # of the items
 
 
 class Collection(Node):
@@ -37,10 +39,14 @@ class Collection(Node):
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Ragged:
         self.check(values, where)
-        count, items = read_once(lambda: _items_of(values, self.items), self.items, values)
+        counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
+        count = torch.tensor(counts, dtype=torch.int64)
         start = count.cumsum(0) - count
-        rows = self.inner.encode(items, int(count[:split].sum()), _item_paths(where, start), device)
-        return Ragged(start.to(device), count.to(device), rows, self.inner.key(rows))
+        rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
+        key = self.inner.key(rows)
+        if key is not None:
+            key.ids  # noqa: B018  unhashable items are found whether or not they are compared
+        return Ragged(start.to(device), count.to(device), rows, key)
 
     def check(self, values: Sequence[Any], where: Where) -> None:
         check_collection(values, where)
@@ -85,9 +91,11 @@ class Candidates(NamedTuple):
         # i, j: (P,)
         x_owner, x = expand(rows.start[i], rows.count[i])
         y_owner, y = expand(rows.start[j], rows.count[j])
-        owner = torch.cat([x_owner, y_owner])
-        block = owner if rows.key is None else ranked(owner, rows.key[torch.cat([x, y])])
-        x_block, y_block = block.split([len(x), len(y)])
+        x_block, y_block = x_owner, y_owner
+        if rows.key is not None:
+            x_block, y_block = (
+                owner * rows.key.size + rows.key.ids[item] for owner, item in ((x_owner, x), (y_owner, y))
+            )
         a, b = join(x_block, y_block)
         return cls(len(i), x_owner[a], a, b, x[a], y[b], x_block[a])
 
@@ -155,25 +163,55 @@ class Matched(Collection):
         return torch.where(rows.count[i] == 0, 1.0, value) if self.empty_is_one else value
 
 
+class Bounded(Matched):
+    """What graphs and latent sets share: the weight of a relation that is hard to find, and a bound on the heaviest.
+
+    Both are found at once, and once for each pair of collections: the rows hold what is `known`.
+    """
+
+    inexact = True
+
+    @abstractmethod
+    def solve(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        # i, j: (P,) of like length  ->  value (P,) float64, bound (P,) float64
+        """The weight that is reached, and what no relation exceeds."""
+
+    def overlap(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        of_bounds = self.inner.inexact and bounding.get()
+        pairs = [(*pair, distinct, of_bounds) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        place = {pair: n for n, pair in enumerate(pairs) if pair not in rows.known}
+        new = torch.tensor(list(place.values()), dtype=torch.int64, device=i.device)
+        for part in alike(rows.count[i[new]], rows.count[j[new]]):
+            solved = torch.stack(self.solve(rows, i[new[part]], j[new[part]], distinct), -1)
+            rows.known.update(zip((pairs[n] for n in new[part].tolist()), solved.tolist(), strict=True))
+        wanted = int(bounding.get())
+        return torch.tensor([rows.known[pair][wanted] for pair in pairs], dtype=torch.float64, device=i.device)
+
+
 class Set(Matched):
     """Sigma_c: items are matched whatever their order."""
 
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
-        value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         if self.inner.equality:
-            x_owner, x = expand(rows.start[i], rows.count[i])
-            y_owner, y = expand(rows.start[j], rows.count[j])
-            owner = torch.cat([x_owner, y_owner])
-            group = ranked(owner, rows.key[torch.cat([x, y])])
-            sides = group.split([len(x), len(y)])
-            if distinct:
-                sides = [side.unique() for side in sides]
-            owner_of = owner.new_zeros(int(group.max()) + 1 if len(group) else 0).scatter_(0, group, owner)
-            return counted_overlap(*sides, owner_of, len(i), self.constraint)
+            return self._counted(rows, i, j, distinct)
+        value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
         return value
+
+    def _counted(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        # i, j: (P,)  ->  (P,) float64
+        collections, pairs, keys = len(rows.count), len(i), rows.key.size
+        if max(collections, pairs) * keys > MAX_TABLE:
+            both = torch.cat([i, j])
+            owner, item = expand(rows.start[both], rows.count[both])
+            return counted_overlap(owner, rows.key.ids[item], pairs, keys, self.constraint, distinct)
+        cell = torch.repeat_interleave(rows.count) * keys + rows.key.ids
+        times = torch.bincount(cell, minlength=collections * keys).view(collections, keys)
+        if distinct:
+            times = times.clamp(max=1)
+        return common(times[i], times[j], self.constraint).sum(-1).double()
 
     def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
@@ -182,7 +220,7 @@ class Set(Matched):
 
     def _relation(self, rows: Ragged, i: int, j: int) -> list[tuple[int, int]]:
         if self.inner.equality:
-            keys = [rows.key[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j)]
+            keys = [rows.key.ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j)]
             return equal_pairs(*keys, self.constraint, self.duplicates != "multiset")
         here = torch.tensor([[i], [j]], device=rows.start.device)
         pairs = Candidates.of(rows, *here)
@@ -191,12 +229,12 @@ class Set(Matched):
         return sorted(zip(pairs.a[chosen].tolist(), pairs.b[chosen].tolist(), strict=True))
 
 
-def equal_pairs(x: list[int], y: list[int], constraint: Constraint, distinct: bool) -> list[tuple[int, int]]:
+def equal_pairs(x: list[Hashable], y: list[Hashable], constraint: Constraint, distinct: bool) -> list[tuple[int, int]]:
     """Which equal items are paired: the n-th with the n-th one-to-one, with the first where one may be used again."""
-    places: defaultdict[int, list[int]] = defaultdict(list)
+    places: defaultdict[Hashable, list[int]] = defaultdict(list)
     for b, key in enumerate(y):
         places[key].append(b)
-    seen: Counter[int] = Counter()
+    seen: Counter[Hashable] = Counter()
     pairs = []
     for a, key in enumerate(x):
         found, n = places.get(key, []), seen[key]
@@ -250,10 +288,10 @@ def alike(n: Tensor, m: Tensor) -> Iterator[Tensor]:
         order, square = order[few:], square[few:]
 
 
-def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[Tensor, list[Any]]:
-    # ->  count (n,) int64, the items of all values
+def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:
+    """How many items each value has, and the items of all."""
     columns = list(map(items, values))
-    return torch.tensor(list(map(len, columns)), dtype=torch.int64), list(chain.from_iterable(columns))
+    return list(map(len, columns)), list(chain.from_iterable(columns))
 
 
 def _item_paths(where: Where, start: Tensor) -> Where:

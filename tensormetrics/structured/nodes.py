@@ -7,14 +7,14 @@ A batch is encoded once, predictions first, references after them: rows of both 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from itertools import compress
+from functools import reduce
+from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ._pairs import combined
-from .columns import Where, ids_of, read_once
+from .columns import Keys, Where, check_no_nan, combined, read_once
 from .normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize
 from .variable import Variable
 
@@ -65,7 +65,7 @@ class Node(ABC):
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:  # i: (P,)  ->  (P,) float64
         return self.similarity(rows, i, i)
 
-    def key(self, rows: Any) -> Tensor | None:  # ->  (n,) int64
+    def key(self, rows: Any) -> Keys | None:
         """Rows of different keys have similarity 0; where `equality` holds, those of equal keys have 1."""
         return None
 
@@ -83,18 +83,19 @@ class Leaf(Node):
 
     equality = dominated = True
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Tensor:
-        return read_once(lambda: ids_of(values, where), ids_of, values).to(device)
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Keys:
+        check_no_nan(values, where)
+        return read_once(lambda: Keys(values, where, device), (Keys, device), values)
 
-    def similarity(self, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return (rows[i] == rows[j]).double()
+    def similarity(self, rows: Keys, i: Tensor, j: Tensor) -> Tensor:
+        return (rows.ids[i] == rows.ids[j]).double()
 
-    def key(self, rows: Tensor) -> Tensor:
+    def key(self, rows: Keys) -> Keys:
         return rows
 
 
 class Record(NamedTuple):
-    key: Tensor | None  # (n,) int64
+    key: Keys | None
     columns: list[Any]
 
 
@@ -115,6 +116,8 @@ class Product(Node):
         self.dominated = all(node.dominated for node in self.nodes)
         self.take_on(self.nodes)
         self.cost = max((node.cost for node in self.nodes), default=0)
+        unequal = [place for place, node in enumerate(self.nodes) if not node.equality]
+        self.factors = sorted(unequal, key=lambda place: self.nodes[place].cost)  # beside the key
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
         self.check(values, where)
@@ -125,30 +128,28 @@ class Product(Node):
             for names, (read, node) in self.fields.items()
         ]
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
-        if not keys:
-            return Record(
-                torch.zeros(len(values), dtype=torch.int64, device=device) if self.equality else None, columns
-            )
-        return Record(combined(*keys), columns)
+        if not keys and not self.equality:
+            return Record(None, columns)
+        key = read_once(lambda: combined(keys, len(values), where, device), (combined, device), *keys)
+        return Record(key, columns)
 
     def similarity(self, rows: Record, i: Tensor, j: Tensor) -> Tensor:
-        value = torch.ones(len(i), dtype=torch.float64, device=i.device)
-        if rows.key is not None:
-            value *= rows.key[i] == rows.key[j]
-        for node, column in sorted(zip(self.nodes, rows.columns, strict=True), key=lambda factor: factor[0].cost):
-            if not node.equality:
+        value = None if rows.key is None else (rows.key.ids[i] == rows.key.ids[j]).double()
+        for place in self.factors:
+            node, column = self.nodes[place], rows.columns[place]
+            if value is None:
+                value = node.similarity(column, i, j)
+            else:
                 (left,) = value.nonzero(as_tuple=True)
-                value[left] *= node.similarity(column, i[left], j[left])
+                value = value.index_put((left,), value[left] * node.similarity(column, i[left], j[left]))
         return value
 
     def self_similarity(self, rows: Record, i: Tensor) -> Tensor:
-        value = torch.ones(len(i), dtype=torch.float64, device=i.device)
-        for node, column in zip(self.nodes, rows.columns, strict=True):
-            if not node.equality:
-                value *= node.self_similarity(column, i)
-        return value
+        if self.equality:
+            return torch.ones(len(i), dtype=torch.float64, device=i.device)
+        return reduce(torch.mul, (self.nodes[place].self_similarity(rows.columns[place], i) for place in self.factors))
 
-    def key(self, rows: Record) -> Tensor | None:
+    def key(self, rows: Record) -> Keys | None:
         return rows.key
 
     def variables(self, rows: Record) -> list[Sequence[Variable | None]]:
@@ -163,7 +164,7 @@ class Choice(NamedTuple):
     case: Tensor  # (n,) int64
     place: Tensor  # (n,) int64: the row among those of its case
     columns: list[Any]
-    key: Tensor  # (n,) int64
+    key: Keys
 
 
 class Union(Node):
@@ -183,7 +184,7 @@ class Union(Node):
             got = values[row]
             raise TypeError(f"{where(row)}: got {got!r:.60} of type {type(got).__name__}, wanted {self.wanted}")
         case = torch.tensor(chosen, dtype=torch.int64)
-        place, key, columns = torch.zeros_like(case), torch.zeros_like(case), []
+        place, columns = torch.zeros_like(case), []
         for number, node in enumerate(self.cases):
             (here,) = (case == number).nonzero(as_tuple=True)
             own = here.tolist()
@@ -192,13 +193,13 @@ class Union(Node):
             column = node.encode(taken, part, lambda row, own=own: where(own[row]), device)
             columns.append(column)
             place[here] = torch.arange(len(here))
-            inner = node.key(column)
-            key[here] = 0 if inner is None else inner.cpu()
-        case, place = case.to(device), place.to(device)
-        return Choice(case, place, columns, combined(case, key.to(device)))
+        parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
+        own = [repeat(None) if part is None else iter(part.values) for part in parts]
+        key = Keys([(n, next(own[n])) for n in chosen], where, device, [part for part in parts if part is not None])
+        return Choice(case.to(device), place.to(device), columns, key)
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
-        value = (rows.key[i] == rows.key[j]).double()
+        value = (rows.key.ids[i] == rows.key.ids[j]).double()
         for number, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
             if not node.equality:
                 (left,) = ((value > 0) & (rows.case[i] == number)).nonzero(as_tuple=True)
@@ -213,7 +214,7 @@ class Union(Node):
                 value[left] = node.self_similarity(column, rows.place[i[left]])
         return value
 
-    def key(self, rows: Choice) -> Tensor:
+    def key(self, rows: Choice) -> Keys:
         return rows.key
 
     def variables(self, rows: Choice) -> list[Sequence[Variable | None]]:
@@ -244,7 +245,7 @@ class Normalized(Node):
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Any:
         return self.inner.encode(values, split, where, device)
 
-    def key(self, rows: Any) -> Tensor | None:
+    def key(self, rows: Any) -> Keys | None:
         return self.inner.key(rows) if self.equality else None
 
     def variables(self, rows: Any) -> list[Sequence[Variable | None]]:
@@ -285,7 +286,7 @@ class Preprocess(Node):
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:
         return self.inner.self_similarity(rows, i)
 
-    def key(self, rows: Any) -> Tensor | None:
+    def key(self, rows: Any) -> Keys | None:
         return self.inner.key(rows)
 
     def variables(self, rows: Any) -> list[Sequence[Variable | None]]:
@@ -297,5 +298,9 @@ class Preprocess(Node):
 
 def below(where: Where, names: tuple[str | int, ...]) -> Where:
     """The path of a component, from that of the value it belongs to."""
-    text = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names)
-    return lambda row: f"{where(row)}{text}".removeprefix(".")
+
+    def path(row: int) -> str:
+        text = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names)
+        return f"{where(row)}{text}".removeprefix(".")
+
+    return path

@@ -135,9 +135,9 @@ def normalize(
     normalizer = Normalizer.parse(normalizer)
     numerator, denominator = normalizer.ratio(cross, pred, ref)
     zero = denominator == 0
-    ratio = numerator / denominator.where(~zero, 1)
+    ratio = numerator / denominator.masked_fill(zero, 1)
     if zero_division == "agree":
-        return ratio.where(~zero, ((pred == 0) & (ref == 0)).to(ratio.dtype))
+        return torch.where(zero, ((pred == 0) & (ref == 0)).to(ratio.dtype), ratio)
     if zero_division == "metametric":
         zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
     return ratio.masked_fill(zero, zero_division)

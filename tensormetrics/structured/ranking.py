@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .. import _checks
 from ..assignment import linear_sum_assignment
 from . import _lengths, policy
-from ._pairs import join, places, ranked
+from ._pairs import join, places
 from .columns import check_collection
 from .derive import as_list
 from .metric import StructuredMetric
@@ -185,9 +185,10 @@ def _equal_hits(rows: Ragged, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     """Of equal items the n-th prediction stands for the n-th reference."""
     row = torch.repeat_interleave(rows.count)
     n = int(rows.count[:size].sum())
-    sides = ranked(row % max(size, 1), rows.key).split([n, len(row) - n])
-    counted = [places(side, torch.arange(len(side), device=row.device))[0] for side in sides]
-    a, b = join(*ranked(torch.cat(sides), torch.cat(counted)).split([n, len(row) - n]))
+    _, block = (row % max(size, 1) * rows.key.size + rows.key.ids).unique(return_inverse=True)
+    sides = block.split([n, len(row) - n])
+    times = [places(side, torch.arange(len(side), device=row.device))[0] for side in sides]
+    a, b = join(*(side * len(row) + before for side, before in zip(sides, times, strict=True)))
     hit = gain.new_zeros(size, _most(rows.count[:size]))
     place = row[a], a - rows.start[row[a]]
     return hit.index_put(place, torch.ones_like(gain[b])), hit.index_put(place, gain[b])

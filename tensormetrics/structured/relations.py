@@ -6,7 +6,8 @@ from torch import Tensor
 
 from .. import _checks
 from ._label_scores import LabelScores
-from ._tables import items_of, numbers, padded
+from ._tables import items_of, padded
+from .columns import numbers
 from .structures import Relation, RelationSet
 
 

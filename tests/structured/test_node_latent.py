@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from object_oracle import heaviest_relation
 
-from tensormetrics.structured import Policy, Variable, derive, dsl, metametric
+from tensormetrics.structured import Policy, Variable, derive, dsl, latent_overlap, metametric, node_latent
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -138,6 +138,19 @@ def test_real_weights_against_all_mappings(constraint):
         assert overlap.cross.item() == pytest.approx(expected, abs=1e-9) and overlap.exact.item()
         score, matching = metric.compute(pred, ref)
         assert sum(m.score for m in matching if len(m.pred_path) == 1) == pytest.approx(score, abs=1e-9)
+
+
+def test_value_and_bound_come_of_one_search(monkeypatch):
+    solved = []
+
+    def counted(pred, *rest, **options):
+        solved.extend(range(len(pred)))
+        return latent_overlap(pred, *rest, **options)
+
+    monkeypatch.setattr(node_latent, "latent_overlap", counted)
+    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
+    derive(list[Fact]).overlap(*sides)
+    assert len(solved) == len(GOLDEN["latent"])
 
 
 def test_batches_are_loops():

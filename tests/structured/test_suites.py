@@ -101,6 +101,14 @@ def test_objects_of_another_class():
             "preds[1].relations[1]: got 3 of type int, wanted Relation",
         ),
         (
+            lambda: CorefScores().update_clusters([[], None], [[], []]),
+            "preds: document 1: got None, wanted a collection of clusters",
+        ),
+        (
+            lambda: EventScores().update_events([[]], [3]),
+            "refs[0]: got 3, wanted a collection of Events",
+        ),
+        (
             lambda: EventScores().update_events([[]], [EventSet([relation])]),
             f"refs[0].events[0]: got {relation!r:.60} of type Relation, wanted Event",
         ),
