@@ -1,11 +1,14 @@
 """Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+PIECE = 2**20  # numbers that the caches of a CPU hold
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
 
@@ -73,6 +76,35 @@ def grouped(*names: str) -> Callable[[Callable], Callable]:
         return score
 
     return mark
+
+
+def in_pieces(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """On a CPU, large batches in pieces: vectors that are read again, or written down as float64, stay in its cache.
+
+    For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
+    """
+
+    @functools.wraps(score)
+    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+        lead = sets[0].shape[:-2]
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)] if lead else []
+        numbers = sum(t.numel() for t in tensors)
+        if numbers <= PIECE or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+            return score(*sets, **options)
+        size = max(1, PIECE * lead[0] // numbers)
+        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+        parts = [
+            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+            for piece in zip(*columns, strict=False)
+        ]
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
+
+    return pieces
+
+
+def _leads(lead: torch.Size, tensor: Tensor) -> bool:
+    # a set has two dimensions more, a mask one
+    return tensor.shape[: -1 - tensor.is_floating_point()] == lead
 
 
 def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
@@ -179,7 +211,7 @@ def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
 
 def dot(u: Tensor, v: Tensor) -> Tensor:
     # u: (..., D)  v: (..., D)  ->  (...)
-    return (u * v).sum(-1)
+    return torch.linalg.vecdot(u, v)
 
 
 def check_correction(correction: int) -> None:
