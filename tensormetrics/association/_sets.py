@@ -33,9 +33,9 @@ class Words(NamedTuple):
         # chosen: (Q,)  ->  (Q, W), of sets (S, W, D)
         return None if self.counts is None else self.counts[chosen]
 
-    def size(self) -> Tensor | int:
-        # ->  (...)
-        return self.vectors.shape[-2] if self.counts is None else self.counts.sum(-1)
+    def size(self) -> Tensor | float:
+        # ->  (...); to divide by an int, torch would have to promote it first
+        return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
@@ -232,10 +232,10 @@ def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
     return u_sum - v_sum, effect.masked_fill(constant, torch.nan)
 
 
-def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | int]:
+def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:
     # values, count: (..., n)  ->  sum (...), NaN for an empty set, and size (...)
     if count is None:
-        return values.sum(-1), values.shape[-1]
+        return values.sum(-1), float(values.shape[-1])
     size = count.sum(-1)
     return (values * count).sum(-1).where(size > 0, torch.nan), size
 
@@ -246,7 +246,7 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
     both = join(u, v)
     if u_count is None and v_count is None:
         centred = both - both.mean(-1, keepdim=True)  # torch.var warns of an empty batch
-        return dot(centred, centred) / (both.shape[-1] - correction)
+        return dot(centred, centred) / float(both.shape[-1] - correction)
     count = join(*(torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count))))
     size = count.sum(-1)
     mean = (both * count).sum(-1) / size
