@@ -86,10 +86,10 @@ def in_pieces(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[T
 
     @functools.wraps(score)
     def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
-        lead = sets[0].shape[:-2]
-        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)] if lead else []
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
         numbers = sum(t.numel() for t in tensors)
-        if numbers <= PIECE or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
+        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
             return score(*sets, **options)
         size = max(1, PIECE * lead[0] // numbers)
         columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
@@ -114,6 +114,7 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     boolean mask is False may a vector be NaN.
     """
     first, (like, _) = next(iter(sets.items()))
+    check_tensor(first, like)
     dtype = torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
     words, leads = [], []
     for name, (vectors, mask) in sets.items():
@@ -139,7 +140,13 @@ def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.fl
     return Words(vectors, mask.to(dtype))
 
 
+def check_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
+
+
 def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
+    check_tensor(name, vectors)
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
     if vectors.ndim < dims:
@@ -152,6 +159,7 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
 
 
 def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
+    check_tensor(name, mask)
     if mask.is_floating_point() or mask.is_complex():
         raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
     shape = vectors.shape[-dims:-1]

@@ -99,6 +99,9 @@ def test_errors(device):
     x = torch.zeros(2, 3, device=device)
     raises = [
         (TypeError, "x: got torch.int64, wanted a floating dtype; write x.float()", dict(x=x.long())),
+        (TypeError, "x: got a list, wanted a tensor; write torch.as_tensor(x)", dict(x=x.tolist())),
+        (TypeError, "b: got a list, wanted a tensor; write torch.as_tensor(b)", dict(b=x.tolist())),
+        (TypeError, "a_mask: got a list, wanted a tensor; write torch.as_tensor(a_mask)", dict(a_mask=[True, True])),
         (ValueError, "y: got shape (3,), wanted (..., W, D)", dict(y=x[0])),
         (ValueError, "a: got 2 dimensions, wanted 3 as x has", dict(a=x[:, :2])),
         (TypeError, "b_mask: got torch.float32, wanted torch.bool; write b_mask > 0", dict(b_mask=x[:, 0])),
