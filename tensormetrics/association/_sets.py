@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-PIECE = 2**20  # numbers that the caches of a CPU hold
+PIECE = 2**21  # numbers that the caches of a CPU hold
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
 
