@@ -12,15 +12,16 @@ MOST_STEPS, TOLERANCE = 100, 1e-10
 # curvature grows by at most e^r, and a step that long lowers the loss if e^r - r - 1 < r^2: up to 1.79. So the shortest
 # does so if the whole step moves no margin by more than FARTHEST; and NEAR the minimum the whole step is as it should.
 LENGTHS = (1.0, 2.0, 4.0, 8.0, 0.5, 0.25, 0.125)
-NEAR, FARTHEST = 0.1, 14.0
+NEAR, FARTHEST = 0.5, 14.0
 
 
 def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN where the gradient does not vanish
     """Minimise |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 in place of |v|^2."""
     x, y = _labelled(a, b)
-    usable = (a.count.sum(-1) > 0) & (b.count.sum(-1) > 0)
-    weight = C * join(a.count, b.count).where(usable.unsqueeze(-1), torch.nan)
+    counts = a.count, b.count
+    usable = torch.minimum(*(count.sum(-1) for count in counts)) > 0
+    weight = C * join(*counts).where(usable.unsqueeze(-1), torch.nan)
     dual = x.shape[-2] < x.shape[-1]
     form = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
     against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
