@@ -88,6 +88,12 @@ def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, devi
         assert (c * penalize_intercept - pull.sum(-1)).abs().max() <= 1e-9
 
 
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+def test_rnsb_finds_far_minima(penalize_intercept, generator, device):
+    t, a, b = 1e3 * torch.randn(3, 5, 25, 49, generator=generator, dtype=torch.float64).to(device)
+    assert association.rnsb(t, a, b, 1e4, penalize_intercept).isfinite().all()
+
+
 def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
     monkeypatch.setattr("tensormetrics.association._logistic.MOST_STEPS", 2)
