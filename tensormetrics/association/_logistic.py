@@ -9,8 +9,8 @@ from ._sets import Words, dot, join, times, weighted_sum
 
 MOST_STEPS, TOLERANCE = 100, 1e-10
 # Where no margin moves by more than r, the curvature grows by at most e^r, and a Newton step that long lowers the loss
-# if e^r - r - 1 < r^2: up to 1.79. Steps that are NEAR are therefore taken whole, and of longer ones that multiple by a
-# power of two that lowers the loss most; an eighth lowers it where the whole step moves no margin by more than FARTHEST.
+# if e^r - r - 1 < r^2: up to 1.79. Steps that are NEAR are therefore taken whole, and of longer ones the multiple by a
+# power of two that lowers the loss most; an eighth does lower it where the whole moves no margin by more than FARTHEST.
 NEAR, FARTHEST = 1.5, 14.0
 
 
