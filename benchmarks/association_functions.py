@@ -1,6 +1,6 @@
 """Claim: exact p-values of 20+20 words take some 0.2 s, of 25+25 under 30 s; 1,000 RNSB fits under a second, 1,000
 bootstrap replicates and 10,000 permutations under 25 ms; batches of WEAT queries are faster than a loop in numpy.
-A single small WEAT query is not: its few dozen tensor operations take two to four times as long as numpy's.
+A single small WEAT query is not: its few dozen tensor operations take up to twice as long as numpy's.
 
 Equal values are asserted before anything is timed; rivals take turns in one process; times are medians.
 """

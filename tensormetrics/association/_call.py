@@ -1,9 +1,8 @@
 """The arguments of `run_query`: one meaning, the names and the order of two generations of code."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from .lookup import PreprocessorArgs, Search, as_preprocessors, check_threshold, nearest
+from .lookup import Search, as_preprocessors, check_threshold, nearest
 from .model import WordEmbeddingModel, check_model
 from .query import IndexedQuery, Query, Template, check_query
 
@@ -12,36 +11,39 @@ CURRENT = ("preprocessors", "strategy", "normalize", "warn_not_found_words")
 FORMER = ("preprocessor_args", "secondary_preprocessor_args", "warn_not_found_words")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What every metric is told: the query, the model, and how words are looked up."""
 
     query: Query
     model: WordEmbeddingModel
-    lost_vocabulary_threshold: float = 0.2
-    preprocessors: list[PreprocessorArgs] = field(default_factory=lambda: [{}])
-    strategy: str = "first"
-    normalize: bool = False
-    warn_not_found_words: bool = False
+    search: Search
+    lost_vocabulary_threshold: float
+    normalize: bool
+    warn_not_found_words: bool
 
-    def index(self, paired: bool, query: Query | None = None) -> IndexedQuery:
+    @classmethod
+    def checked(
+        cls,
+        query: Any,
+        model: Any,
+        lost_vocabulary_threshold: Any = 0.2,
+        preprocessors: Any = None,
+        strategy: Any = "first",
+        normalize: Any = False,
+        warn_not_found_words: Any = False,
+    ) -> "Call":
+        check_query(query)
+        check_model(model)
+        check_threshold(lost_vocabulary_threshold)
+        search = model.search(preprocessors, strategy)
+        check_flag("normalize", normalize)
+        check_flag("warn_not_found_words", warn_not_found_words)
+        return cls(query, model, search, lost_vocabulary_threshold, normalize, warn_not_found_words)
+
+    def look_up(self, paired: bool, query: Query | None = None) -> IndexedQuery:
         """The rows of the words of this query, or of another one by the same rules."""
-        return self.model.index_query(
-            query or self.query,
-            lost_vocabulary_threshold=self.lost_vocabulary_threshold,
-            preprocessors=self.preprocessors,
-            strategy=self.strategy,
-            paired=paired,
-            warn_not_found_words=self.warn_not_found_words,
-        )
-
-    def __post_init__(self) -> None:
-        check_query(self.query)
-        check_model(self.model)
-        check_threshold(self.lost_vocabulary_threshold)
-        Search((), None, self.preprocessors, self.strategy)  # checks both
-        for name in ("normalize", "warn_not_found_words"):
-            check_flag(name, getattr(self, name))
+        rules = (self.search, self.lost_vocabulary_threshold, paired, self.warn_not_found_words)
+        return self.model.index(query or self.query, *rules)
 
 
 def bind(
@@ -73,7 +75,7 @@ def bind(
     if "word_embedding" in given:
         given["model"] = given.pop("word_embedding")
     spoken = [given.pop(name, None) for name in ("preprocessors", *FORMER[:2])]
-    return Call(**given, preprocessors=as_preprocessors(*spoken)), options
+    return Call.checked(**given, preprocessors=as_preprocessors(*spoken)), options
 
 
 def check_flag(name: str, value: Any) -> None:

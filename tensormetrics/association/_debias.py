@@ -1,5 +1,6 @@
 """What the debiasing methods share: tables and words at the door, directions and planes below it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,12 +18,12 @@ CHUNK = 2**24  # numbers that are float64 at a time
 Rows = list[list[int]]  # the rows of tuples of words
 
 
-class Debias(nn.Module):
+class Debias(nn.Module, ABC):
     """A transform of embeddings: fitted to words of a model or to tensors, applied to models or to tensors.
 
     What is fitted lies in buffers, and the words that `transform` needs beside the extra state of `state_dict`.
     A subclass names its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit`
-    looks words up, and its `write` changes rows of a table.
+    looks words up. One whose rows depend on each other, or that changes more of them, overrides `write`.
     """
 
     fitted: tuple[str, ...] = ()
@@ -38,12 +39,12 @@ class Debias(nn.Module):
         for name in self.fitted:
             self.register_buffer(name, None)
 
-    def fit(self, model: WordEmbeddingModel, *args: Any, **kwargs: Any) -> "Debias":
-        raise NotImplementedError
+    @abstractmethod
+    def fit(self, model: WordEmbeddingModel, *args: Any, **kwargs: Any) -> "Debias": ...
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         # table: (V, D), in place  rows: (R,) int64, distinct, those that are to change
-        raise NotImplementedError
+        rewrite(table, rows, self)
 
     @torch.no_grad()
     def transform(

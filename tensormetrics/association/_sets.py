@@ -1,11 +1,14 @@
 """Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+PIECE = 2**21  # numbers that the caches of a CPU hold
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
 
@@ -30,9 +33,9 @@ class Words(NamedTuple):
         # chosen: (Q,)  ->  (Q, W), of sets (S, W, D)
         return None if self.counts is None else self.counts[chosen]
 
-    def size(self) -> Tensor | int:
-        # ->  (...)
-        return self.vectors.shape[-2] if self.counts is None else self.counts.sum(-1)
+    def size(self) -> Tensor | float:
+        # ->  (...); to divide by an int, torch would have to promote it first
+        return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
@@ -75,6 +78,35 @@ def grouped(*names: str) -> Callable[[Callable], Callable]:
     return mark
 
 
+def in_pieces(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """On a CPU, large batches in pieces: vectors that are read again, or written down as float64, stay in its cache.
+
+    For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
+    """
+
+    @functools.wraps(score)
+    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+        numbers = sum(t.numel() for t in tensors)
+        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
+        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+            return score(*sets, **options)
+        size = max(1, PIECE * lead[0] // numbers)
+        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+        parts = [
+            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+            for piece in zip(*columns, strict=False)
+        ]
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
+
+    return pieces
+
+
+def _leads(lead: torch.Size, tensor: Tensor) -> bool:
+    # a set has two dimensions more, a mask one
+    return tensor.shape[: -1 - tensor.is_floating_point()] == lead
+
+
 def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
     """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
 
@@ -82,6 +114,7 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     boolean mask is False may a vector be NaN.
     """
     first, (like, _) = next(iter(sets.items()))
+    check_tensor(first, like)
     dtype = torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
     words, leads = [], []
     for name, (vectors, mask) in sets.items():
@@ -107,7 +140,13 @@ def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.fl
     return Words(vectors, mask.to(dtype))
 
 
+def check_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
+
+
 def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
+    check_tensor(name, vectors)
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
     if vectors.ndim < dims:
@@ -120,6 +159,7 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
 
 
 def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
+    check_tensor(name, mask)
     if mask.is_floating_point() or mask.is_complex():
         raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
     shape = vectors.shape[-dims:-1]
@@ -179,7 +219,7 @@ def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
 
 def dot(u: Tensor, v: Tensor) -> Tensor:
     # u: (..., D)  v: (..., D)  ->  (...)
-    return (u * v).sum(-1)
+    return torch.linalg.vecdot(u, v)
 
 
 def check_correction(correction: int) -> None:
@@ -200,10 +240,10 @@ def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
     return u_sum - v_sum, effect.masked_fill(constant, torch.nan)
 
 
-def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | int]:
+def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:
     # values, count: (..., n)  ->  sum (...), NaN for an empty set, and size (...)
     if count is None:
-        return values.sum(-1), values.shape[-1]
+        return values.sum(-1), float(values.shape[-1])
     size = count.sum(-1)
     return (values * count).sum(-1).where(size > 0, torch.nan), size
 
@@ -214,7 +254,7 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
     both = join(u, v)
     if u_count is None and v_count is None:
         centred = both - both.mean(-1, keepdim=True)  # torch.var warns of an empty batch
-        return dot(centred, centred) / (both.shape[-1] - correction)
+        return dot(centred, centred) / float(both.shape[-1] - correction)
     count = join(*(torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count))))
     size = count.sum(-1)
     mean = (both * count).sum(-1) / size

@@ -156,7 +156,7 @@ class BaseMetric(Metric):
         return self._with(changed), call
 
     def _run(self, call: Call) -> dict[str, Any]:
-        index = call.index(self.paired)
+        index = call.look_up(self.paired)
         if index.reason:
             own = {key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()}
             return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
@@ -263,7 +263,7 @@ class BaseMetric(Metric):
     def _check_input(
         self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
     ) -> None:
-        Call(query, model, lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words)
+        Call.checked(query, model, lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words)
         self.check_query(query)
 
 

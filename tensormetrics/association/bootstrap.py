@@ -30,6 +30,8 @@ def bootstrap_interval(
     for which take `mean_sc_weat`. Draws depend on `seed` (None: fresh) and the sizes of the sets alone. No gradient.
     ValueError for iterations < 1 and a confidence outside (0, 1). Efron 1979, doi:10.1214/aos/1176344552.
     """
+    if isinstance(metric, torch.nn.Module):
+        raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
     iterations = _checks.integer_at_least("iterations", iterations, 1)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: got {confidence!r}, wanted a number between 0 and 1")

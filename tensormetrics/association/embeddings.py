@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .lookup import PreprocessorArgs, Search, as_preprocessors, log
+from .lookup import PreprocessorArgs, log
 from .model import WordEmbeddingModel, check_model
 from .query import Query
 
@@ -21,7 +21,7 @@ def get_embeddings_from_set(
 ) -> tuple[list[str], Vectors]:
     """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`."""
     check_model(model)
-    found = Search(model, model.vocab_prefix, as_preprocessors(preprocessors), strategy).words(word_set)
+    found = model.search(preprocessors, strategy).words(word_set)
     if verbose:
         print(f"found {len(found.keys)} keys for {found.total} words: {found.keys}, lost: {found.lost}")
     return list(found.not_found), model.arrays(found.keys, normalize)
@@ -60,7 +60,7 @@ def get_embeddings_from_tuples(
     One that lost a word is left out, unless `discard_incomplete_sets=False`. ValueError if none is left.
     """
     check_model(model)
-    search = Search(model, model.vocab_prefix, as_preprocessors(preprocessors), strategy)
+    search = model.search(preprocessors, strategy)
     kept = []
     for words in sets:
         found = search.words(words)

@@ -29,11 +29,11 @@ def gweat(
     empty sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number
     of groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
     """
+    words = _sets.read("x", "a", x=(x, x_mask), a=(a, a_mask))
     if x.shape[-3:-2] != a.shape[-3:-2] or x.shape[-3:-2] < (2,):
         got = f"{tuple(x.shape)} and {tuple(a.shape)}"
         raise ValueError(f"x, a: got shapes {got}, wanted equally many groups, at least 2: (..., G, W, D)")
-    x, a = _sets.read("x", "a", x=(x, x_mask), a=(a, a_mask))
-    x, a = x.unit().mean(), a.unit().mean()
+    x, a = (groups.unit().mean() for groups in words)
     terms = _sets.dot(x - x.mean(-2, keepdim=True), a - a.mean(-2, keepdim=True))
     return (terms.sum(-1), terms) if per_group else terms.sum(-1)
 

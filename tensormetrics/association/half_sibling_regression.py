@@ -47,6 +47,3 @@ class HalfSiblingRegression(Debias):
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
         return sum(_debias.found_rows(model, self.words.get("definitional", []), quiet=True), [])
-
-    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        _debias.rewrite(table, rows, self)

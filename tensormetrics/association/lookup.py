@@ -6,7 +6,6 @@ import numbers
 import unicodedata
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import _checks
@@ -102,24 +101,27 @@ def check_threshold(threshold: Any) -> None:
         raise ValueError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
 
 
-@dataclass(frozen=True)
 class Search:
     """How words are looked up in a vocabulary: which forms are tried, and whether the first or all of them count."""
 
-    vocabulary: Container[str]
-    prefix: str | None
-    preprocessors: list[PreprocessorArgs]
-    strategy: str = "first"
-
-    def __post_init__(self) -> None:
-        _checks.one_of("strategy", self.strategy, ("first", "all"))
-        object.__setattr__(self, "functions", preprocessings(self.preprocessors))
+    def __init__(
+        self,
+        vocabulary: Container[str],
+        prefix: str | None,
+        preprocessors: list[PreprocessorArgs],
+        strategy: str = "first",
+    ) -> None:
+        _checks.one_of("strategy", strategy, ("first", "all"))
+        self.vocabulary = vocabulary
+        self.prefix = prefix or ""
+        self.functions = preprocessings(preprocessors)
+        self.strategy = strategy
 
     def variant(self, word: str, function: Preprocess) -> str:
         key = function(word)
         if not isinstance(key, str):
             raise TypeError(f"preprocessor: got a {type(key).__name__} for the word {word!r}, wanted a str")
-        return (self.prefix or "") + key
+        return self.prefix + key
 
     def first(self, word: str) -> str | None:
         """The first form of a word that is in the vocabulary."""
@@ -189,7 +191,6 @@ def look_up(
 
     `paired`: the target sets, or if there is one only the attribute sets, are aligned by position, as pairs or tuples.
     """
-    check_threshold(threshold)
     words: tuple[list, list] = ([], [])
     lost: tuple[list, list] = ([], [])
     troubles = []

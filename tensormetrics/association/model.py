@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _checks
 from ._tables import EncodedTable, Table
-from .lookup import PreprocessorArgs, Search, as_preprocessors, look_up
+from .lookup import PreprocessorArgs, Search, as_preprocessors, check_threshold, look_up
 from .query import IndexedQuery, Query, check_query
 from .word2vec import read_word2vec
 
@@ -237,8 +237,19 @@ class WordEmbeddingModel:
         lost word are dropped whole, the share is that of tuples, and lists of unequal length are a ValueError.
         """
         check_query(query)
-        search = Search(self._table.vocabulary, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
-        words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, paired, warn_not_found_words)
+        check_threshold(lost_vocabulary_threshold)
+        search = self.search(preprocessors, strategy)
+        return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
+
+    def search(self, preprocessors: list[PreprocessorArgs] | None, strategy: str) -> Search:
+        """How words are looked up in this model, by options as in `index_query`."""
+        return Search(self._table.vocabulary, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
+
+    def index(
+        self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
+    ) -> IndexedQuery:
+        """`index_query` of arguments that were checked."""
+        words, lost, reason = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
         if not reason:
             self._table.add(key for side in words for keys in side for key in keys)
             if paired:
@@ -264,8 +275,8 @@ class WordEmbeddingModel:
         `preprocessors=[p, s]`; `normalize` makes unit vectors, `verbose` prints what was found.
         """
         check_query(query)
-        preprocessors = as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args)
-        search = Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
+        check_threshold(lost_vocabulary_threshold)
+        search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
         words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words)
         names = (query.target_sets_names, query.attribute_sets_names)
         if verbose:

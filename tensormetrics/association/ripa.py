@@ -35,9 +35,10 @@ def ripa(
     product (..., A, P), NaN where there is none. ValueError where x and y differ in length, else as in `weat`.
     Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
     """
+    words = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
     if x.shape[-2:] != y.shape[-2:]:
         raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
-    x, y, a = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
+    x, y, a = words
     (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
     pair = _sets.Words(
         _sets.unit(pair.vectors) if normalize_direction else pair.vectors, pair.count * (pair.vectors != 0).any(-1)

@@ -41,15 +41,27 @@ def rnsb(
     C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
     """
     check_strength(C)
-    t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
-    p = t.present(_negative(t, *logistic_regression(a, b, C, penalize_intercept)))
-    score = divergence(p, t)
+    score, p = _score(t, a, b, C, penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
     return (score, p) if per_word else score
 
 
-def _negative(t: _sets.Words, w: Tensor, c: Tensor) -> Tensor:
-    # w: (..., D)  c: (...)  ->  (..., T), the probability of negative sentiment
-    return torch.sigmoid(-t.project(w) - c.unsqueeze(-1))
+@_sets.in_pieces
+def _score(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float,
+    penalize_intercept: bool,
+    *,
+    t_mask: Tensor | None,
+    a_mask: Tensor | None,
+    b_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    # ->  score (...), p (..., T)
+    t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+    w, c = logistic_regression(a, b, C, penalize_intercept)
+    p = t.present(torch.sigmoid(-t.project(w) - c.unsqueeze(-1)))
+    return divergence(p, t), p
 
 
 def divergence(p: Tensor, t: _sets.Words) -> Tensor:

@@ -38,9 +38,9 @@ def same(
     Feldhans, Hinder & Hammer 2022, arXiv:2203.14603.
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
-    if groups.shape[-3:-2] < (2,):
-        raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, W, D) with G >= 2")
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
+    if groups.vectors.shape[-3] < 2:
+        raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
     centres = groups.unit().mean()
     basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :])
     axes = _sets.unit(basis)

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import _sets
 from ._call import CURRENT, FORMER, HEAD, Call, bind
 from .base_metric import BaseMetric
-from .lookup import Search, log
+from .lookup import log
 from .model import WordEmbeddingModel
 from .query import IndexedQuery, Query, padded
 from .subqueries import Plan
@@ -49,7 +49,7 @@ def looped_scores(
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
     rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
     call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
-    return call.index(False).reason or f"{metric.metric_short_name}.run_query gave NaN"
+    return call.look_up(False).reason or f"{metric.metric_short_name}.run_query gave NaN"
 
 
 def batched_scores(
@@ -103,7 +103,7 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
         if i in reasons:
             continue
         try:
-            index = call.index(metric.paired, plan.query(i))
+            index = call.look_up(metric.paired, plan.query(i))
         except ValueError as error:
             reasons[i] = str(error)
             continue
@@ -172,8 +172,7 @@ def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
 def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], dict[int, str]]:
     """The rows of every set, none if it is unusable, and why those are; see `WordEmbeddingModel.index_query`."""
     model = call.model
-    search = Search(model._table.vocabulary, model.vocab_prefix, call.preprocessors, call.strategy)
-    found = [search.words(members) for members in plan.sets]
+    found = [call.search.words(members) for members in plan.sets]
     threshold = call.lost_vocabulary_threshold
     troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
     for s, each in enumerate(found):

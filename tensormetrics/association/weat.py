@@ -31,8 +31,7 @@ def weat(
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
     """
-    u, v = associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask))
-    return _sets.total(*u)[0] - _sets.total(*v)[0]
+    return _scores(x, y, a, b, 0, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
 
 
 def weat_effect_size(
@@ -54,7 +53,13 @@ def weat_effect_size(
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
     """
     _sets.check_correction(correction)
-    return _sets.contrast(*associations(*units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)), correction)[1]
+    return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
+
+
+@_sets.in_pieces
+def _scores(x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Tensor | None) -> tuple[Tensor, ...]:
+    # ->  `weat` (...), `weat_effect_size` (...)
+    return _sets.contrast(*associations(*units_of(x, y, a, b, **masks)), correction)
 
 
 def units_of(
@@ -94,16 +99,15 @@ class WEAT(BaseMetric):
         self.correction = correction
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        return self._named(*associations(*units_of(x, y, a, b, **masks)))
+        return self._named(*_scores(x, y, a, b, self.correction, **masks))
 
     def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
         cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
         first, second = a.unbind(-1)
         u, v = ((cosines[side, :, first] - cosines[side, :, second], targets.counts_of(side)) for side in t.unbind(-1))
-        return self._named(u, v)
+        return self._named(*_sets.contrast(u, v, self.correction))
 
-    def _named(self, u: _sets.Values, v: _sets.Values) -> dict[str, Tensor]:
-        score, effect = _sets.contrast(u, v, self.correction)
+    def _named(self, score: Tensor, effect: Tensor) -> dict[str, Tensor]:
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
 
     def score_function(self) -> Callable[..., Tensor]:

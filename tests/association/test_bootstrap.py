@@ -116,6 +116,9 @@ def test_errors(device):
             bootstrap_interval(association.example_metric, x, x, x, **options)
         assert str(info.value) == message
     with pytest.raises(TypeError) as info:
+        bootstrap_interval(association.ExampleMetric(), x, x, x)
+    assert str(info.value) == "metric: got a ExampleMetric, wanted a function; write metric.score_function()"
+    with pytest.raises(TypeError) as info:
         bootstrap_interval(association.example_metric, x, x, x, b_mask=x)
     arguments = "x, y, a, x_mask, y_mask, a_mask"
     assert str(info.value) == f"b_mask: not a mask of this metric, whose arguments are {arguments}"

@@ -126,7 +126,7 @@ def test_options_of_the_call_override_those_of_the_constructor(tiny):
     ],
 )
 def test_errors_come_before_any_look_up(change, kind, message, query, tiny, monkeypatch):
-    monkeypatch.setattr(WordEmbeddingModel, "index_query", None)
+    monkeypatch.setattr(WordEmbeddingModel, "index", None)
     with raises(kind, message):
         RND().run_query(**{"query": query, "model": tiny} | change)
 

@@ -88,6 +88,12 @@ def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, devi
         assert (c * penalize_intercept - pull.sum(-1)).abs().max() <= 1e-9
 
 
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+def test_rnsb_finds_far_minima(penalize_intercept, generator, device):
+    t, a, b = 1e3 * torch.randn(3, 5, 25, 49, generator=generator, dtype=torch.float64).to(device)
+    assert association.rnsb(t, a, b, 1e4, penalize_intercept).isfinite().all()
+
+
 def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
     monkeypatch.setattr("tensormetrics.association._logistic.MOST_STEPS", 2)
@@ -99,6 +105,9 @@ def test_errors(device):
     x = torch.zeros(2, 3, device=device)
     raises = [
         (TypeError, "x: got torch.int64, wanted a floating dtype; write x.float()", dict(x=x.long())),
+        (TypeError, "x: got a list, wanted a tensor; write torch.as_tensor(x)", dict(x=x.tolist())),
+        (TypeError, "b: got a list, wanted a tensor; write torch.as_tensor(b)", dict(b=x.tolist())),
+        (TypeError, "a_mask: got a list, wanted a tensor; write torch.as_tensor(a_mask)", dict(a_mask=[True, True])),
         (ValueError, "y: got shape (3,), wanted (..., W, D)", dict(y=x[0])),
         (ValueError, "a: got 2 dimensions, wanted 3 as x has", dict(a=x[:, :2])),
         (TypeError, "b_mask: got torch.float32, wanted torch.bool; write b_mask > 0", dict(b_mask=x[:, 0])),

@@ -37,6 +37,22 @@ def test_leading_dimensions_broadcast(score, expected, sets, generator, device):
         assert agrees(value[i, j], single.cpu().numpy(), rtol=1e-12)
 
 
+def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
+    sets = torch.randn(4, 7, 2, 3, 5, generator=generator)
+    mask = torch.rand(7, 2, 3, generator=generator) > 0.3
+    calls = (
+        lambda: association.weat(*sets, x_mask=mask, b_mask=mask),
+        lambda: association.weat_effect_size(*sets, 1, x_mask=mask),
+        lambda: association.weat(*sets[:3], sets[3][0]),  # broadcast, and so computed as a whole
+        lambda: association.rnsb(*sets[:3], t_mask=mask),
+        lambda: association.rnsb(*sets[:3], per_word=True)[1],
+    )
+    whole = [call() for call in calls]
+    monkeypatch.setattr("tensormetrics.association._sets.PIECE", sets.numel() // 3)
+    for call, expected in zip(calls, whole, strict=True):
+        torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
+
+
 @every_score
 def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
