@@ -8,10 +8,12 @@ from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 Where = Callable[[int], str]  # the path of a row, for messages
+FEW = 1000  # rows; more tuples than that keep Python's garbage collector busy
 Read = TypeVar("Read")
 
 _columns: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("columns", default=None)
@@ -53,16 +55,6 @@ class Keys:
     def __init__(self, values: Sequence[Any], where: Where, device: torch.device, parts: Sequence["Keys"] = ()) -> None:
         self.values, self.where, self.device, self.parts = values, where, device, parts
 
-    @cached_property
-    def _numbered(self) -> tuple[Tensor, int]:
-        table = numbers()
-        try:
-            ids = list(map(table.__getitem__, self.values))
-        except TypeError:
-            self.check_hashable()
-            raise
-        return torch.tensor(ids, dtype=torch.int64).to(self.device), len(table)
-
     @property
     def ids(self) -> Tensor:
         """(n,) int64 from 0 on, equal where the values are."""
@@ -70,8 +62,21 @@ class Keys:
 
     @property
     def size(self) -> int:
-        """How many different values there are."""
+        """What all `ids` are below."""
         return self._numbered[1]
+
+    @cached_property
+    def _numbered(self) -> tuple[Tensor, int]:
+        return self._number()
+
+    def _number(self) -> tuple[Tensor, int]:
+        table = numbers()
+        try:
+            ids = np.fromiter(map(table.__getitem__, self.values), np.int64, len(self.values))
+        except TypeError:
+            self.check_hashable()
+            raise
+        return torch.from_numpy(ids).to(self.device), len(table)
 
     def check_hashable(self) -> None:
         """TypeError with the path of the first value that cannot be looked up."""
@@ -87,12 +92,32 @@ class Keys:
                 ) from None
 
 
+class Rows(Keys):
+    """The tuples of two or more columns."""
+
+    def __init__(self, parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> None:
+        self.parts, self.length, self.where, self.device = parts, length, where, device
+
+    @cached_property
+    def values(self) -> Sequence[Any]:
+        return [*zip(*(part.values for part in self.parts), strict=True)]
+
+    def _number(self) -> tuple[Tensor, int]:
+        if self.length <= FEW:
+            return super()._number()
+        ids, size = self.parts[0].ids, self.parts[0].size
+        for part in self.parts[1:]:
+            ids, size = ids * part.size + part.ids, size * part.size
+            if size > 2**31:  # ranks of fewer rows than that keep every product within 64 bits
+                ids, size = ids.unique(return_inverse=True)[1], self.length
+        return ids, size
+
+
 def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> Keys:
     """The column of the rows of some others."""
-    if len(parts) == 1:
-        return parts[0]
-    values = [*zip(*(part.values for part in parts), strict=True)] if parts else [()] * length
-    return Keys(values, where, device, parts)
+    if not parts:
+        return Keys([()] * length, where, device)
+    return parts[0] if len(parts) == 1 else Rows(parts, length, where, device)
 
 
 def check_no_nan(values: Sequence[Any], where: Where) -> None:

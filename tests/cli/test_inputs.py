@@ -74,6 +74,7 @@ def test_tables_with_and_without_names(tmp_path, content, columns, rows):
     assert (table.columns, table.rows, table.values.tolist()) == (columns, rows, [[1, 2], [3, 4]])
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of torch 2.11
 @pytest.mark.parametrize(
     ("name", "write", "message"),
     [

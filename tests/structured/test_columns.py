@@ -1,0 +1,26 @@
+"""Rows of many columns are numbered by their columns, those of few as tuples: which rows are equal is the same."""
+
+import random
+
+import pytest
+import torch
+
+from tensormetrics.structured import columns
+
+
+def keys(values):
+    return columns.Keys(values, str, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("choices", [3, 10**6], ids=["repeated", "more than 2^31 combinations"])
+def test_many_rows(choices, monkeypatch):
+    draw = random.Random(0)
+    rows = [tuple(draw.randrange(choices) for _ in range(5)) for _ in range(100)] * 2
+    a, b, c, d, e = map(keys, zip(*rows, strict=True))
+    monkeypatch.setattr(columns, "FEW", 0)
+    device = torch.device("cpu")
+    nested = columns.combined([columns.combined([a, b], 200, str, device), c, d, e], 200, str, device)
+    assert 0 <= nested.ids.min() and nested.ids.max() < nested.size < 2**62
+    expected = torch.tensor([[x == y for y in rows] for x in rows])
+    assert torch.equal(nested.ids == nested.ids.unsqueeze(1), expected)
+    assert nested.values == [((v, w), x, y, z) for v, w, x, y, z in rows]
