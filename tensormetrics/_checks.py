@@ -33,27 +33,35 @@ def one_of(name: str, value: Any, choices: tuple) -> None:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
 
 
-def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+def tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
+
+
+def shape(name: str, value: Tensor, *wanted: int | str) -> None:
     """`wanted` are sizes or letters, after an optional "...": shape("x", x, "...", "N", 3)."""
+    tensor(name, value)
     free = wanted[:1] == ("...",)
     sizes = wanted[1:] if free else wanted
-    tail = tensor.shape[max(tensor.ndim - len(sizes), 0) :] if free else tensor.shape
+    tail = value.shape[max(value.ndim - len(sizes), 0) :] if free else value.shape
     fits = len(tail) == len(sizes) and all(
         isinstance(size, str) or size == got for size, got in zip(sizes, tail, strict=True)
     )
     if not fits:
         pattern = ", ".join(map(str, wanted)) + ("," if len(wanted) == 1 else "")
-        raise ValueError(f"{name}: got shape {tuple(tensor.shape)}, wanted ({pattern})")
+        raise ValueError(f"{name}: got shape {tuple(value.shape)}, wanted ({pattern})")
 
 
-def floating(name: str, tensor: Tensor) -> None:
-    if not tensor.dtype.is_floating_point:
-        raise ValueError(f"{name}: got {tensor.dtype}, wanted a floating dtype; write {name}.float()")
+def floating(name: str, value: Tensor) -> None:
+    tensor(name, value)
+    if not value.dtype.is_floating_point:
+        raise ValueError(f"{name}: got {value.dtype}, wanted a floating dtype; write {name}.float()")
 
 
-def integral(name: str, tensor: Tensor) -> None:
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        raise ValueError(f"{name}: got {tensor.dtype}, wanted an integer dtype; write {name}.long()")
+def integral(name: str, value: Tensor) -> None:
+    tensor(name, value)
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        raise ValueError(f"{name}: got {value.dtype}, wanted an integer dtype; write {name}.long()")
 
 
 def same_length(**tensors: Tensor) -> None:

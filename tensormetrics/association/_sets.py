@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import _checks
+
 PIECE = 2**21  # numbers that the caches of a CPU hold
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
@@ -78,28 +80,33 @@ def grouped(*names: str) -> Callable[[Callable], Callable]:
     return mark
 
 
-def in_pieces(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
-    """On a CPU, large batches in pieces: vectors that are read again, or written down as float64, stay in its cache.
+def in_pieces(*, rereads: bool) -> Callable[[Callable], Callable]:
+    """On a CPU, large batches in pieces: small ones for a score that reads its vectors again and again, larger ones, of
+    vectors that are not yet float64, for one that does not and would get memory for longer than it computes.
 
     For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
     """
 
-    @functools.wraps(score)
-    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
-        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
-        numbers = sum(t.numel() for t in tensors)
-        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
-        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
-            return score(*sets, **options)
-        size = max(1, PIECE * lead[0] // numbers)
-        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
-        parts = [
-            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
-            for piece in zip(*columns, strict=False)
-        ]
-        return tuple(map(torch.cat, zip(*parts, strict=True)))
+    def mark(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+        @functools.wraps(score)
+        def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+            tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+            numbers = sum(t.numel() for t in tensors if rereads or t.dtype != torch.float64)
+            most = PIECE if rereads else 4 * PIECE
+            lead = tensors[0].shape[:-2] if numbers > most else ()
+            if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+                return score(*sets, **options)
+            size = max(1, most * lead[0] // numbers)
+            columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+            parts = [
+                score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+                for piece in zip(*columns, strict=False)
+            ]
+            return tuple(map(torch.cat, zip(*parts, strict=True)))
 
-    return pieces
+        return pieces
+
+    return mark
 
 
 def _leads(lead: torch.Size, tensor: Tensor) -> bool:
@@ -114,7 +121,7 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     boolean mask is False may a vector be NaN.
     """
     first, (like, _) = next(iter(sets.items()))
-    check_tensor(first, like)
+    _checks.tensor(first, like)
     dtype = torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
     words, leads = [], []
     for name, (vectors, mask) in sets.items():
@@ -140,13 +147,8 @@ def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.fl
     return Words(vectors, mask.to(dtype))
 
 
-def check_tensor(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
-
-
 def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
-    check_tensor(name, vectors)
+    _checks.tensor(name, vectors)
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
     if vectors.ndim < dims:
@@ -159,7 +161,7 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
 
 
 def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
-    check_tensor(name, mask)
+    _checks.tensor(name, mask)
     if mask.is_floating_point() or mask.is_complex():
         raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
     shape = vectors.shape[-dims:-1]

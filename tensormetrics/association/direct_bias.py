@@ -38,7 +38,7 @@ def direct_bias(
     """
     check_options(strictness, n_components, direction)
     k = n_components
-    _sets.check_tensor("groups", groups)
+    _checks.tensor("groups", groups)
     if groups.shape[-3:-2] < (2,):
         raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, P, D) with G >= 2")
     if direction == "mean_difference" and (groups.shape[-3] != 2 or k != 1):

@@ -159,6 +159,8 @@ def present_first(present: Tensor) -> Tensor:
 
 def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.Size]:
     """All scores as (B, N), 0 where none is, which of them are present (B, N), and the leading shape B stands for."""
+    for name, (scores, _) in sides.items():
+        _checks.tensor(name, scores)
     sets = _sets.read(**{name: (scores.detach().unsqueeze(-1), mask) for name, (scores, mask) in sides.items()})
     scores, present = joined(sets)
     lead, places = present.shape[:-1], present.shape[-1]

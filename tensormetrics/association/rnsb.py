@@ -45,7 +45,7 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@_sets.in_pieces
+@_sets.in_pieces(rereads=True)
 def _score(
     t: Tensor,
     a: Tensor,

@@ -56,7 +56,7 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces
+@_sets.in_pieces(rereads=False)
 def _scores(x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Tensor | None) -> tuple[Tensor, ...]:
     # ->  `weat` (...), `weat_effect_size` (...)
     return _sets.contrast(*associations(*units_of(x, y, a, b, **masks)), correction)

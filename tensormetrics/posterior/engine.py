@@ -39,6 +39,7 @@ def sample_metrics(
     start = _checks.integer_at_least("start", start, 0)
     _checks.one_of("dtype", dtype, DTYPES)
     collection = MetricCollection(metrics)
+    _checks.tensor("counts", counts)
     counts = counts[None] if counts.ndim == 2 else counts
     _checks.shape("counts", counts, "E", "C", "C")
     if method == "input":

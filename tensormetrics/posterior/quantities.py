@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _checks
 from .sums import sums_from_matrices
 
 
@@ -44,6 +45,7 @@ class Quantity(torch.nn.Module, ABC):
     def forward(self, matrices: Tensor) -> Tensor:
         # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
         """Point values in float64."""
+        _checks.shape("matrices", matrices, "...", "C", "C")
         found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
         return found.reshape(*matrices.shape[:-2], *found.shape[1:])
 

@@ -163,5 +163,6 @@ def _shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
 
 
 def _check_square(name: str, matrices: Tensor) -> None:
+    _checks.tensor(name, matrices)
     if matrices.ndim < 2 or matrices.shape[-2] != matrices.shape[-1] or matrices.shape[-1] < 2:
         raise ValueError(f"{name}: got shape {tuple(matrices.shape)}, wanted (..., C, C) with C >= 2")

@@ -37,8 +37,6 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of one of FLOATING
-    if not isinstance(rows, Tensor):
-        raise TypeError(f"{name}: got a {type(rows).__name__}, wanted a tensor; write torch.as_tensor({name})")
     _checks.shape(name, rows, "N", "D")
     if rows.is_complex():
         raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")

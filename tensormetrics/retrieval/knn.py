@@ -139,6 +139,7 @@ class TorchKNN:
         reference_mask: Tensor | None,
         with_distances: bool,
     ) -> tuple[Tensor | None, Tensor]:
+        _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
             references = self._references(reference)
             sides = search_arguments(query, k, references.rows, ref_includes_query, self_index)

@@ -90,6 +90,7 @@ def positive_ranks(
         "exact": exact,
         "memory_budget": memory_budget,
     }
+    _checks.tensor("query", query)
     if query.ndim <= 2 and query_mask is None and reference_mask is None:
         names = ("self_index", "gains", "ignore")
         tiles = rank_tiles(*sides, **dict(zip(names, pairs, strict=True)), **options)

@@ -1,0 +1,30 @@
+"""Lists and arrays in the place of tensors are told what to write instead, in every domain."""
+
+import pytest
+
+from tensormetrics import assignment, association, posterior, retrieval, structured
+
+MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("cost", lambda: assignment.linear_sum_assignment(MATRIX)),
+        ("u", lambda: association.permutation_p_value(ROW, ROW)),
+        ("e", lambda: association.random_effects(ROW, ROW)),
+        ("x", lambda: association.weat(MATRIX, MATRIX, MATRIX, MATRIX)),
+        ("counts", lambda: posterior.sample_metrics(MATRIX, ["acc"], 10)),
+        ("counts", lambda: posterior.sample_sums(MATRIX, 10)),
+        ("matrices", lambda: posterior.get_metric("acc")(MATRIX)),
+        ("samples", lambda: posterior.summarize(ROW)),
+        ("labels", lambda: retrieval.adjusted_mutual_info([0, 1], [0, 1])),
+        ("query", lambda: retrieval.TorchKNN()(MATRIX, 1)),
+        ("query", lambda: retrieval.positive_ranks(MATRIX, [0, 1])),
+        ("similarity", lambda: structured.SetMatch().update([[0]], [[0]])),
+    ],
+)
+def test_a_list_is_no_tensor(name, call):
+    with pytest.raises(TypeError) as error:
+        call()
+    assert str(error.value) == f"{name}: got a list, wanted a tensor; write torch.as_tensor({name})"
