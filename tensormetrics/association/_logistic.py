@@ -26,7 +26,7 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
     against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
     unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
     for _ in range(MOST_STEPS):
-        wrong = torch.sigmoid(against)
+        wrong = sigmoid(against)
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
         going = dot(descent, products) > TOLERANCE**2
@@ -56,6 +56,11 @@ def _length(
     total = dot(losses, weight.unsqueeze(-2)) + lengths * (slope + lengths * bend / 2)
     best = lengths.gather(-1, total.argmin(-1, keepdim=True)).squeeze(-1)
     return best.where(farthest > NEAR, 1)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    # torch.sigmoid computes the last few entries of a tensor in another way: a score would depend on its batch
+    return 1 / (1 + torch.exp(-x))
 
 
 class _Primal(NamedTuple):

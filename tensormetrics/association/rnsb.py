@@ -12,7 +12,7 @@ from .. import _checks
 from . import _sets
 from ._call import check_flag
 from ._estimator import check_estimator, estimated, report
-from ._logistic import logistic_regression
+from ._logistic import logistic_regression, sigmoid
 from .base_metric import BaseMetric, by_set, by_word
 from .query import IndexedQuery
 
@@ -60,7 +60,7 @@ def _score(
     # ->  score (...), p (..., T)
     t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
     w, c = logistic_regression(a, b, C, penalize_intercept)
-    p = t.present(torch.sigmoid(-t.project(w) - c.unsqueeze(-1)))
+    p = t.present(sigmoid(-t.project(w) - c.unsqueeze(-1)))
     return divergence(p, t), p
 
 
