@@ -1,10 +1,14 @@
 import os
+from collections.abc import Callable
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from kernels import INTERPRETED  # noqa: E402
+
+from tensormetrics import _triton  # noqa: E402
 
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
@@ -21,3 +25,19 @@ def seeds() -> None:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Callable], tuple]:
+    """Runs a function by plain torch and by Triton kernels."""
+    if not (device.type == "cuda" or INTERPRETED):
+        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
+    pytest.importorskip("triton")
+
+    def run(function: Callable) -> tuple:
+        monkeypatch.setattr(_triton, "usable", lambda device: False)
+        plain = function()
+        monkeypatch.setattr(_triton, "usable", lambda device: True)
+        return plain, function()
+
+    return run

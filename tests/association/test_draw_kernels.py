@@ -8,7 +8,7 @@ from kernels import INTERPRETED, interpreted
 from scores import random_sets
 from test_permutation import SIDES
 
-from tensormetrics import _triton, association
+from tensormetrics import association
 from tensormetrics.association import permutation_p_value, sign_flip_p_value, target_permutation_p_value
 
 
@@ -18,22 +18,6 @@ def test_interpreted_kernels(which):
     pytest.importorskip("triton")
     result = interpreted(__file__, which)
     assert result.returncode == 0, result.stdout
-
-
-@pytest.fixture
-def both(monkeypatch, device):
-    """Runs a function by plain torch and by kernels."""
-    if not (device.type == "cuda" or INTERPRETED):
-        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
-    pytest.importorskip("triton")
-
-    def run(function):
-        monkeypatch.setattr(_triton, "usable", lambda device: False)
-        plain = function()
-        monkeypatch.setattr(_triton, "usable", lambda device: True)
-        return plain, function()
-
-    return run
 
 
 def scores_of(kind: str, generator: torch.Generator, *shape: int) -> torch.Tensor:

@@ -22,22 +22,9 @@ def test_interpreted_kernels(which):
     assert result.returncode == 0, result.stdout
 
 
-@pytest.fixture
-def both(monkeypatch, device):
-    """Runs a function by plain torch and by kernels."""
-    if not (device.type == "cuda" or INTERPRETED):
-        pytest.skip("needs a GPU or TRITON_INTERPRET=1")
-    pytest.importorskip("triton")
-    from tensormetrics.retrieval import _search_kernels
-
-    def run(function):
-        monkeypatch.setattr(_native, "BUILT", False)
-        monkeypatch.setattr(_native, "kernels", lambda device: None)
-        plain = function()
-        monkeypatch.setattr(_native, "kernels", lambda device: _search_kernels)
-        return plain, function()
-
-    return run
+@pytest.fixture(autouse=True)
+def plain_torch(monkeypatch):
+    monkeypatch.setattr(_native, "BUILT", False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
