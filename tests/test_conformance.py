@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 import pickle
-import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
@@ -206,16 +207,22 @@ def test_a_used_metric_is_loaded_into_and_goes_on(case, fed, generator, device):
     assert same(used.compute(), metric.compute())
 
 
-def in_threads(*calls: Callable[[], Any]) -> None:
-    """All at once, each in a thread of its own, which is taken off the processor as often as can be."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs calls all at once, each in a thread of its own; others get their turn before a state is written."""
+
+    def slowly(self: Metric, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_defaults", ()):
+            time.sleep(1e-5)
+        torchmetrics.Metric.__setattr__(self, name, value)
+
+    def run(*calls: Callable[[], Any]) -> None:
+        monkeypatch.setattr(Metric, "__setattr__", slowly, raising=False)
         with ThreadPoolExecutor(len(calls)) as pool:
             for done in [pool.submit(call) for call in calls]:
                 done.result(timeout=60)
-    finally:
-        sys.setswitchinterval(interval)
+
+    return run
 
 
 def in_turn(call: Callable, batches: list[tuple[Tensor, ...]]) -> Callable[[], None]:
@@ -235,7 +242,7 @@ def unordered(metric: Metric) -> list[Tensor]:
 
 
 @rows(METRICS)
-def test_threads_update_one_metric(case, generator, device):
+def test_threads_update_one_metric(case, generator, device, in_threads):
     inputs = on(device, case.inputs(generator, 96))
     batches = list(zip(*(t.split(1) for t in inputs), strict=True))
     metric, alone = case.make().to(device), case.make().to(device)
@@ -245,7 +252,7 @@ def test_threads_update_one_metric(case, generator, device):
 
 
 @rows(METRICS)
-def test_threads_do_everything_with_two_metrics(case, fed, generator, device):
+def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in_threads):
     """They are merged into each other meanwhile, which would lock two threads that hold one lock each for ever."""
     metric, inputs = fed
     other = case.make().to(device)
