@@ -22,7 +22,7 @@ from tensormetrics.retrieval import (
     normalized_mutual_info,
     v_measure,
 )
-from tensormetrics.retrieval.mutual_info import AVERAGES
+from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
 
 SCORES = {
     "NMI": (normalized_mutual_info, sklearn.metrics.normalized_mutual_info_score),

@@ -5,7 +5,8 @@ import pytest
 import torch
 from object_oracle import TYPES, Event, Oracle, Scored, heaviest_chain, random_value
 
-from tensormetrics.structured import Policy, derive, dsl
+from tensormetrics.structured import Policy, derive
+from tensormetrics.structured.objects import dsl
 
 CONSTRAINTS = ("<->", "->", "<-", "~")
 POLICIES = [

@@ -1,0 +1,246 @@
+"""Metrics of objects written out, constructor by constructor: `from tensormetrics.structured import dsl as mm`.
+
+Square brackets hold a type, then, if wanted, a constraint and a normalizer. An inner metric is one of these
+constructors' results, or `...` for what the type implies.
+
+    mm.set_matching[Box, "<->", "f1"](mm.tensor_func(iou)[Box]).score(predicted, expected)
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from ..tensors.constraints import Constraint
+from ..tensors.normalizers import Normalizer
+from ..tensors.policy import Policy
+from .columns import as_list
+from .derive import Derivation, Plan, field, field_names, is_record, name_of, no_check, record_check, union_of
+from .family import Family as family  # noqa: F401
+from .family import Suite as suite  # noqa: F401
+from .family import macro_average as macro_average
+from .family import micro_average as micro_average
+from .matching import Hook as Hook
+from .matching import Match as Match
+from .matching import Matching as Matching
+from .matching import Path as Path
+from .metric import StructuredMetric
+from .nodes.function import Function, TensorFunction
+from .nodes.graph import Graph, nodes_of
+from .nodes.latent import LatentSet
+from .nodes.node import Leaf, Node, Product
+from .nodes.ranking import Ranking
+from .nodes.sequence import Sequence
+from .nodes.set import Matched, MaxPair, Set
+
+Inner = StructuredMetric | types.EllipsisType
+
+
+class Bracketed:
+    """A constructor that takes its first arguments in square brackets."""
+
+    def __init__(self, construct: Callable[..., Any]) -> None:
+        self.construct = construct
+        self.__doc__ = construct.__doc__
+
+    def __getitem__(self, arguments: Any) -> Any:
+        return self.construct(*(arguments if isinstance(arguments, tuple) else (arguments,)))
+
+
+@Bracketed
+def auto(tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none") -> StructuredMetric:
+    """auto[X]: the metric that a type implies."""
+    plan = Plan(tp, Constraint.parse(constraint), None, decorated=False)
+    return StructuredMetric(plan, Normalizer.parse(normalizer))
+
+
+@Bracketed
+def discrete(tp: Any) -> StructuredMetric:
+    """discrete[X]: 1 for values that are equal by ==, whatever their type, else 0; they must be hashable."""
+    return _metric(_leaf)
+
+
+def from_func(function: Callable[[Any, Any], float], dominated: bool = False) -> StructuredMetric:
+    """The similarity f(x, y), a pure function; it is called at most once for each pair that is needed.
+
+    dominated: f(x, y) is never above f(x, x) or f(y, y), so that self-overlaps need fewer calls.
+    """
+    return _metric(partial(_function, function, dominated))
+
+
+def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = False) -> Bracketed:
+    """tensor_func(f)[X]: f of the numbers in values of X, in the order of its fields, for many pairs at once.
+
+    f takes two tensors (pairs, F) float64 on the metric's device and gives (pairs,). dominated: see `from_func`.
+    """
+    return Bracketed(lambda tp: _metric(partial(_tensor_function, function, dominated, tp)))
+
+
+@Bracketed
+def preprocess(
+    f_pred: Callable[[Any], Any], f_ref: Callable[[Any], Any] | None = None
+) -> Callable[[StructuredMetric], StructuredMetric]:
+    """preprocess[f](m): the metric m of images under f; preprocess[f, g](m): of references under g."""
+    return lambda metric: metric.contramap(f_pred, f_ref)
+
+
+@Bracketed
+def dataclass(
+    tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
+) -> Callable[[Mapping[str, Inner]], StructuredMetric]:
+    """dataclass[X]({field: metric or ...}): the product over these fields alone; ValueError for an unknown field."""
+    if not (isinstance(tp, type) and is_record(tp)):
+        raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or NamedTuple")
+    known = [f.name for f in dataclasses.fields(tp)] if dataclasses.is_dataclass(tp) else field_names(tp)
+
+    def build(metrics: Mapping[str, Inner]) -> StructuredMetric:
+        if unknown := [name for name in metrics if name not in known]:
+            raise ValueError(f"dataclass: got the field {unknown[0]!r}, wanted one of {', '.join(known)}")
+        inner = {name: None if metric is ... else _inner(metric, tp, constraint) for name, metric in metrics.items()}
+        return _metric(partial(_product, tp, Constraint.parse(constraint), inner), normalizer)
+
+    return build
+
+
+@Bracketed
+def union(
+    tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
+) -> Callable[[Mapping[Any, Inner]], StructuredMetric]:
+    """union[A | B]({A: metric or ..., B: metric or ...}): that of the case both sides take, else 0.
+
+    ValueError unless the cases given are those of the type.
+    """
+    cases = typing.get_args(tp)
+    if typing.get_origin(tp) not in (typing.Union, types.UnionType):
+        raise TypeError(f"union: got {name_of(tp)}, wanted a union such as int | str")
+
+    def build(metrics: Mapping[Any, Inner]) -> StructuredMetric:
+        given = [type(None) if case is None else case for case in metrics]
+        if sorted(map(repr, given)) != sorted(map(repr, cases)):
+            got, wanted = (", ".join(map(name_of, side)) for side in (given, cases))
+            raise ValueError(f"union: got the cases {got}, wanted {wanted}")
+        inner = [_inner(metric, case, constraint) for case, metric in zip(given, metrics.values(), strict=True)]
+        ordered = [inner[given.index(case)] for case in cases]
+        return _metric(partial(_union, tp, ordered), normalizer)
+
+    return build
+
+
+def _matching_of(kind: type[Matched], doc: str) -> Bracketed:
+    def construct(
+        tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
+    ) -> Callable[[Inner], StructuredMetric]:
+        return partial(_matching, kind, tp, Constraint.parse(constraint), normalizer)
+
+    construct.__doc__ = doc
+    return Bracketed(construct)
+
+
+set_matching = _matching_of(
+    Set, "set_matching[X, c, N](inner): collections of X whose items are matched whatever their order."
+)
+sequence_matching = _matching_of(
+    Sequence,
+    "sequence_matching[X, c, N](inner): sequences of X whose items are matched in order; see `sequence_overlap`.",
+)
+latent_set_matching = _matching_of(
+    LatentSet,
+    "latent_set_matching[X, c, N](inner): of X that hold variables, under the best mapping; see `latent_overlap`.",
+)
+graph_matching = _matching_of(
+    Graph, "graph_matching[X, c, N](inner): graphs, with nodes() of type X and successors(node); see `graph_overlap`."
+)
+
+
+def max_pair(metric: StructuredMetric) -> StructuredMetric:
+    """The best single pair of items of two collections."""
+    return _metric(partial(_max_pair, metric))
+
+
+@Bracketed
+def ranking(max_k: int) -> Callable[[StructuredMetric], Ranking]:
+    """ranking[max_k](inner): the first max_k of predictions in order of rank; see `RankingScores.update_rankings`."""
+    return partial(_ranking, max_k)
+
+
+@Bracketed
+def normalize(normalizer: str | Normalizer) -> Callable[[StructuredMetric], StructuredMetric]:
+    """normalize[N](m): the score that a normalizer makes of m and its values on either side alone."""
+    return lambda metric: _metric(metric.nested, normalizer)
+
+
+def _metric(plan: Callable[[Policy], Node], normalizer: str | Normalizer = "none") -> StructuredMetric:
+    return StructuredMetric(plan, Normalizer.parse(normalizer))
+
+
+def _matching(
+    kind: type[Matched], tp: Any, constraint: Constraint, normalizer: str | Normalizer, inner: Inner
+) -> StructuredMetric:
+    return _metric(partial(_collection, kind, _inner(inner, tp, constraint), constraint), normalizer)
+
+
+def _ranking(max_k: int, inner: StructuredMetric) -> Ranking:
+    if not isinstance(inner, StructuredMetric):
+        raise TypeError(f"inner: got {inner!r:.60}, wanted a metric such as dsl.auto[...]")
+    return Ranking(_metric(partial(_collection, Set, inner, Constraint.ONE_TO_ONE)), max_k)
+
+
+def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMetric:
+    if metric is ...:
+        return auto[tp, constraint]
+    if not isinstance(metric, StructuredMetric):
+        raise TypeError(f"inner: got {metric!r:.60}, wanted a metric such as dsl.auto[...], or ... to derive it")
+    return metric
+
+
+# What is built when a policy is known. Plans are pickled, so that they are functions of the module.
+
+
+def _leaf(policy: Policy) -> Node:
+    return Leaf()
+
+
+def _function(function: Callable[[Any, Any], float], dominated: bool, policy: Policy) -> Node:
+    return Function(function, dominated)
+
+
+def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bool, tp: Any, policy: Policy) -> Node:
+    columns = Derivation(Constraint.ONE_TO_ONE, policy).numbers(tp, name_of(tp))
+    return TensorFunction(function, columns, record_check(tp) if is_record(tp) else no_check, dominated)
+
+
+def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetric | None], policy: Policy) -> Node:
+    derivation = Derivation(constraint, policy)
+    hints = derivation.hints(tp)
+    nodes = {
+        (name,): (
+            field(name),
+            derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),
+        )
+        for name, metric in metrics.items()
+    }
+    return Product(nodes, record_check(tp))
+
+
+def _union(tp: Any, metrics: list[StructuredMetric], policy: Policy) -> Node:
+    return union_of(tp, [metric.nested(policy) for metric in metrics], name_of(tp))
+
+
+def _collection(kind: type[Matched], metric: StructuredMetric, constraint: Constraint, policy: Policy) -> Node:
+    inner = without_variables(metric, policy) if kind is not LatentSet else metric.nested(policy)
+    return kind.under(policy, inner, nodes_of if kind is Graph else as_list, constraint)
+
+
+def _max_pair(metric: StructuredMetric, policy: Policy) -> Node:
+    return MaxPair(without_variables(metric, policy), as_list)
+
+
+def without_variables(metric: StructuredMetric, policy: Policy) -> Node:
+    inner = metric.nested(policy)
+    if inner.has_variables:
+        raise TypeError("inner: got items that hold variables; wanted latent_set_matching for them")
+    return inner
