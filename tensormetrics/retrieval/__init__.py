@@ -1,15 +1,12 @@
 """Nearest-neighbour search, and scores of embeddings by their neighbours and their clusters."""
 
-# A map of the files; each line stands on those above it.
-#   _embeddings, _relevance: rows with labels, and which references count for a query
-#   _canonical, _filter: the order of neighbours, and matrix products that rule most pairs out, within a proven bound
-#   _native, _least: the search in C++ on a CPU; _float16, _search_kernels, _canonical_kernels: in Triton on a GPU
-#   _nearest, _batch, knn: the search of one set of rows, of a batch of them, and its door
-#   _backend, faiss_knn, keops_knn, sharded: searches of the same form
-#   _counting, _counting_kernels, ranks, _spread_ranks: ranks of relevant references, also over several processes
-#   _embedding_metric, _query_metric: bases of metrics; precision, recall, ndcg, ...: a file for each family of scores
-#   contingency, mutual_info, pair_counts, cluster_accuracy, kmeans, faiss_kmeans: clusters; uncertainty: how sure
-#   _metric_names, _search, _scoring, _knn_labels, _progress, _door, accuracy_calculator: the calculator
+# The rooms; each stands on those above it.
+#   sums, relevance, rows: exact sums, which references count for a query, and rows with labels
+#   search: the nearest neighbours of rows
+#   ranks: the places of relevant references, also over several processes
+#   scores: precision, recall, ...: a file for each family, and how sure they are
+#   clusters: k-means, and scores of clusterings
+#   calculator: many scores by name from one search
 
 from .calculator.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy

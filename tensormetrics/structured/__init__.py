@@ -1,12 +1,10 @@
 """Scores of predicted structures: sets, sequences, spans, clusters, boxes and rankings.
 
-Tensors: `overlap`, `sequence`, `graph` and `latent` find the weight of the best matching, `normalizers` make a score of
-it, `reduction` sums documents; `coref`, `events`, `spans`, `boxes` and their like are metrics of one kind of structure.
-Objects: `decorator`, `derive` and `dsl` make a tree of nodes from a type (`nodes`, and a file `node_...` for each other
-kind), `metric` encodes objects by it once and scores them as tensors, `family` averages over a corpus.
+`tensors` finds the weight of the best matching and makes a score of it. `objects` makes a tree of nodes from a type and
+scores Python objects by it, `dsl` names these nodes one by one. `suites` are ready-made scores of one structure each.
 """
 
-from .objects import dsl as dsl
+from . import dsl as dsl
 from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
 from .objects.family import Family as Family

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import derive, metametric
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import derive, dsl, metametric
 from tensormetrics.structured.objects.nodes.node import Normalized, Product
 from tensormetrics.structured.objects.nodes.node import Union as UnionNode
 

@@ -18,8 +18,8 @@ from tensormetrics.structured import (
     RelationScores,
     RelationSet,
     Trigger,
+    dsl,
 )
-from tensormetrics.structured.objects import dsl
 
 FIRST, SECOND = Mention(0, 1), Mention(2, 3)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from tensormetrics.structured import Family, Suite, derive, macro_average, metametric, micro_average
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import Family, Suite, derive, dsl, macro_average, metametric, micro_average
 
 
 @dataclass

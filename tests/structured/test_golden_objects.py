@@ -11,8 +11,7 @@ from pathlib import Path as File
 import pytest
 import torch
 
-from tensormetrics.structured import Family, Path, derive, macro_average, metametric, micro_average, normalize
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import Family, Path, derive, dsl, macro_average, metametric, micro_average, normalize
 
 GOLDEN = json.loads((File(__file__).parent / "golden_door.json").read_text())
 SCORES = ("precision", "recall", "jaccard", "f1")

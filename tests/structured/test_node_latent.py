@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from object_oracle import heaviest_relation
 
-from tensormetrics.structured import Policy, Variable, derive, latent_overlap, metametric
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import Policy, Variable, derive, dsl, latent_overlap, metametric
 from tensormetrics.structured.objects.nodes import latent
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())

@@ -12,11 +12,11 @@ from tensormetrics.structured import (
     SequenceMatch,
     Variable,
     derive,
+    dsl,
     macro_average,
     metametric,
     micro_average,
 )
-from tensormetrics.structured.objects import dsl
 
 
 @dataclass

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tensormetrics.structured import Family, Hook, Matching, Path, derive, metametric, micro_average
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import Family, Hook, Matching, Path, derive, dsl, metametric, micro_average
 
 
 @dataclass

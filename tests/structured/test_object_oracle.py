@@ -5,8 +5,7 @@ import pytest
 import torch
 from object_oracle import TYPES, Event, Oracle, Scored, heaviest_chain, random_value
 
-from tensormetrics.structured import Policy, derive
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import Policy, derive, dsl
 
 CONSTRAINTS = ("<->", "->", "<-", "~")
 POLICIES = [

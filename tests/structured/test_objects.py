@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import StructuredMetric, derive, metametric
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric
 from tensormetrics.structured.objects.nodes import set as node_set
 
 

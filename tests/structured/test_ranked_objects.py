@@ -10,8 +10,7 @@ import pytest
 import torch
 from pretended import DEVICE, Device
 
-from tensormetrics.structured import RankingScores
-from tensormetrics.structured.objects import dsl
+from tensormetrics.structured import RankingScores, dsl
 
 NAMES = ("precision", "recall", "hit", "ap", "ndcg", "r_precision", "rr", "ap_metametric")
 SAME = dsl.discrete[int]

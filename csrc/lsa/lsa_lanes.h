@@ -2,7 +2,7 @@
 #pragma once
 #include <type_traits>
 
-#include "lanes.h"
+#include "common/lanes.h"
 #include "lsa_batch.h"
 
 #if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)

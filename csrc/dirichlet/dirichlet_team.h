@@ -1,7 +1,7 @@
 // Confusion matrices, each drawn by a team of lanes that share its columns (see lanes.h).
 #pragma once
 #include "dirichlet_tensors.h"
-#include "lanes.h"
+#include "common/lanes.h"
 
 namespace dirichlet {
 

@@ -1,9 +1,9 @@
 // The operators as the lanes of CUDA compute them, emulated on the CPU: for tests.
 #include "lanes_emulated.h"
 
-#include "dirichlet_team.h"
-#include "lsa_lanes.h"
-#include "lsa_tensors.h"
+#include "dirichlet/dirichlet_team.h"
+#include "lsa/lsa_lanes.h"
+#include "lsa/lsa_tensors.h"
 
 namespace lsa {
 
