@@ -20,9 +20,9 @@ LONG = 1e8  # nanoseconds of one core; a thread of its own costs a call about 10
 def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Callable:
     """The operator, whose long calls on a CPU end within about a second of Ctrl-C.
 
-    `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long call of the
-    main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc then read
-    the flag of that call (common/stop.h). Short calls are made as they are.
+    `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long
+    call of the main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc
+    then read the flag of that call (common/stop.h). Short calls are made as they are.
     """
 
     def call(*arguments: Any, **options: Any) -> Any:
