@@ -1,16 +1,23 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torchmetrics
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
+
+from ._plots import plot_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class NoDataError(RuntimeError, ValueError):
@@ -25,6 +32,11 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
+        metric = super().__new__(cls)
+        object.__setattr__(metric, "_arguments", (args, kwargs))  # for `repr`
+        return metric
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dist_sync_fn", gather)
@@ -69,6 +81,30 @@ class Metric(torchmetrics.Metric):
         self.merge_state(batch)
         self._forward_cache = value
         return value
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
+
+        `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
+        `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        """
+        steps = [self.compute()] if val is None else val
+        steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
+        bounds = self.plot_lower_bound, self.plot_upper_bound
+        return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def extra_repr(self) -> str:
+        """The arguments of the constructor that are not its defaults."""
+        args, kwargs = self._arguments
+        signature = inspect.signature(type(self).__init__)
+        given = signature.bind(self, *args, **kwargs).arguments
+        packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+        flat = {**given, **given.pop(packed, {})}
+        return ", ".join(
+            f"{name}={_shown(value)}"
+            for name, value in flat.items()
+            if name not in ("self", packed) and not _is_default(value, signature.parameters.get(name))
+        )
 
     def batch_value(self) -> Any:
         """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
@@ -171,6 +207,16 @@ class Metric(torchmetrics.Metric):
         # Pickles and copies hold the kept rows, not the room for more behind them.
         state = super().__getstate__()
         return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"tensor of {tuple(value.shape)}"
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and (value is parameter.default or repr(value) == repr(parameter.default))
 
 
 def gather(tensor: Tensor, group: Any = None) -> list[Tensor]:
