@@ -89,7 +89,7 @@ def posterior(
     seed: int,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
     predictions.
 
@@ -141,11 +141,12 @@ def posterior(
             if compare:
                 tables += _compare(study, metric, label, min_sig_diff, scores[name])
     answer = {"files": list(matrices), "paired": paired, "prior": prior, "scores": scores}
-    publish(
+    return publish(
         "posterior",
         tables,
         answer,
         lambda: draw(study, list(_columns(study, metrics)), compare, min_sig_diff),
+        [row["Median"] for score in scores.values() for row in score["summaries"]],
         **outputs,
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._files import written
 from .errors import ConfigError, ConfigWarning, UnknownNameError
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
@@ -81,11 +82,13 @@ def write(config: dict[str, Any], path: str | Path) -> None:
     path = Path(path)
     kind = _suffix(path)
     if kind == "json":
-        path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        text = json.dumps(config, indent=1)
     elif kind == "toml":
-        path.write_text(_package("tomli_w", path).dumps(config), encoding="utf-8")
+        text = _package("tomli_w", path).dumps(config)
     else:
-        path.write_text(_package("yaml", path).safe_dump(config, sort_keys=False), encoding="utf-8")
+        text = _package("yaml", path).safe_dump(config, sort_keys=False)
+    with written(path) as file:
+        file.write(text.encode())
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -115,15 +115,20 @@ def test_scratch_of_the_reference_changes_nothing(device, monkeypatch):
 
 
 def test_operator_contracts(device):
+    operators, opcheck = torch.ops.tensormetrics, torch.library.opcheck
     cells = torch.rand(2, 3, 3, dtype=torch.float64, device=device)
     of_sums = (cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
-    torch.library.opcheck(_op.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
+    opcheck(operators.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
     of_logs = (cells, keys(2, device=device), 0)
-    torch.library.opcheck(_op.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
+    opcheck(operators.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
     of_items = (torch.tensor([[0, 3], [2, 2]], device=device), keys(1, device=device)[0], 0)
-    torch.library.opcheck(_op.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items))
+    torch.library.opcheck(
+        torch.ops.tensormetrics.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items)
+    )
     of_uniforms = keys(1, device=device)[0], 2
-    torch.library.opcheck(_op.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms))
+    torch.library.opcheck(
+        torch.ops.tensormetrics.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms)
+    )
     with pytest.raises(RuntimeError, match="out: wanted float64"):
         _op.uniforms(torch.zeros(9, device=device), *of_uniforms)
     with pytest.raises(RuntimeError, match="out: wanted float64, and as many experiments as cells has"):
@@ -138,8 +143,8 @@ def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
     fallen, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="the slow reference sampler answers"):
-        _op.log_gamma.default.redispatch(reference, fallen, *arguments)
-    _op.log_gamma.default.redispatch(reference, fallen, *arguments)
+        torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
+    torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
     _op.log_gamma(native, *arguments)
     assert not recwarn.list
     torch.testing.assert_close(fallen, native, rtol=1e-12, atol=1e-12)
