@@ -54,10 +54,10 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
 @click.option(
     "--prior",
     metavar="NUMBER|NAME",
-    default="0",
+    default="balanced",
     show_default=True,
-    help="Counts added to every cell: a number, perks, jeffreys (1/2) or laplace (1); 0: what was not seen is "
-    "impossible.",
+    help="Counts added to the cells: balanced, one for the whole table, half of it right; perks, one for each row; to "
+    "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
 )
 @click.option(
     "--samples",
@@ -105,7 +105,7 @@ def posterior(
     if min_sig_diff is not None and not compare:
         raise BadInput("--min-sig-diff: is for --compare; write both")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
-    given = _number_or_word(prior)
+    given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
         study = Study(seed, samples, ci, device=find_device(device))
@@ -118,13 +118,13 @@ def posterior(
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
         with naming(**priors, confusion_matrix=file):
-            study.add_experiment(name, matrix, given, given)
+            study.add_experiment(name, matrix, *given)
     if paired:
         truth, models = _read_items(paired)
         classes = classes or _sorted({*truth, *chain(*models.values())})
         for model, answers in models.items():
             with naming(**priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
-                study.add_experiment(model, None, given, given, truth, answers, labels=classes, items=Path(paired).stem)
+                study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)
     if compare and len(study.all_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
     scores: dict[str, Any] = {}

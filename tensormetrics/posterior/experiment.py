@@ -102,8 +102,8 @@ class Experiment:
         name: str,
         rng: RNG,
         confusion_matrix: Any,
-        prevalence_prior: Any = 0,
-        confusion_prior: Any = 0,
+        prevalence_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
         *,
         items: Items | None = None,
         device: torch.device | str | None = None,
@@ -174,7 +174,12 @@ class ExperimentGroup:
         self.experiments: dict[str, Experiment] = {}
 
     def add_experiment(
-        self, name: str, confusion_matrix: Any, prevalence_prior: Any = 0, confusion_prior: Any = 0, **options: Any
+        self,
+        name: str,
+        confusion_matrix: Any,
+        prevalence_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
+        **options: Any,
     ) -> Experiment:
         full_name = f"{self.name}/{name}"
         found = Experiment(full_name, self.rng, confusion_matrix, prevalence_prior, confusion_prior, **options)

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
 
 def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
     """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
 
-    ConfMatIOError says what is wrong. A class that is never predicted: ConfMatIOWarning.
+    ConfMatIOError says what is wrong, also of rows that add up to more than 1e38, of which float32 could not draw. A
+    class that is never predicted: ConfMatIOWarning.
     """
     try:
         given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
@@ -32,6 +34,9 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     if bad := torch.nonzero(~(matrix.isfinite() & (matrix >= 0))).tolist():
         i, j = bad[0]
         raise ConfMatIOError(f"confusion_matrix: got {float(matrix[i, j])} at [{i}, {j}], wanted finite counts >= 0")
+    if large := torch.nonzero(matrix.sum(1) > LARGEST).flatten().tolist():
+        i, most = large[0], float(matrix[large[0]].max())
+        raise ConfMatIOError(f"confusion_matrix: got {most:g} in row {i}, wanted rows that add up to at most {LARGEST:g}")
     if not allow_empty_rows:
         refuse_empty_rows(matrix)
     if empty := torch.nonzero(matrix.sum(0) == 0).flatten().tolist():

@@ -29,9 +29,9 @@ class ConfusionPosterior(Metric):
     are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts give
     equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
 
-    The default prior "perks" (see `dirichlet_prior`) adds to every class one item answered at random. It draws scores
-    towards chance: 9 of 10 right in each of 10 classes have a mean accuracy of 0.83, 99 of 100 one of 0.98. Priors of 0
-    draw nowhere, and take what was never observed for impossible.
+    The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
+    of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
+    fewer than about 20 items each. Priors of 0 take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -53,7 +53,7 @@ class ConfusionPosterior(Metric):
         interval: str = "hdi",
         num_samples: int = 10_000,
         prevalence_prior: Any = "perks",
-        confusion_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
         method: str = "posterior",
         seed: int = 0,
         name: str = "posterior",

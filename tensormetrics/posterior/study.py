@@ -38,7 +38,7 @@ class Study(Reports, Figures):
     alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
 
         study = Study(seed=0, metrics={"acc": {}})
-        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]], confusion_prior="perks")
+        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]])
         print(study.report_metric_summaries("acc"))
 
     ConfigError says what is wrong; ConfigWarning what was chosen or converted.
@@ -148,7 +148,8 @@ class Study(Reports, Figures):
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
-        Priors are those of `dirichlet_prior`; none is 0, with which what was never observed is impossible. `items`
+        Priors are those of `dirichlet_prior`; None stands for "perks" and "balanced", with which intervals of the
+        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `items`
         names the test set: experiments of one name have the same y_true, and comparisons pair what they predict.
         """
         group, name = config.split_name(experiment_name)
@@ -176,11 +177,10 @@ class Study(Reports, Figures):
                 f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
                 "y_true and y_pred"
             )
-        priors = {"prevalence_prior": prevalence_prior, "confusion_prior": confusion_prior}
-        if lacking := [key for key, prior in priors.items() if prior is None]:
-            words = " and ".join(lacking)
-            _warn(f"experiment {full_name!r}: no {words}, 0 is used, with which what was not observed is impossible")
-            priors |= dict.fromkeys(lacking, 0)
+        priors = {
+            "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
+            "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
+        }
         members = self._described.setdefault(group, {})
         if name in members:
             _warn(f"experiment {full_name!r} is there already; it is overwritten")
