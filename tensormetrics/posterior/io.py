@@ -36,7 +36,9 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
         raise ConfMatIOError(f"confusion_matrix: got {float(matrix[i, j])} at [{i}, {j}], wanted finite counts >= 0")
     if large := torch.nonzero(matrix.sum(1) > LARGEST).flatten().tolist():
         i, most = large[0], float(matrix[large[0]].max())
-        raise ConfMatIOError(f"confusion_matrix: got {most:g} in row {i}, wanted rows that add up to at most {LARGEST:g}")
+        raise ConfMatIOError(
+            f"confusion_matrix: got {most:g} in row {i}, wanted rows that add up to at most {LARGEST:g}"
+        )
     if not allow_empty_rows:
         refuse_empty_rows(matrix)
     if empty := torch.nonzero(matrix.sum(0) == 0).flatten().tolist():

@@ -31,7 +31,8 @@ def same(a, b):
 
 def test_known_answers(device):
     golden = GOLDEN["module"]
-    metric = ConfusionPosterior(3, ["acc", "f1@macro"], num_samples=golden["num_samples"]).to(device)
+    options = {"num_samples": golden["num_samples"], "confusion_prior": "perks"}
+    metric = ConfusionPosterior(3, ["acc", "f1@macro"], **options).to(device)
     metric.update(*labels_of(golden["counts"], device))
     assert metric.counts.tolist() == golden["counts"]
     for name, found in metric.compute().items():
@@ -162,8 +163,6 @@ def test_intervals_and_dtypes(device):
             both[0].counts,
             "ppv",
             500,
-            prevalence_prior="perks",
-            confusion_prior="perks",
             names=["posterior"],
             dtype=dtype,
         )
@@ -308,6 +307,11 @@ def test_a_batch_of_another_shape():
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
+        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+38"),
+        (
+            {"prevalence_prior": "balanced"},
+            "prevalence_prior: got 'balanced' for shape (3,), wanted (C, C); write 'perks'",
+        ),
     ],
 )
 def test_options_out_of_range(options, message):
