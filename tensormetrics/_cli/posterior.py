@@ -60,6 +60,13 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
     "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
 )
 @click.option(
+    "--zero-division",
+    type=click.Choice(["0", "1", "nan"]),
+    metavar="0|1|nan",
+    show_default="0 for f1, fbeta and p4, nan for others",
+    help="What a score is where it is undefined, as the precision of a class that is never predicted.",
+)
+@click.option(
     "--samples",
     type=click.IntRange(1),
     metavar="N",
@@ -84,6 +91,7 @@ def posterior(
     compare: bool,
     min_sig_diff: float | None,
     prior: str,
+    zero_division: str | None,
     samples: int,
     ci: float,
     seed: int,
@@ -108,7 +116,8 @@ def posterior(
     given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
-        study = Study(seed, samples, ci, device=find_device(device))
+        undefined = None if zero_division is None else float(zero_division)
+        study = Study(seed, samples, ci, device=find_device(device), zero_division=undefined)
         for metric in metrics:
             study.add_metric(metric)
     classes: list[str] | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _checks
 from ._arrays import as_array, conform
 from .quantities import ROOTS, Quantity, Values
 from .rng import RNG
@@ -188,6 +189,9 @@ def closest(name: str, table: Mapping[str, Any]) -> str:
 
 def check_option(name: str, value: Any, default: Any) -> Any:
     """The options of the built-in metrics are of three kinds: yes or no, numbers >= 0, and whole numbers."""
+    if name == "zero_division":
+        check_zero_division(value)
+        return float(value)
     if isinstance(default, bool):
         wanted, fits = "True or False", isinstance(value, bool)
     elif isinstance(default, float):
@@ -198,6 +202,10 @@ def check_option(name: str, value: Any, default: Any) -> Any:
     if not fits:
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
     return value
+
+
+def check_zero_division(value: Any) -> None:
+    _checks.number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
 def check_aliases(cls: type, *tables: Mapping[str, Any]) -> None:

@@ -22,12 +22,12 @@ from .syntax import MetricCollection, get_metric
 class ConfusionPosterior(Metric):
     """Credible intervals of classification metrics, from the posterior of the confusion matrix.
 
-    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`; `scores.SCORES`
-    has their formulas, ranges and directions. `compute()` gives an `Estimate` for each, float64, of `batch_shape`, then
-    (C,) for one value per class: the median of `num_samples` samples in `dtype`, and the ends of their highest density
-    (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`; `method` as in `sample_sums`. Draws
-    are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts give
-    equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
+    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives an `Estimate` for
+    each, float64, of `batch_shape`, then (C,) for one value per class: the median of `num_samples` samples in `dtype`,
+    and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
+    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
+    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
@@ -55,6 +55,7 @@ class ConfusionPosterior(Metric):
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "balanced",
         method: str = "posterior",
+        zero_division: float | None = None,
         seed: int = 0,
         name: str = "posterior",
         ignore_index: int | None = None,
@@ -64,7 +65,10 @@ class ConfusionPosterior(Metric):
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
-        collection = MetricCollection(metrics)
+        collection = MetricCollection(metrics, zero_division)
+        if not collection:
+            raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
+        self.zero_division = zero_division
         for metric in collection:
             metric(torch.zeros(0, C, C))  # an option that does not fit so many classes is refused here
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
@@ -138,7 +142,7 @@ class ConfusionPosterior(Metric):
         """
         metric = self.metrics[0] if metric is None else metric
         _checks.one_of("metric", metric, self.metrics)
-        found = get_metric(metric)
+        found = get_metric(metric, self.zero_division)
         with self._whole_state("plot"):
             (samples,) = self._samples([metric])
             points = observed_values(self._matrices())[found].flatten().tolist()
@@ -154,7 +158,8 @@ class ConfusionPosterior(Metric):
     def batch_value(self) -> dict[str, Tensor]:
         """What `forward` answers with: point values, without sampling."""
         values = observed_values(self._matrices())
-        return {metric: self._shaped(metric, values[get_metric(metric)]) for metric in self.metrics}
+        collection = MetricCollection(self.metrics, self.zero_division)
+        return {metric: self._shaped(metric, values[found]) for metric, found in collection.items()}
 
     def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
         return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
@@ -168,7 +173,7 @@ class ConfusionPosterior(Metric):
         matrices = self._matrices()
         return sample_metrics(
             matrices,
-            metrics,
+            MetricCollection(metrics, self.zero_division),
             self.num_samples,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,

@@ -16,7 +16,7 @@ from . import study_config as config
 from .dirichlet import DTYPES
 from .errors import ConfigError, ConfigWarning
 from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
-from .extend import ExperimentAggregator, get_experiment_aggregator
+from .extend import ExperimentAggregator, check_zero_division, get_experiment_aggregator
 from .figures import Figures
 from .io import label_cells
 from .paired import Items
@@ -24,7 +24,7 @@ from .quantities import Quantity
 from .reports import Reports
 from .rng import RNG
 from .sums import METHODS
-from .syntax import get_metric
+from .syntax import find_metric
 
 Result = ExperimentResult | ExperimentAggregationResult
 
@@ -36,6 +36,7 @@ class Study(Reports, Figures):
     `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
     an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
     alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
+    `zero_division` as in `get_metric`, for all metrics.
 
         study = Study(seed=0, metrics={"acc": {}})
         study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]])
@@ -55,8 +56,12 @@ class Study(Reports, Figures):
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = 2**30,
+        zero_division: float | None = None,
     ) -> None:
         _checks.one_of("dtype", dtype, DTYPES)
+        if zero_division is not None:
+            check_zero_division(zero_division)
+        self._zero_division = zero_division
         self.device, self.dtype = device, dtype
         self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
         self._groups: dict[str, ExperimentGroup] = {}
@@ -196,7 +201,7 @@ class Study(Reports, Figures):
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
-        found = metric if isinstance(metric, Quantity) else get_metric(metric)
+        found = find_metric(metric, self._zero_division)
         name = metric if isinstance(metric, str) else metric.name
         aggregator, described = None, {}
         if aggregation is not None:
@@ -229,7 +234,7 @@ class Study(Reports, Figures):
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """A metric of the study, by any of its spellings."""
-        found = metric if isinstance(metric, Quantity) else get_metric(metric)
+        found = find_metric(metric, self._zero_division)
         if found not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
@@ -283,7 +288,7 @@ class Study(Reports, Figures):
             "dtype": config.dtype_name(self.dtype),
             "experiments": self.experiments,
             "metrics": config.plain(self.metrics),
-        }
+        } | ({} if self._zero_division is None else {"zero_division": float(self._zero_division)})
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
