@@ -149,7 +149,13 @@ def posterior(
             tables.append(table(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
             if compare:
                 tables += _compare(study, metric, label, min_sig_diff, scores[name])
-    answer = {"files": list(matrices), "paired": paired, "prior": prior, "scores": scores}
+    answer = {
+        "files": list(matrices),
+        "paired": paired,
+        "prior": prior,
+        "zero_division": zero_division,
+        "scores": scores,
+    }
     publish(
         "posterior",
         tables,

@@ -294,7 +294,7 @@ LOOKUPS = [
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
     (lambda s: Study(0, metrics={"acc": {"rho": 1}}), ConfigError, "metric 'acc': got ['rho'] without 'aggregation', wanted that key too"),
     (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary such as {'acc': {}}"),
-    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit"),
+    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit, zero_division"),
     (lambda s: Study(0, dtype=torch.float16), ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
 ]  # fmt: skip
 

@@ -129,17 +129,17 @@ def test_samples_and_doors(tmp_path, device):
     for values in points["jaccard"], found["jaccard"].median, found["jaccard"].high:
         assert values[2] == 0 and values[0] > 0
     assert found["jaccard+zero_division=1"].low[2] == 1 and not found["jaccard@macro"].median.isnan()
-    study = Study(0, metrics={"jaccard": {}, "mcc": {}}, zero_division=0.0)
+    study = Study(0, metrics={"ppv": {}, "mcc": {}}, zero_division=0.0)
     with pytest.warns(UserWarning, match="never predicted"):
-        study.add_experiment("a", counts, **none)
-    row = study.report_metric_summaries("jaccard", 2, table_fmt="records")[0]
+        study.add_experiment("a", SHAPES["a class that is never predicted"], **none)
+    row = study.report_metric_summaries("ppv", 2, table_fmt="records")[0]
     assert row["Observed"] == row["Median"] == 0
     study.save(tmp_path / "study.json")
     assert json.loads((tmp_path / "study.json").read_text())["zero_division"] == 0
     with pytest.warns(UserWarning, match="never predicted"):
         again = Study.load(tmp_path / "study.json")
     assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
-    assert again.report_metric_summaries("jaccard", 2, table_fmt="records")[0]["Observed"] == 0
+    assert again.report_metric_summaries("ppv", 2, table_fmt="records")[0]["Observed"] == 0
     assert "zero_division" not in Study(0).to_dict()
 
 
