@@ -1,7 +1,7 @@
 """A torchmetrics metric that says how sure a score is."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from .. import _checks
 from .._metric import Metric
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
+from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
-from .summary import Estimate, check_probability, equal_tailed, estimate
+from .summary import Estimate, as_scalars, check_probability, equal_tailed, estimate
 from .sums import METHODS
 from .syntax import MetricCollection, get_metric
 
@@ -28,6 +29,7 @@ class ConfusionPosterior(Metric):
     and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
     `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
     `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    `labels` are the names of the classes in `as_scalars` and `plot`.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
@@ -61,6 +63,7 @@ class ConfusionPosterior(Metric):
         ignore_index: int | None = None,
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
+        labels: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -84,7 +87,12 @@ class ConfusionPosterior(Metric):
         self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
         self.name = name
+        if ignore_index is not None:
+            _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
+        self.labels = checked_labels(labels, C)
+        if not isinstance(batch_shape, Sequence):
+            raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
         self.batch_shape = tuple(_checks.integer_at_least("batch_shape", size, 0) for size in batch_shape)
         _checks.one_of("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
@@ -135,6 +143,14 @@ class ConfusionPosterior(Metric):
             for metric, values in zip(self.metrics, self._samples(self.metrics), strict=True)
         }
 
+    def as_scalars(self, prefix: str = "") -> dict[str, float]:
+        """`compute()` as a logger takes it, with classes by their `labels`: "tpr/cat/median". See `as_scalars`."""
+        labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
+        return as_scalars(self.compute(), prefix, labels)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_classes}, metrics={list(self.metrics)}"
+
     def plot(self, metric: str | None = None, **options: Any) -> Any:
         """The posterior of each value of a metric, by default the first.
 
@@ -148,7 +164,8 @@ class ConfusionPosterior(Metric):
             points = observed_values(self._matrices())[found].flatten().tolist()
         names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
         if self.per_class[metric]:
-            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in range(self.num_classes)]
+            classes = self.labels or range(self.num_classes)
+            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in classes]
         elif not self.batch_shape:
             names = [metric]
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))

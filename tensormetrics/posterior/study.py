@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -69,6 +69,7 @@ class Study(Reports, Figures):
         self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
         self._described: dict[str, dict[str, dict[str, Any]]] = {}
         self._samples: OrderedDict[tuple, Result] = OrderedDict()
+        self._ignored: set[tuple] = set()  # class labels of metrics that have none
         self.seed, self.num_samples, self.ci_probability = seed, num_samples, ci_probability
         self.experiments = {} if experiments is None else experiments
         self.metrics = {} if metrics is None else metrics
@@ -149,13 +150,16 @@ class Study(Reports, Figures):
         *,
         num_classes: int | None = None,
         labels: Any = None,
-        items: str | None = None,
+        items: str | Literal[False] | None = None,
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
         Priors are those of `dirichlet_prior`; None stands for "perks" and "balanced", with which intervals of the
-        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `items`
-        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict.
+        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `labels` are the
+        classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots call them
+        by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
+        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
+        comparison of experiments with the same y_true and without items warns; items=False says that these differ.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
@@ -163,25 +167,34 @@ class Study(Reports, Figures):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
         given = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
         given = [key for key, value in given.items() if value is not None]
-        if items is not None and given != ["y_true", "y_pred"]:
+        if items and given != ["y_true", "y_pred"]:
             raise ValueError(
                 f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
             )
-        found, described = None, {"confusion_matrix": confusion_matrix}
+        found, truth = None, None
         if given == ["y_true", "y_pred"]:
-            cells, C = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
-            confusion_matrix = described["confusion_matrix"] = cells.bincount(minlength=C * C).view(C, C)
-            if items is not None:
+            cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+            C = len(classes)
+            confusion_matrix = cells.bincount(minlength=C * C).view(C, C)
+            truth = None if items is False else config.digest(classes.tolist(), cells // C)
+            if items is not None and items is not False:
                 self._check_items(items, cells, C, full_name)
                 found = Items(items, cells)
-                described = {"y_true": y_true, "y_pred": y_pred, "items": items}
-                classes = {"num_classes": num_classes, "labels": labels}
-                described |= {key: value for key, value in classes.items() if value is not None}
+            labels = None if classes.tolist() == list(range(C)) else classes
         elif given != ["confusion_matrix"]:
             raise ValueError(
                 f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
                 "y_true and y_pred"
             )
+        elif num_classes is not None:
+            raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
+        described = {"confusion_matrix": confusion_matrix}
+        if found is not None:
+            described = {"y_true": y_true, "y_pred": y_pred, "items": items}
+        if labels is not None:
+            described["labels"] = labels
+        elif found is not None:
+            described["num_classes"] = len(confusion_matrix)
         priors = {
             "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
             "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
@@ -191,7 +204,8 @@ class Study(Reports, Figures):
             _warn(f"experiment {full_name!r} is there already; it is overwritten")
         holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
         try:
-            holder.add_experiment(name, confusion_matrix, **priors, items=found, device=self.device)
+            options = {"items": found, "labels": labels, "device": self.device}
+            holder.add_experiment(name, confusion_matrix, **priors, **options).truth = truth
         except ValueError as error:
             if not members:
                 del self._described[group]

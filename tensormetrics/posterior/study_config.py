@@ -59,7 +59,7 @@ def split_name(name: Any) -> tuple[str, str]:
     if not isinstance(name, str):
         raise TypeError(f"experiment: got {name!r}, wanted a string 'group/experiment'")
     parts = name.split("/")
-    if len(parts) > 2 or not all(parts):
+    if len(parts) > 2 or not all(parts) or "\x1f" in name:  # which separates the words of a key
         raise ConfigError(f"experiment: got {name!r}, wanted 'group/experiment' or one name for both")
     return parts[0], parts[-1]
 
@@ -75,6 +75,11 @@ def plain(value: Any) -> Any:
 
 def fingerprint(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def digest(classes: list, truth: Tensor) -> bytes:
+    """Of the true classes of items."""
+    return hashlib.blake2b(repr(classes).encode() + truth.numpy().tobytes(), digest_size=16).digest()
 
 
 def write(config: dict[str, Any], path: str | Path) -> None:
@@ -119,7 +124,9 @@ def _number(name: str, value: Any, kind: type) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
-        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic | Tensor):
+        if isinstance(value, np.ndarray | Tensor) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic):
             raise TypeError
         converted = kind(value)
         if float(converted) != float(value):

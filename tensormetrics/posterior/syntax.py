@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -103,7 +104,9 @@ def _resolve(metric: str, zero_division: float | None) -> Quantity:
 def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default: Mapping[str, Any] = NOTHING) -> Any:
     name, *options = (part.strip() for part in token.split("+"))
     if name not in table:
-        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; the closest are {closest(name, table)}")
+        meant = _meant(name) if kind == "metric" else ""
+        advice = f"write {meant}" if meant else f"the closest are {closest(name, table)}"
+        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; {advice}")
     given: dict[str, Any] = {}
     known = getattr(table[name], "defaults", {})
     if unknown := sorted(default.keys() - known):
@@ -126,6 +129,23 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default:
         return instance(table[name], **{**default, **given})
     except (TypeError, ValueError) as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
+
+
+def _meant(name: str) -> str:
+    """What "macro_f1", "F1-score" and the like are called here; else nothing."""
+    words = re.split(r"[\s_-]+", name.lower())
+    averages = [word for word in words if word in AVERAGING_REGISTRY]
+    rest = [word for word in words if word not in ("score", "average", "avg", *averages)]
+    metric = next((found for found in ("_".join(rest), "".join(rest)) if found in METRIC_REGISTRY), None)
+    if metric is None or len(averages) > 1:
+        return ""
+    if averages and not METRIC_REGISTRY[metric].is_multiclass:
+        return repr(f"{metric}@{averages[0]}")
+    return (
+        repr(metric)
+        if METRIC_REGISTRY[metric].is_multiclass
+        else f"{metric + '@macro'!r}, or {metric!r} for each class"
+    )
 
 
 def _value(text: str) -> Any:

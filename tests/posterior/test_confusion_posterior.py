@@ -208,6 +208,18 @@ def test_copies_and_merging(device):
         assert same(other.compute(), whole.compute())
 
 
+def test_another_number_of_classes_is_not_merged():
+    metrics = [ConfusionPosterior(C) for C in (2, 3)]
+    for metric in metrics:
+        metric.update(torch.tensor([0, 1]), torch.tensor([0, 0]))
+    for incoming in metrics[1], metrics[1].metric_state:
+        with pytest.raises(ValueError) as error:
+            metrics[0].merge_state(incoming)
+        message = "incoming_state: got counts of shape (3, 3), wanted (2, 2); merge metrics of equal options"
+        assert str(error.value) == message and metrics[0].counts.sum() == 2
+    assert repr(metrics[0]) == "ConfusionPosterior(2, metrics=['acc'])"
+
+
 def test_in_a_collection(device):
     collection = MetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(device)
     preds, target = torch.randint(0, 3, (2, 50), device=device)
@@ -303,6 +315,11 @@ def test_a_batch_of_another_shape():
         ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
         ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'; the closest are fp, fn, f1"),
         ({"ci_probability": 95}, "ci_probability: got 95, wanted a number in (0, 1]"),
+        ({"batch_shape": 3}, "batch_shape: got 3, wanted a tuple of integers; write (3,)"),
+        ({"ignore_index": 1.5}, "ignore_index: got 1.5, wanted None or an integer"),
+        ({"metrics": []}, "metrics: got [], wanted at least one, such as 'acc'"),
+        ({"labels": ["a", "b"]}, "labels: got ['a', 'b'], wanted 3 distinct names"),
+        ({"labels": "abc"}, "labels: got shape (), wanted a one-dimensional list of labels"),
         ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),

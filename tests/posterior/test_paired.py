@@ -9,6 +9,7 @@ from study_oracle import KNOWN
 
 from tensormetrics.posterior import (
     Items,
+    PosteriorWarning,
     Study,
     get_metric,
     sample_confusion_matrices,
@@ -164,6 +165,44 @@ def test_comparisons_of_a_study(device, tmp_path):
     alone = Study(0, metrics={"acc": {}}, device=device)
     alone.add_experiment("a", None, 0, 0, TRUTH, A)
     assert not torch.equal(alone.get_metric_samples("acc", "a").values, found.get_metric_samples("acc", "a").values)
+
+
+def same_truth(first=None, second=None, truth=TRUTH):
+    found = Study(0, metrics={"acc": {}})
+    found.add_experiment("a", None, 0, 0, TRUTH, A, items=first)
+    found.add_experiment("b", None, 0, 0, truth, B, items=second)
+    return found
+
+
+def test_equal_truths_without_items_are_pointed_out():
+    pair = {"experiment_a": "a", "experiment_b": "b"}
+    message = (
+        "'a/a' and 'b/b' have the same y_true{}, but are compared as if their items were different ones; write "
+        "items='test' in add_experiment of both to compare them item by item, or items=False if their items do differ"
+    )
+    for items in (None, None), ("test", None):
+        unsure = same_truth(*items)
+        for compare in (
+            lambda s: s.get_pairwise_comparison("acc", **pair),
+            lambda s: s.report_pairwise_comparison("acc", **pair),
+            lambda s: s.report_pairwise_comparisons("acc"),
+            lambda s: s.report_listwise_comparison("acc"),
+        ):
+            with pytest.warns(PosteriorWarning) as told:
+                compare(unsure)
+            assert [str(w.message) for w in told] == [message.format("")]
+    unsure.add_experiment("c", None, 0, 0, TRUTH, A)
+    with pytest.warns(PosteriorWarning) as told:
+        assert unsure.compare_all_pairs("acc").paired == [False] * 3
+    assert [str(w.message) for w in told] == [message.format(" (so have 2 other pairs)")]
+
+
+def test_what_is_said_of_the_items_is_believed():
+    other = TRUTH.clone()
+    other[:2] = other[:2].flip(0) if other[0] != other[1] else 1 - other[:2]
+    for certain in same_truth("x", "x"), same_truth("x", "y"), same_truth(False, None), same_truth(truth=other):
+        certain.report_pairwise_comparisons("acc")  # without a warning
+    assert same_truth(False, False).to_dict() == same_truth().to_dict()  # of the matrices
 
 
 def test_labels_of_a_study_come_back():

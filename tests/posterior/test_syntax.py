@@ -61,7 +61,8 @@ NO_VALUE = "has no value; write '+option=value', and numbers without '+', such a
         ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, micro, max"),
         ("f1@", "metric 'f1@': there is no averaging ''; the closest are weighted_average, weighted, select_positive"),
         ("macro", "metric 'macro': there is no metric 'macro'; the closest are mcc, mae, jaccard"),
-        ("ACC", "metric 'ACC': there is no metric 'ACC'; the closest are youdenj, youden_j, true_positive_rate"),
+        ("ACC", "metric 'ACC': there is no metric 'ACC'; write 'acc'"),
+        ("accuracy_score", "metric 'accuracy_score': there is no metric 'accuracy_score'; write 'accuracy'"),
         ("acc@macro", "metric 'acc@macro': 'acc' is one number already; leave out '@macro'"),
         ("p_pred@macro", "metric 'p_pred@macro': 'p_pred' is a root quantity, not a metric; leave out '@macro'"),
         ("f1+beta=2", "metric 'f1+beta=2': 'f1' has no option 'beta'; it has zero_division"),
@@ -90,6 +91,32 @@ def test_errors(metric, message):
     with pytest.raises(ValueError) as error:
         get_metric(metric)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("macro_f1", "'f1@macro'"),
+        ("f1_macro", "'f1@macro'"),
+        ("macro f1", "'f1@macro'"),
+        ("F1-macro", "'f1@macro'"),
+        ("macro_avg_f1", "'f1@macro'"),
+        ("recall_micro", "'recall@micro'"),
+        ("precision_weighted", "'precision@weighted'"),
+        ("macro true positive rate", "'true_positive_rate@macro'"),
+        ("f1-score", "'f1@macro', or 'f1' for each class"),
+        ("f1_score", "'f1@macro', or 'f1' for each class"),
+        ("F1", "'f1@macro', or 'f1' for each class"),
+        ("jaccard_score", "'jaccard@macro', or 'jaccard' for each class"),
+        ("macro_acc", "'acc'"),
+    ],
+)
+def test_other_names_are_answered_with_ours(given, meant):
+    with pytest.raises(ValueError) as error:
+        get_metric(given)
+    assert str(error.value) == f"metric {given!r}: there is no metric {given!r}; write {meant}"
+    for name in meant.split("'")[1::2]:
+        get_metric(name)
 
 
 def test_collections():
