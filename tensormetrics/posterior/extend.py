@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._arrays import as_array, conform
+from ._arrays import as_array, conform, plain
 from .quantities import ROOTS, Quantity, Values
 from .rng import RNG
 
@@ -114,8 +114,8 @@ class Averaging(Extension):
 class ExperimentAggregator(torch.nn.Module):
     """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
 
-    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, with the bounds of the
-    metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S, classes).
+    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
+    the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S, classes).
     Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
     """
 
@@ -138,8 +138,9 @@ class ExperimentAggregator(torch.nn.Module):
         super().__init__()
         self.rng = rng
 
-    def forward(self, experiment_samples: Tensor, bounds: tuple[float, float]) -> Tensor:
-        # experiment_samples: (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+    def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
+        # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+        experiment_samples = plain(experiment_samples)
         if experiment_samples.ndim == 3 and not self.takes_classes:
             columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
             return torch.stack(columns, -1) if columns else experiment_samples[:, 0]
