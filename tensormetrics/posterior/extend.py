@@ -115,8 +115,8 @@ class ExperimentAggregator(torch.nn.Module):
     """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
 
     `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
-    the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S, classes).
-    Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
+    the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S,
+    classes). Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
     """
 
     full_name: str

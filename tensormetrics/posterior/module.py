@@ -102,7 +102,10 @@ class ConfusionPosterior(Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
         # target: (*batch, N, ...) labels
-        """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead."""
+        """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Infinite scores are compared like others.
+        """
         C, batch = self.num_classes, self.batch_shape
         _checks.integral("target", target)
         _checks.same_device(preds=preds, target=target, state=self.counts)

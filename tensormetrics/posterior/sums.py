@@ -31,9 +31,9 @@ class ConfusionSums(NamedTuple):
 
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
     # matrices: (..., C, C)  weights: (W, C, C)  ->  (..., C) and (..., W)
-    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix of zeros."""
+    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite."""
     _check_square("matrices", matrices)
-    matrices = _shares(matrices)
+    matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
     weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights.to(matrices), matrices)
@@ -75,6 +75,8 @@ def sample_sums(
         _checks.same_device(counts=counts, weights=weights)
         _checks.shape("weights", weights, "W", C, C)
         weights = weights.double().contiguous()
+        if not weights.isfinite().all():
+            raise ValueError("weights: got nan or infinite ones, wanted finite numbers")
     elif need == "weighted":
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
@@ -110,10 +112,10 @@ def sample_confusion_matrices(
     """
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
     if method == "input":
-        return _shares(counts[None])
+        return shares(counts[None])
     prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
 
-    def shares(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
         out = alpha.new_empty(*alpha.shape, num_samples)
         keys = stream_keys(seed, names, method, stream, alpha.device)
         _op.log_gamma(out, alpha.contiguous(), keys, _checks.integer_at_least("start", start, 0))
@@ -121,9 +123,9 @@ def sample_confusion_matrices(
 
     spread = without_diagonal(cells)
     split = torch.stack([cells.diagonal(dim1=-2, dim2=-1), spread.sum(-1)], -1)  # right or wrong
-    share = shares("prevalence", prevalence[:, None]).transpose(-2, -1)
-    right, wrong = (share * shares("split", split)).unbind(-1)
-    return (torch.diag_embed(right) + wrong[..., None] * shares("spread", spread)).to(dtype)
+    share = drawn("prevalence", prevalence[:, None]).transpose(-2, -1)
+    right, wrong = (share * drawn("split", split)).unbind(-1)
+    return (torch.diag_embed(right) + wrong[..., None] * drawn("spread", spread)).to(dtype)
 
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
@@ -163,9 +165,11 @@ def _concentrations(counts: Tensor, prevalence_prior: Any, confusion_prior: Any,
     return prevalence.contiguous(), cells.contiguous()
 
 
-def _shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+def shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+    """Counts divided by their total, in float64; nan where that is 0 or not finite."""
     matrices = matrices.double()
-    return matrices / matrices.sum((-2, -1), keepdim=True)
+    total = matrices.sum((-2, -1), keepdim=True)
+    return matrices / torch.where(total.isfinite(), total, torch.nan)
 
 
 def _check_square(name: str, matrices: Tensor) -> None:

@@ -222,11 +222,11 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
         (lambda: pool_correlated(SAMPLES, U, UNIT, rho=1), r"rho: got 1, wanted None or a number in \[0, 1\)"),
         (
             lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=0),
-            "pseudo_count_weight: got 0, wanted a number > 0",
+            "pseudo_count_weight: got 0, wanted a finite number > 0",
         ),
         (
             lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=[0.1]),
-            r"pseudo_count_weight: got \[0.1\], wanted a number > 0",
+            r"pseudo_count_weight: got \[0.1\], wanted a finite number > 0",
         ),
         (
             lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),
