@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from .._plots import legend_below, new_axes
-from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric
+from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric, load_csv
 from ..posterior.errors import ConfigWarning
-from .inputs import BadInput, csv_rows, existing, is_number, naming, read_table, read_tensor
+from .inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from .output import common_options, find_device, percent, publish, table
 
 
@@ -101,8 +101,9 @@ def posterior(
     """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
     predictions.
 
-    Files: .csv, where a first row and a first column of class names may stand; also .npy, .npz, .pt, .safetensors and
-    .jsonl. An experiment is called by its file, after its folder where there are several.
+    Files: .csv, with commas, semicolons or tabs, where a first row and a first column of class names may stand; also
+    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is called by its file, after its folder where there are
+    several.
 
     \b
     tensormetrics posterior mlp.csv cnn.csv --compare --min-sig-diff 0.01
@@ -127,7 +128,7 @@ def posterior(
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
         with naming(**priors, confusion_matrix=file):
-            study.add_experiment(name, matrix, *given)
+            study.add_experiment(name, matrix, *given, labels=names)
     if paired:
         truth, models = _read_items(paired)
         classes = classes or _sorted({*truth, *chain(*models.values())})
@@ -194,10 +195,9 @@ def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     """The names of its classes, if it has any, and the matrix."""
     if Path(file).suffix != ".csv":
         return None, read_tensor(file)
-    columns, rows, matrix = read_table(existing(file))
-    if columns and rows and columns != rows:
-        raise BadInput(f"{file}: rows are {', '.join(rows)}, wanted the classes of the columns, {', '.join(columns)}")
-    return columns, matrix
+    with naming(confusion_matrix=file):
+        matrix, labels = load_csv(existing(file), with_labels=True)
+    return labels, matrix
 
 
 def _compare(

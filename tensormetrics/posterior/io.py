@@ -66,7 +66,8 @@ def load_csv(
 ) -> Tensor | tuple[Tensor, list[str] | None]:  # (C, C)
     """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
 
-    Class names may stand in a first row, in a first column, or in both; these then have the same order. With
+    Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
+    names where both stand, or from 0 on. With
     `with_labels` the answer is (matrix, names), names being None where there are none. `delimiter=None` takes
     semicolons, tabs or commas, whichever separate the cells of the first line. ConfMatIOError names the line that is
     wrong. FileNotFoundError: there is no such file.
@@ -75,13 +76,13 @@ def load_csv(
     height, width = len(rows), len(rows[0][1]) if rows else 0
     for line, cells in rows:
         if len(cells) != width:
-            raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} cells, wanted {width} as above")
+            raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} columns, wanted {width} as above")
     both = height == width and not all(map(_is_count, rows[0][1]))  # a corner, too
-    header, index = both or height == width + 1, both or height + 1 == width
+    header = both or (height == width + 1 and _are_names(rows[0][1]))
+    index = both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
     if not header and not index and height != width:
         raise ConfMatIOError(
-            f"{location}: got {height} rows of {width} cells, wanted as many rows as columns, and at most one row and "
-            "one column of class names"
+            f"{location}: got {height} rows of {width} columns, wanted a square, with at most one row and one column of names"
         )
     columns = rows[0][1][index:] if header else None
     names = [cells[0] for _, cells in rows[header:]] if index else columns
@@ -119,6 +120,11 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
     except csv.Error as error:
         raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
     return [(line, cells) for line, cells in rows if any(cells)]
+
+
+def _are_names(cells: list[str]) -> bool:
+    """Words, or the numbers from 0 that pandas gives to what has no names. Other numbers may be counts."""
+    return not all(map(_is_count, cells)) or cells == [str(k) for k in range(len(cells))]
 
 
 def _is_count(cell: str) -> bool:

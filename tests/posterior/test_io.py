@@ -68,7 +68,7 @@ def test_csv(tmp_path):
     path.write_text("3;1\n0;2")
     assert load_csv(path, delimiter=";").tolist() == [[3, 1], [0, 2]]
     for text, message in (
-        ("3,1\n2\n", ", line 2: got 1 cells, wanted 2 as above"),
+        ("3,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
         ("3,1\n2,x\n", ", line 2: got 'x', wanted a count"),
         ("3,1\n2,1_0\n", ", line 2: got '1_0', wanted a count"),
         ("3,1\n2,\u0661\u0662\n", ", line 2: got '\u0661\u0662', wanted a count"),
@@ -79,8 +79,9 @@ def test_csv(tmp_path):
         ("a,a\n3,1\n1,2\n", ": got classes called ['a', 'a'], wanted distinct names"),
         (",a,a\na,3,1\na,1,2\n", ": got classes called ['a', 'a'], wanted distinct names"),
         ("a,\n3,1\n1,2\n", ": got classes called ['a', ''], wanted distinct names"),
-        ("1,2,3\n", ": got 1 rows of 3 cells, wanted as many rows as columns, and at most one row and one column of "
-         "class names"),
+        ("1,2,3\n", ": got 1 rows of 3 columns, wanted a square, with at most one row and one column of names"),
+        ("9,1,0\n2,8,1\n", ": got 2 rows of 3 columns, wanted a square, with at most one row and one column of names"),
+        ("4,1\n9,1\n2,8\n", ": got 3 rows of 2 columns, wanted a square, with at most one row and one column of names"),
         ('3,"1\n2,1\n', ", line 2: unexpected end of data"),
         ("1e300,1\n1,2\n", None),
     ):  # fmt: skip
@@ -97,7 +98,7 @@ EMPTY = np.array([[30, 1, 2], [0, 25, 4], [0, 0, 0]])  # no items of a class
 
 
 @pytest.mark.parametrize("counts", [COUNTS, COUNTS / 4, EMPTY])
-@pytest.mark.parametrize("names", [["cat", "dog", "a, b"], [2, 5, 7], ["1", "x", "0"]])
+@pytest.mark.parametrize("names", [["cat", "dog", "a, b"], [0, 1, 2], ["1", "x", "0"]])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])  # the second as spreadsheets write it
 def test_what_pandas_writes_comes_back(names, separator, encoding, counts, tmp_path):
@@ -109,6 +110,9 @@ def test_what_pandas_writes_comes_back(names, separator, encoding, counts, tmp_p
         matrix, labels = load_csv(path, with_labels=True)
         assert matrix.tolist() == counts.tolist() and labels == (text if index or header else None)
         assert load_csv(path, delimiter=separator).tolist() == counts.tolist()
+    numbers = pandas.DataFrame(counts, [2, 5, 7], [2, 5, 7])
+    numbers.to_csv(path, sep=separator, encoding=encoding)
+    assert load_csv(path, with_labels=True)[1] == ["2", "5", "7"]
     frame.rename_axis("truth").to_csv(path, sep=separator, encoding=encoding)
     assert load_csv(path, with_labels=True)[1] == text
 
