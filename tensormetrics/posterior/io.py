@@ -81,9 +81,8 @@ def load_csv(
     header = both or (height == width + 1 and _are_names(rows[0][1]))
     index = both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
     if not header and not index and height != width:
-        raise ConfMatIOError(
-            f"{location}: got {height} rows of {width} columns, wanted a square, with at most one row and one column of names"
-        )
+        wanted = "a square, with at most one row and one column of names"
+        raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {wanted}")
     columns = rows[0][1][index:] if header else None
     names = [cells[0] for _, cells in rows[header:]] if index else columns
     if columns is not None and names != columns:

@@ -59,7 +59,7 @@ def split_name(name: Any) -> tuple[str, str]:
     if not isinstance(name, str):
         raise TypeError(f"experiment: got {name!r}, wanted a string 'group/experiment'")
     parts = name.split("/")
-    if len(parts) > 2 or not all(parts) or "\x1f" in name:  # which separates the words of a key
+    if len(parts) > 2 or not all(parts):
         raise ConfigError(f"experiment: got {name!r}, wanted 'group/experiment' or one name for both")
     return parts[0], parts[-1]
 
@@ -124,12 +124,11 @@ def _number(name: str, value: Any, kind: type) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
-        if isinstance(value, np.ndarray | Tensor) and value.ndim == 0:
-            value = value.item()
-        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic):
+        held = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
+        if isinstance(held, bool) or not isinstance(held, str | numbers.Real | np.generic):
             raise TypeError
-        converted = kind(value)
-        if float(converted) != float(value):
+        converted = kind(held)
+        if float(converted) != float(held):
             raise TypeError
     except (TypeError, ValueError):
         wanted = "an integer" if kind is int else "a number"

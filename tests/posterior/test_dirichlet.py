@@ -80,6 +80,13 @@ def test_draws_depend_on_their_address_alone(device):
         assert not (sample_log_gamma(alpha, 70, dtype=torch.float64, **other) == whole).any()
 
 
+def test_names_cannot_be_mistaken_for_others():
+    philox_key(0, "a/posterior", "m", "x")
+    for words in ("a\x1fposterior", "m", "x"), ("a", "posterior\x1fm", "x"), ("a", "posterior", "m\x1fx"):
+        with pytest.raises(ValueError, match=r"^name: got '.*' with the character U\+001F, which separates"):
+            philox_key(0, *words)
+
+
 def test_dirichlet_moments_and_extreme_concentrations(device):
     alpha = torch.tensor([0.2, 3.0, 7.0, 0.0], device=device, dtype=torch.float64)
     x = sample_dirichlet(alpha, 40_000, dtype=torch.float64)

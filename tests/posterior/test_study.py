@@ -5,6 +5,7 @@ import sys
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -329,6 +330,13 @@ def test_defaults_give_a_warning():
         with pytest.warns(ConfigWarning, match=f"^{name}: got {given!r}, {value!r} is used$"):
             setattr(study, name, given)
         assert getattr(study, name) == value
+    for given in np.array(0.75), torch.tensor(0.75):
+        with pytest.warns(ConfigWarning) as caught:
+            study.ci_probability = given
+        assert [str(w.message) for w in caught] == [f"ci_probability: got {given!r}, 0.75 is used"]
+        assert study.ci_probability == 0.75
+    with pytest.raises(TypeError, match="^ci_probability: got array.*, wanted a number$"):
+        study.ci_probability = np.array([0.5])
     default = {"__default__": {"aggregation": "re"}, "acc": {}, "mcc": {"aggregation": "fe"}}
     assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
 
