@@ -151,6 +151,10 @@ class Metric(torchmetrics.Metric):
             for name, reduction in self._reductions.items():
                 incoming = incoming_state[name].to(self.device)
                 if reduction is dim_zero_sum:
+                    got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
+                    if got != wanted:
+                        advice = "merge metrics of equal options"
+                        raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
                     setattr(self, name, getattr(self, name) + incoming.detach())
                 elif reduction is not dim_zero_cat:
                     raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
