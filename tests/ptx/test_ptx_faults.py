@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missi
 
 
 def broken(name: str, cache: Path, file: str, line: str, fault: str):
-    """The operators of a .cu file with another line in one of its files."""
+    """A .cu file with another line in one of its files."""
     shutil.copytree(CSRC, cache / "csrc")
     (path,) = (cache / "csrc").rglob(file)
     text = path.read_text()
@@ -24,7 +24,7 @@ def broken(name: str, cache: Path, file: str, line: str, fault: str):
     path.write_text(text.replace(line, fault))
     ptx = loaded(built(name, cache, csrc=cache / "csrc"), SCHEMAS[name])
     ptx.insert("H100")
-    return ptx.ops
+    return ptx
 
 
 def assignments(operator) -> list[Tensor]:
@@ -40,9 +40,9 @@ def assignments(operator) -> list[Tensor]:
     ],
 )
 def test_a_missing_sync_and_too_little_shared_memory(file, line, fault, tmp_path):
-    operator = broken("lsa", tmp_path, file, line, fault).lsa
+    ptx = broken("lsa", tmp_path, file, line, fault)
     try:
-        found = assignments(operator)
+        found = assignments(ptx.ops.lsa)
     except RuntimeError as error:
         assert "emulated lanes" in str(error)
     else:
@@ -51,8 +51,8 @@ def test_a_missing_sync_and_too_little_shared_memory(file, line, fault, tmp_path
 
 def test_a_wrong_bound(tmp_path):
     line, fault = "if (s >= problem.samples) return;", "if (s > problem.samples) return;"
-    operator = broken("dirichlet", tmp_path, "dirichlet_cuda.cu", line, fault).item_sums
+    ptx = broken("dirichlet", tmp_path, "dirichlet_cuda.cu", line, fault)
     key, cells = torch.tensor([1, 2]), torch.zeros(1, 3, dtype=torch.int64)
     with pytest.raises(RuntimeError, match="item_sums_kernel.*an address outside of all tensors"):
-        operator(torch.empty(1, 1, 5, dtype=torch.float64), cells, key, 0)
+        ptx.ops.item_sums(torch.empty(1, 1, 5, dtype=torch.float64), cells, key, 0)
     sampler.item_sums(torch.empty(1, 1, 5, dtype=torch.float64), cells, key, 0)  # the CPU's own has no fault
