@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
-from ..retrieval._canonical import DISTANCES
-from ..retrieval._metric_names import NAMES, statistic_of
-from ..retrieval._query_metric import Classes, averaged
+from ..retrieval.calculator.metric_names import NAMES, statistic_of
+from ..retrieval.scores.query_metric import Classes, averaged
+from ..retrieval.search.distance import DISTANCES
 from .inputs import BadInput, naming, read_labels, read_tensor
 from .output import common_options, draw_scores, find_device, on_a_terminal, publish, table
 

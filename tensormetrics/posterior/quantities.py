@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,15 +32,14 @@ class Quantity(torch.nn.Module, ABC):
 
     name: str
     parents: Mapping[str, "Quantity"]
+    find: ClassVar[Callable[[str], "Quantity"]]  # `get_metric`: the file that reads names sets it
 
     @abstractmethod
     def evaluate(self, values: Values) -> Tensor:  # (rows, ...)
         """The values, from those of the parents."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .syntax import get_metric  # which imports this file
-
-        return get_metric, (self.name,)  # copies and pickles are the one object of that name
+        return self.find, (self.name,)  # copies and pickles are the one object of that name
 
     def forward(self, matrices: Tensor) -> Tensor:
         # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix

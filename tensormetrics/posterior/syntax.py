@@ -61,6 +61,9 @@ def get_metric(metric: str) -> Quantity:
     return SPELLINGS[metric]
 
 
+Quantity.find = staticmethod(get_metric)
+
+
 def _resolve(metric: str) -> Quantity:
     if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
         raise ValueError(
