@@ -6,25 +6,13 @@ import library
 import pytest
 import torch
 
-from tensormetrics.assignment import _op as solver_op
-from tensormetrics.posterior import _op as sampler_op
-
 sys.path.append(str(Path(__file__).parents[1] / "assignment"))  # whose families of cases are solved here too
-SCHEMAS = {
-    "lsa": {"lsa": solver_op.SCHEMA},
-    "dirichlet": {
-        "dirichlet_sums": sampler_op.SUMS,
-        "log_gamma": "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()",
-        "item_sums": "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()",
-        "uniforms": "(Tensor(a!) out, Tensor key, int draw) -> ()",
-    },
-}
 
 
 def compiled(name: str, config: pytest.Config, **how) -> library.Ptx:
     if reason := library.missing():
         pytest.skip(reason)
-    return library.loaded(library.built(name, config.cache.mkdir("ptx"), **how), SCHEMAS[name])
+    return library.loaded(library.built(name, config.cache.mkdir("ptx"), **how), library.SCHEMAS[name])
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,21 @@ from pathlib import Path
 import torch
 from translate import translated
 
+from tensormetrics.assignment import _op as solver_op
+from tensormetrics.posterior import _op as sampler_op
+
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 CSRC = ROOT / "csrc"
-FILES = {"lsa": "lsa_cuda.cu", "dirichlet": "dirichlet_cuda.cu"}  # under csrc
+FILES = {"lsa": "lsa_cuda.cu", "dirichlet": "dirichlet_cuda.cu"}
+SCHEMAS = {
+    "lsa": {"lsa": solver_op.SCHEMA},
+    "dirichlet": {
+        "dirichlet_sums": sampler_op.SUMS,
+        "log_gamma": "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()",
+        "item_sums": "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()",
+        "uniforms": "(Tensor(a!) out, Tensor key, int draw) -> ()",
+    },
+}
 IMPL = "STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m)"
 # multiprocessors; bytes of shared memory that a block may ask for, and that a multiprocessor has
 CARDS = {
@@ -35,18 +47,19 @@ def missing() -> str:
 
 def built(name: str, cache: Path, architecture: int = 90, csrc: Path = CSRC) -> Path:
     """The library of a .cu file, whose operators are those of `torch.ops.<namespace>` on the CPU."""
-    file = csrc / FILES[name]
+    (file,) = csrc.rglob(FILES[name])
     source = file.read_text()
     assert source.count(IMPL) == 1, f"{file}: it registers other operators, or by another line"
     torch_home = Path(torch.__file__).parent
     folders = {HERE, csrc, file.parent, *(header.parent for header in csrc.rglob("lanes*.h"))}
-    flags = [*abi(), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", f"-isystem={torch_home}/include"]
-    flags += [f"-arch=compute_{architecture}", "-Xcompiler=-fPIC", *(f"-I{folder}" for folder in sorted(folders))]
+    flags = [*abi(), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
+    flags += [f"-arch=compute_{architecture}"]
     files = [HERE / "translate.py", *sorted(HERE.glob("*.h")), *sorted(csrc.rglob("*.h"))]
     parts = [source, *flags, torch.__version__, call("nvcc", "--version"), *(path.read_text() for path in files)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = cache / f"{name}_{architecture}_{key}"
     library = folder / "library.so"
+    flags += [f"-isystem={torch_home}/include", *(f"-I{folder}" for folder in sorted(folders))]
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,11 +98,11 @@ class Ptx:
         self.ops, self._library, self._definitions = operators, library, definitions
         library.ptx_history.restype = ctypes.c_char_p
 
-    def insert(self, card: str) -> None:
-        self._library.ptx_card(*map(ctypes.c_int64, CARDS[card]))
+    def insert(self, card: str | tuple[int, int, int]) -> None:
+        self._library.ptx_card(*map(ctypes.c_int64, CARDS.get(card, card)))
 
     def history(self) -> list[list[str]]:
-        """What was launched and asked for since the last call: "launch kernel blocks threads bytes", "allow kernel bytes"."""
+        """Since the last call: "launch", kernel, blocks, threads, bytes; "allow", kernel, bytes."""
         return [line.split() for line in self._library.ptx_history().decode().splitlines()]
 
 

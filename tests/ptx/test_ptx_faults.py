@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SCHEMAS
-from library import CSRC, built, loaded, missing
+from library import CSRC, SCHEMAS, built, loaded, missing
 from torch import Tensor
 
 from tensormetrics.assignment import _op as solver

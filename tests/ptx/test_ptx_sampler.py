@@ -94,3 +94,9 @@ def test_launches_stay_within_every_card(card, dirichlet):
     launched = [line for line in dirichlet.history() if "sums_kernel" in line[1]]
     assert [int(line[-1]) > 0 for line in launched] == [True, True, False, True]
     assert all(int(line[2]) <= 4 * CARDS[card][0] for line in launched)
+
+
+def test_a_card_that_runs_no_block_says_so(dirichlet):
+    dirichlet.insert((1, 49152, 8192))
+    with pytest.raises(RuntimeError, match="the GPU runs no block of 128 threads with 46400 bytes of shared memory"):
+        sums(dirichlet, 2, torch.float64, forms=1440, samples=1)

@@ -1,4 +1,4 @@
-"""The solver as nvcc compiled it, host code included, on the CPU: its results are those of the CPU's kernel bit for bit."""
+"""The solver as nvcc compiled it, host code included: on the CPU it has the bits of the CPU's own kernel."""
 
 import pytest
 import torch
@@ -100,3 +100,11 @@ def test_problems_are_shared_among_few_workers(problems, lsa):
     lsa.insert("of one multiprocessor")
     assert_same_bits(lsa, torch.rand(problems, 4, 5), False)
     assert_same_bits(lsa, torch.rand(problems, 2, 130), True)
+
+
+def test_all_launches_allow_as_much_shared_memory(solver):
+    """A launch that allowed no more than it needs would take from another thread's what that has just allowed."""
+    for side in (200, 150):
+        assert_same_bits(solver, torch.rand(1, 1, 20 * side), False)
+    allowed = [line for line in solver.history() if line[0] == "allow"]
+    assert len(allowed) == 2 and {bytes_ for _, _, bytes_ in allowed} == {str(CARDS["H100"][1] - 1024)}

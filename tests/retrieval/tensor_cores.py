@@ -1,7 +1,7 @@
 """What tensor cores add up: a model of their sums of float16 products, which no float32 sum on a CPU shows.
 
-Products are exact. At each step those of `terms` columns and the sum so far are cut, towards 0, to `bits` bits below the
-leading one of the largest; their sum is exact and cut to float32. Bits and terms were found by probes of the cards:
+Products are exact. At each step those of `terms` columns and the sum so far are cut, towards 0, to `bits` bits below
+the leading one of the largest; their sum is exact and cut to float32. Bits and terms were found by probes of the cards:
 Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 2021, DOI 10.7717/peerj-cs.330 (Volta,
 Turing, Ampere); MMA-Sim, arXiv 2511.10909 (Hopper).
 """

@@ -1,4 +1,4 @@
-"""The bounds of the float16 filter hold for what tensor cores add up: on Hopper with twice the slack that this needs."""
+"""The bounds of the float16 filter hold for the sums of tensor cores: on Hopper with twice the slack these need."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,8 @@ import torch
 from tensor_cores import CARDS, products
 from torch import Tensor
 
-from tensormetrics.retrieval._filter import Filter
-from tensormetrics.retrieval._float16 import HalfFilter
+from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.halves import HalfFilter
 
 LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)
 ROWS, QUERIES = 48, 12
