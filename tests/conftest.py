@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
@@ -7,7 +7,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
-from waiting import allow_waiting  # noqa: E402
+from waiting import waiting_is_allowed  # noqa: E402, F401
 
 from tensormetrics import _triton  # noqa: E402
 
@@ -21,13 +21,6 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def seeds() -> None:
     torch.manual_seed(0)
     np.random.seed(0)
-
-
-@pytest.fixture(autouse=True)
-def waiting_is_allowed() -> Iterator[None]:
-    yield
-    if torch.cuda.is_initialized():
-        allow_waiting()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from waiting import allow_waiting, no_waiting
+from waiting import allow_waiting, no_waiting, waiting_is_allowed
 
 
 @pytest.fixture
@@ -33,10 +33,8 @@ def test_waiting_is_forbidden_within_and_allowed_after(modes):
 
 
 def test_a_test_that_leaves_it_on_does_not_reach_the_next_one(modes, monkeypatch):
-    import conftest
-
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    around = conftest.waiting_is_allowed.__wrapped__()
+    around = waiting_is_allowed.__wrapped__()
     next(around)
     modes.append("error")
     assert next(around, "over") == "over" and modes[-1] == "default"

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 import torch
 
 
@@ -25,3 +26,11 @@ def _set_mode(mode: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode(mode)
+
+
+@pytest.fixture(autouse=True)
+def waiting_is_allowed() -> Iterator[None]:
+    """A test that leaves the mode on does not reach the next one."""
+    yield
+    if torch.cuda.is_initialized():
+        allow_waiting()

@@ -21,6 +21,12 @@ def lsa(pytestconfig: pytest.Config) -> library.Ptx:
 
 
 @pytest.fixture(scope="session")
+def lsa_without_reductions(pytestconfig: pytest.Config) -> library.Ptx:
+    """As for cards before sm_80, whose warps exchange what others reduce by an instruction."""
+    return compiled("lsa", pytestconfig, architecture=75)
+
+
+@pytest.fixture(scope="session")
 def dirichlet(pytestconfig: pytest.Config) -> library.Ptx:
     return compiled("dirichlet", pytestconfig)
 

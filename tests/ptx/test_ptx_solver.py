@@ -69,6 +69,15 @@ def test_large_families(family, solver):
     assert_same_bits(solver, family(200).float(), False)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(20, 9, 9), (2, 70, 70), (1, 20, 140)])
+def test_cards_without_reductions(shape, lsa_without_reductions):
+    lsa_without_reductions.insert("T4")
+    for cost in (torch.randn(shape), torch.randint(0, 3, shape).float()):
+        for options in random_options(cost):
+            assert_same_bits(lsa_without_reductions, cost, *options)
+
+
 def test_failed_problems(solver):
     cost = torch.randn(6, 40, 40)
     cost[1, 3, 4], cost[2, :, 5], cost[3, 7] = torch.nan, torch.inf, torch.inf
