@@ -29,12 +29,12 @@ class Table:
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
 
-    def places(self, words: Sequence[str]) -> tuple[list[int], list[str]]:
-        """The rows of all these words, and the word of each row."""
+    def places(self, words: Sequence[str]) -> tuple[list[int], Sequence[int]]:
+        """The rows of all these words, and which of the words each row belongs to."""
         if not self.members:
-            return [self.vocab[word] for word in words], list(words)
-        found = [(row, word) for word in words for row in self.rows(word)]
-        return [row for row, _ in found], [word for _, word in found]
+            return [self.vocab[word] for word in words], range(len(words))
+        found = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
+        return [row for row, _ in found], [i for _, i in found]
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
         return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)

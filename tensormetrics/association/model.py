@@ -249,12 +249,12 @@ class WordEmbeddingModel:
         self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
     ) -> IndexedQuery:
         """`index_query` of arguments that were checked."""
-        words, lost, reason = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
-        if not reason:
-            self._table.add(key for side in words for keys in side for key in keys)
+        found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
+        if not found.reason:
+            self._table.add(key for side in found.words for keys in side for key in keys)
             if paired:
-                _check_members(words[0] if len(words[0]) > 1 else words[1], self._table)
-        return IndexedQuery.of(query, self._table.places, words, lost, reason, self.vectors.device)
+                _check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
+        return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
 
     def get_embeddings_from_query(
         self,
@@ -277,7 +277,9 @@ class WordEmbeddingModel:
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
         search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
-        words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words)
+        words, _, lost, reason = look_up(
+            query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
+        )
         names = (query.target_sets_names, query.attribute_sets_names)
         if verbose:
             for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):

@@ -76,11 +76,21 @@ class RIPA(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        _, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
+    def p_values(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        pair_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        **masks: Tensor,
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        score, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
         of_pair = products.nanmean(-2)
         exists = ~of_pair.isnan()
-        return {"p_value": sign_flip_p_value(of_pair.where(exists, 0), mask=exists, **self._test())}
+        p = sign_flip_p_value(of_pair.where(exists, 0), mask=exists, words=pair_words, **self._test())
+        return {"p_value": p.where(score.isfinite(), torch.nan)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]
