@@ -14,6 +14,7 @@ from tensormetrics.association import (
     WordEmbeddingModel,
 )
 from tensormetrics.association.double_hard_debias import two_means
+from tensormetrics.association.repulsion_attraction_neutralization import _nearest
 
 
 @pytest.fixture
@@ -214,6 +215,14 @@ def test_repulsion_attraction_neutralization(table):
         sizes.add(size)
     assert len(sizes) > 2
     np.testing.assert_allclose(after, expected, atol=1e-9)
+
+
+def test_neighbours_at_the_cut_are_taken_in_the_order_of_their_rows():
+    """Rounding noise, which device, batch and chunk change, decides nothing."""
+    cosines = torch.tensor([0.5, 0.9, 0.5 + 1e-15, 0.5 - 1e-15, -torch.inf, 0.5, torch.nan, -0.2], dtype=torch.float64)
+    assert _nearest(cosines, 3).tolist() == [1, 0, 2] and _nearest(cosines, 5).tolist() == [1, 0, 2, 3, 5]
+    assert _nearest(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
+    assert _nearest(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
 
 
 def test_ran_takes_bias_away(table):

@@ -18,6 +18,49 @@ def test_a_pair_of_equal_vectors_does_not_count(device):
     assert association.ripa(y, y, a).isnan()
 
 
+COLLAPSED = [torch.float64, torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", COLLAPSED, ids=str)
+def test_where_groups_are_equal_up_to_rounding_there_is_no_direction(dtype, generator, device):
+    t, v = (torch.randn(n, 50, generator=generator).to(device, dtype) for n in (20, 4))
+    scaled = torch.stack([v, 3 * v])
+    for groups in (v.expand(2, 4, 50), v.expand(3, 4, 50), scaled):
+        assert association.direct_bias(t, groups).isnan()
+        assert association.direct_bias(t, groups, 2, 2).isnan()
+    for groups in (v.expand(2, 4, 50), scaled):
+        score, by_word = association.direct_bias(t, groups, direction="mean_difference", per_word=True)
+        assert score.isnan() and by_word.isnan().all()
+        assert association.same(t, groups) == 0
+    unit = torch.nn.functional.normalize(scaled.double(), dim=-1)
+    exact = torch.nn.functional.normalize(torch.stack([v, 2 * v]).double(), dim=-1)  # doubling rounds nothing
+    for x, y in (exact, *([unit] if dtype == torch.float64 else [])):
+        assert association.ripa(x, y, t).isnan() and association.ripa(x, y, t, False).isnan()
+    near = v.clone()
+    near[:, 0] *= 1 + torch.finfo(dtype).eps  # the next number
+    assert (near != v).any(-1).all()
+    assert association.ripa(v, near, t).isnan()
+
+
+def test_short_directions_are_directions_still(generator, device):
+    t, v, w = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (20, 4, 4))
+    near = torch.stack([v, v + 1e-9 * w])
+    assert association.direct_bias(t, near) > 0 and association.direct_bias(t, near, direction="mean_difference") > 0
+    expected = (t @ torch.nn.functional.normalize(-w, dim=-1).T).mean()
+    torch.testing.assert_close(association.ripa(*near, t), expected, rtol=0, atol=1e-5)
+    one = torch.stack([v[:2], torch.stack([v[0] + w[0], v[1]])])  # the second tuple is of equal vectors
+    assert association.direct_bias(t, one) > 0 and association.direct_bias(t, one.float(), 1, 2).isnan()
+
+
+def test_normalized_pairs_of_one_direction_have_no_score(device):
+    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+    v = torch.randn(8, 50, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    model = association.WordEmbeddingModel.from_tensor(torch.cat([v[:4], 3 * v[:4], v[4:]]).to(device), words)
+    query = association.Query([words[:4], words[4:8]], [words[8:]])
+    result = association.RIPA().run_query(query, model, normalize=True, calculate_p_value=True)
+    assert all(torch.tensor(float(result[key])).isnan() for key in ("result", "ripa", "p_value"))
+
+
 def test_no_variation_has_no_effect_size(device):
     x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, device=device)
     a, b = torch.eye(3, dtype=torch.float64, device=device)[:2].unsqueeze(1)
@@ -59,6 +102,16 @@ def test_same_of_equal_groups_is_zero(generator, device):
         assert association.same(t, groups, weighting) == 0
     line = torch.tensor([[[1.0]], [[-1.0]], [[2.0]]], device=device)  # more directions than dimensions
     assert association.same(line[0], line) == 1
+
+
+def test_words_of_same_have_the_score_as_their_mean(generator, device):
+    t, groups = random_sets("tG", generator, device)
+    mask = torch.tensor([True, False, True, True], device=device)
+    score, by_word, signed = association.same(t, groups, t_mask=mask, per_word=True, terms=True)
+    assert by_word.shape == (4,) and signed.shape == (4, 2)
+    assert torch.equal(by_word.isnan(), ~mask) and torch.equal(signed.isnan(), ~mask[:, None].expand(4, 2))
+    assert agrees(by_word.nanmean(), score.item()) and agrees(signed.abs().sum(-1)[mask], by_word[mask].cpu().numpy())
+    assert torch.equal(association.same(t, groups, t_mask=mask, terms=True)[1][mask], signed[mask])
 
 
 def test_direct_bias_has_no_more_components_than_the_tuples(device):
