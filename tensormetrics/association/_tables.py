@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,9 +94,16 @@ class EncodedTable(Table):
         return table
 
     def _checked(self, rows: Any, strings: int) -> Tensor:
-        # rows: (strings, D)
-        if not isinstance(rows, Tensor):
-            raise TypeError(f"encode: got a {type(rows).__name__} for {strings} strings, wanted a tensor")
+        # rows: (strings, D), or an array, or a list of rows
+        got = type(rows).__name__
+        try:
+            if isinstance(rows, list | tuple) and rows and all(isinstance(row, Tensor) for row in rows):
+                rows = torch.stack(tuple(rows))
+            elif not isinstance(rows, Tensor):
+                rows = torch.from_numpy(np.array(rows))  # a copy, as torch shares no memory that is read-only
+        except (TypeError, ValueError, RuntimeError):
+            wanted = f"a tensor, an array or a list of {strings} rows of one length"
+            raise TypeError(f"encode: got a {got} for {strings} strings, wanted {wanted}") from None
         dim = self.vectors.shape[1] if len(self.vectors) else "D"
         if rows.ndim != 2 or len(rows) != strings or dim not in ("D", rows.shape[1]):
             raise ValueError(

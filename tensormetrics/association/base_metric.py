@@ -12,9 +12,9 @@ from torch import Tensor
 from .. import _checks
 from .._metric import Metric
 from . import _sets
-from ._call import Call, bind, check_flag, check_template
+from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
-from .lookup import log
+from .lookup import check_flag, log
 from .permutation import ALTERNATIVES, METHODS
 from .query import IndexedQuery, Query, Template
 

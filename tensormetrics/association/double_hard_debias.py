@@ -8,9 +8,9 @@ from torch import Tensor
 
 from .. import _checks
 from . import _debias, _sets
-from ._call import check_flag
 from ._debias import Debias
 from ._random import random_uniform, stream
+from .lookup import check_flag
 from .model import WordEmbeddingModel
 
 
@@ -29,13 +29,13 @@ class DoubleHardDebias(Debias):
 
     def __init__(
         self,
+        pca_args: dict[str, int] | None = None,
         *,
         n_words: int = 1000,
         n_components: int = 4,
         seed: int | None = 0,
         scope: str = "all",
         incremental_pca: bool = True,
-        pca_args: dict[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -45,12 +45,14 @@ def _ranks(values: Tensor, count: Tensor) -> Tensor:
 
 
 class ECT(BaseMetric):
-    """See `ect`."""
+    """See `ect`. As 1 is no bias, its p-value is "left-sided" unless `p_value_test_type` says otherwise: how often
+    chance orders the attribute words as differently, or more."""
 
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
     result_keys = {"ect": float}
+    p_value_test_type = "left-sided"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ log = logging.getLogger("tensormetrics.association")
 
 PreprocessorArgs = dict[str, bool | str | Callable | None]
 Preprocess = Callable[[str], str]
+AS_THEY_STAND: list[PreprocessorArgs] = [{}]  # how words are looked up unless somebody says otherwise
 
 CASES = {"lowercase": str.lower, "uppercase": str.upper, "titlecase": str.title}
 ACCENTS = {
@@ -67,14 +68,14 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
 
 
 def as_preprocessors(
-    preprocessors: list[PreprocessorArgs] | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
     preprocessor_args: PreprocessorArgs | None = None,
     secondary_preprocessor_args: PreprocessorArgs | None = None,
 ) -> list[PreprocessorArgs]:
-    """One list from either way to say it; None = not given."""
+    """One list from either way to say it; AS_THEY_STAND and None = not given."""
     if preprocessor_args is None and secondary_preprocessor_args is None:
-        return [{}] if preprocessors is None else preprocessors
-    if preprocessors is not None:
+        return preprocessors
+    if preprocessors is not AS_THEY_STAND:
         other = "preprocessor_args" if preprocessor_args is not None else "secondary_preprocessor_args"
         raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
     given = [{} if preprocessor_args is None else preprocessor_args]
@@ -92,6 +93,11 @@ def preprocessings(preprocessors: Any) -> list[Preprocess]:
 
 def nearest(name: Any, choices: Sequence[str]) -> str:
     return max(choices, key=lambda choice: difflib.SequenceMatcher(None, str(name), choice).ratio())
+
+
+def check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: got a {type(value).__name__}, wanted True or False")
 
 
 def check_threshold(threshold: Any) -> None:

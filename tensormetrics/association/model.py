@@ -1,5 +1,6 @@
 """`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -12,8 +13,16 @@ from torch import Tensor
 
 from .. import _checks
 from ._tables import EncodedTable, Table
-from .lookup import PreprocessorArgs, Search, as_preprocessors, check_threshold, look_up
-from .query import IndexedQuery, Query, check_query
+from .lookup import (
+    AS_THEY_STAND,
+    PreprocessorArgs,
+    Search,
+    as_preprocessors,
+    check_flag,
+    check_threshold,
+    look_up,
+)
+from .query import IndexedQuery, Query, check_query, check_words
 from .word2vec import read_word2vec
 
 
@@ -84,7 +93,7 @@ class WordEmbeddingModel:
     @classmethod
     def from_encoder(
         cls,
-        encode: Callable[[list[str]], Tensor],
+        encode: Callable[[list[str]], Tensor | np.ndarray | Sequence],
         *,
         templates: Sequence[str] = ("{}",),
         contexts: str = "all",
@@ -92,7 +101,8 @@ class WordEmbeddingModel:
         name: str | None = None,
         device: torch.device | str | None = None,
     ) -> "WordEmbeddingModel":
-        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string.
+        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
+        a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
 
         Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
         turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
@@ -186,34 +196,35 @@ class WordEmbeddingModel:
         norms = torch.linalg.vector_norm(self.vectors.double(), dim=1, keepdim=True)
         self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
 
-    def update(self, word: str, vector: np.ndarray | Tensor) -> None:
-        # vector: (D,)
+    def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
+        # embedding: (D,)
         """Write the row of a word in place."""
-        if not isinstance(vector, np.ndarray | Tensor):
-            raise TypeError(f"vector: got a {type(vector).__name__}, wanted an array or a tensor")
-        self.batch_update([word], vector[None])
+        if not isinstance(embedding, np.ndarray | Tensor):
+            raise TypeError(f"embedding: got a {type(embedding).__name__}, wanted an array or a tensor")
+        self.batch_update([word], embedding[None])
 
     @torch.no_grad()
-    def batch_update(self, words: Sequence[str], vectors: np.ndarray | Tensor) -> None:
-        # vectors: (len(words), D)
+    def batch_update(
+        self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
+    ) -> None:
+        # embeddings: (len(words), D), or a list of (D,)
         """Write the rows of distinct words in place: all of them, or none if an argument does not fit."""
-        words = list(words)
-        self._require(words)
-        if not isinstance(vectors, np.ndarray | Tensor):
-            raise TypeError(f"vectors: got a {type(vectors).__name__}, wanted an array or a tensor")
-        vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("vectors", vectors)
+        words = list(check_words("words", words))
+        if unknown := [word for word in words if word not in self]:
+            raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")
+        vectors = _rows_of("embeddings", embeddings, len(words))
         if repeated := _repeated(words):
             raise ValueError(f"words: got {repeated} more than once, wanted distinct words")
         if several := [word for word in words if len(self._table.rows(word)) > 1]:
             raise ValueError(
                 f"words: {several} have several vectors in the model {self.name!r}; write to model.vectors"
             )
-        _checks.shape("vectors", vectors, len(words), self.vectors.shape[1])
+        _checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
         if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
             own := self.vectors.dtype
         ):
             raise ValueError(
-                f"vectors: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
+                f"embeddings: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
                 "loss; convert them first"
             )
         self.vectors[[self.vocab[word] for word in words]] = vectors.to(self.vectors)
@@ -223,7 +234,7 @@ class WordEmbeddingModel:
         query: Query,
         *,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] | None = None,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
         strategy: str = "first",
         paired: bool = False,
         warn_not_found_words: bool = False,
@@ -238,12 +249,14 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
+        check_flag("paired", paired)
+        check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
         return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
 
-    def search(self, preprocessors: list[PreprocessorArgs] | None, strategy: str) -> Search:
+    def search(self, preprocessors: list[PreprocessorArgs], strategy: str) -> Search:
         """How words are looked up in this model, by options as in `index_query`."""
-        return Search(self._table.vocabulary, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
+        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
 
     def index(
         self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
@@ -260,7 +273,7 @@ class WordEmbeddingModel:
         self,
         query: Query,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] | None = None,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
         strategy: str = "first",
         normalize: bool = False,
         warn_not_found_words: bool = False,
@@ -276,6 +289,9 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
+        check_flag("normalize", normalize)
+        check_flag("warn_not_found_words", warn_not_found_words)
+        check_flag("verbose", verbose)
         search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
         words, _, lost, reason = look_up(
             query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
@@ -362,6 +378,21 @@ def _from_numpy(argument: str, array: Any) -> Tensor:
     if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
         array = array.astype(array.dtype.newbyteorder("="))
     return torch.from_numpy(array)
+
+
+def _rows_of(argument: str, rows: Any, number: int) -> Tensor:
+    # -> (number, D), or what shape it has
+    if isinstance(rows, Tensor):
+        return rows
+    if isinstance(rows, np.ndarray):
+        return _from_numpy(argument, rows)
+    if not isinstance(rows, list | tuple):
+        raise TypeError(f"{argument}: got a {type(rows).__name__}, wanted an array, a tensor or a list of these")
+    rows = [row if isinstance(row, Tensor) else _from_numpy(f"{argument}[{i}]", row) for i, row in enumerate(rows)]
+    if len(rows) != number or len({row.shape for row in rows}) != 1:
+        raise ValueError(f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {number} words")
+    dtype = functools.reduce(torch.promote_types, (row.dtype for row in rows))
+    return torch.stack([row.to(dtype) for row in rows])
 
 
 def _vocabulary(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:

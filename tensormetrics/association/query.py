@@ -32,8 +32,8 @@ class Query:
         target_sets_names: Sequence[str] | None = None,
         attribute_sets_names: Sequence[str] | None = None,
     ) -> None:
-        self.target_sets = _word_sets("target_sets", target_sets)
-        self.attribute_sets = _word_sets("attribute_sets", attribute_sets)
+        self.target_sets = check_word_sets("target_sets", target_sets)
+        self.attribute_sets = check_word_sets("attribute_sets", attribute_sets)
         if not self.target_sets:
             raise ValueError("target_sets: got 0 sets, wanted at least one")
         self.target_sets_names = _names("target_sets", "Target", target_sets_names, len(self.target_sets))
@@ -242,13 +242,13 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray)
 
 
-def _word_sets(argument: str, sets: Any) -> list[list[str]]:
+def check_word_sets(argument: str, sets: Any) -> list[list[str]]:
     if not _is_list(sets):
         raise TypeError(f"{argument}: got a {type(sets).__name__}, wanted a list of lists of words")
-    return [list(_words(f"{argument}[{i}]", members)) for i, members in enumerate(sets)]
+    return [list(check_words(f"{argument}[{i}]", members)) for i, members in enumerate(sets)]
 
 
-def _words(argument: str, members: Any) -> Iterator[str]:
+def check_words(argument: str, members: Any) -> Iterator[str]:
     if not _is_list(members):
         raise TypeError(f"{argument}: got a {type(members).__name__}, wanted a list of words")
     for i, word in enumerate(members):
@@ -260,7 +260,7 @@ def _words(argument: str, members: Any) -> Iterator[str]:
 def _names(argument: str, default: str, names: Any, sets: int) -> list[str]:
     if names is None:
         return [f"{default} set {i}" for i in range(sets)]
-    names = list(_words(f"{argument}_names", names))
+    names = list(check_words(f"{argument}_names", names))
     if len(names) != sets:
         raise ValueError(f"{argument}_names: got {len(names)} names for {sets} sets, wanted one for each")
     if repeated := sorted({name for name in names if names.count(name) > 1}):

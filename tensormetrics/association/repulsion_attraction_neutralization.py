@@ -29,13 +29,13 @@ class RepulsionAttractionNeutralization(Debias):
 
     def __init__(
         self,
+        pca_args: dict[str, int] | None = None,
         *,
         epochs: int = 300,
         theta: float = 0.05,
         n_neighbours: int = 100,
         learning_rate: float = 0.01,
         weights: Sequence[float] = (0.33, 0.33, 0.33),
-        pca_args: dict[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from . import _sets
-from ._call import check_flag
 from .base_metric import BaseMetric, by_word
-from .lookup import log
+from .lookup import check_flag, log
 from .permutation import sign_flip_p_value
 from .query import IndexedQuery
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from .. import _checks
 from . import _sets
-from ._call import check_flag
 from ._estimator import check_estimator, estimated, report
 from ._logistic import logistic_regression, sigmoid
 from .base_metric import BaseMetric, by_set, by_word
+from .lookup import check_flag
 from .query import IndexedQuery
 
 

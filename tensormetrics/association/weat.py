@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from . import _sets
-from ._call import check_flag
 from .base_metric import BaseMetric
+from .lookup import check_flag
 from .permutation import permutation_p_value
 
 
