@@ -83,7 +83,7 @@ def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
 def test_options_of_the_metric(distance, query, models):
     got = run_queries(RND(distance=distance), [query], models, generate_subqueries=True)
     options = {"generate_subqueries": True, "metric_params": {"distance_type": distance}}
-    same = run_queries(RND, np.array([query]), np.array(models, object), **options)
+    same = run_queries(RND, np.array([query]), models, **options)
     pd.testing.assert_frame_equal(got, same)
     single = query.get_subqueries((2, 1))[1]
     expected = RND(distance=distance).run_query(single, models[1])["result"]
