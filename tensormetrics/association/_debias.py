@@ -171,8 +171,18 @@ def found_some(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[s
 
 def found_vectors(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
     # -> (tuples found, words of each, D)
-    rows = found_some(name, model, tuples)
-    return model.vectors.detach()[torch.tensor(rows, device=model.vectors.device)]
+    """ValueError also if one of the vectors is not finite: nothing could be fitted to them."""
+    rows = torch.tensor(found_some(name, model, tuples), device=model.vectors.device)
+    check_finite(name, model, rows.flatten())
+    return model.vectors.detach()[rows]
+
+
+def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
+    # rows: (R,)
+    for chunk in rows.split(max(1, CHUNK // model.vectors.shape[1])):
+        if len(bad := chunk[~model.vectors[chunk].isfinite().all(-1)]):
+            word = next(word for word, row in model.vocab.items() if row == bad[0])
+            raise ValueError(f"{name}: the vector of {word!r} holds NaN or infinity, wanted finite numbers")
 
 
 def read(name: str, vectors: Tensor, *shape: int | str) -> Tensor:

@@ -41,7 +41,8 @@ def _ranks(values: Tensor, count: Tensor) -> Tensor:
     # values: (..., A)  count: (..., A)  ->  (..., A), 1 is the smallest; NaN values give NaN
     grid = (values * _sets.GRID).round()
     order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
-    return ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+    rank = ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+    return rank.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
 
 
 class ECT(BaseMetric):

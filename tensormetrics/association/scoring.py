@@ -50,7 +50,8 @@ def looped_scores(
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
     rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
     call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
-    return call.look_up(False).reason or f"{metric.metric_short_name}.run_query gave NaN"
+    own = type(metric).run_query is not BaseMetric.run_query
+    return call.look_up(False).reason or (f"{metric.metric_short_name}.run_query gave NaN" if own else metric.no_score)
 
 
 def batched_scores(
