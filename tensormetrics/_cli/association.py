@@ -16,10 +16,16 @@ from ..association import BaseMetric, Query, WordEmbeddingModel
 from .inputs import BadInput, existing, naming, open_text
 from .output import common_options, find_device, publish, table
 
-METRICS: dict[str, type[BaseMetric]] = {
-    name.lower(): getattr(domain, name) for name in ("WEAT", "RND", "RIPA", "ECT", "MAC", "RNSB", "GWEAT", "SCWEAT")
+METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
+    name.lower(): kind
+    for name, kind in vars(domain).items()
+    if isinstance(kind, type) and issubclass(kind, BaseMetric) and kind not in (BaseMetric, domain.ExampleMetric)
 }
-TESTED = {"weat", "rnd", "ripa", "ect", "gweat"}  # one p-value to a query
+TESTED = {  # one p-value to a query
+    name
+    for name, kind in METRICS.items()
+    if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
+}
 STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
     ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
     ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
