@@ -1,5 +1,6 @@
 """Worked examples at the edges of single scores, and the errors of all."""
 
+import association_oracle as oracle
 import pytest
 import torch
 from scores import agrees, random_sets
@@ -68,6 +69,36 @@ def test_no_variation_has_no_effect_size(device):
     assert association.weat_effect_size(x, x[:0], a, b, 1).isnan()
     assert association.weat(x.repeat(3, 1), x.repeat(7, 1), a, b) != 0
     assert association.sc_weat(x[:, [0, 0, 0]], a, a).isnan().all()
+
+
+def test_rounding_is_no_variation(generator, device):
+    """Multiples of one vector have one association, though their cosines differ in the last bits."""
+    v, a, b = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (1, 6, 7))
+    x, y = (v * torch.tensor(scales, device=device).double()[:, None] for scales in ([1, 3, 7, 0.1], [0.7, 11, 13]))
+    unit = torch.nn.functional.normalize
+    spread = torch.cat([x, y])
+    spread = (unit(spread, dim=-1) @ (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0))).std()
+    assert 0 < spread < 1e-15
+    mask = torch.tensor([True, True, True, False], device=device)
+    assert association.weat_effect_size(x, y, a, b).isnan()
+    assert association.weat_effect_size(x, y, a, b, 1, x_mask=mask).isnan()
+    assert association.sc_weat(v, x, y).isnan() and association.sc_weat(v, x, -y).isfinite()
+
+
+@pytest.mark.parametrize("correction", [0, 1])
+def test_the_correction_counts_the_words_that_are_there(correction, generator, device):
+    x, y, a, b = random_sets("xyab", generator, device)
+    wide = torch.nn.functional.pad(x, (0, 0, 1, 2), value=torch.nan)
+    there = torch.nn.functional.pad(torch.ones(len(x), dtype=torch.bool, device=device), (1, 2))
+    sets = [s.cpu().numpy() for s in (x, y, a, b)]
+    found = association.weat_effect_size(wide, y, a, b, correction, x_mask=there)
+    assert agrees(found, oracle.weat_effect_size(*sets, correction))
+    found = association.sc_weat(y, wide, b, correction, a_mask=there)
+    assert agrees(found, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
+    assert agrees(
+        association.WEAT(correction=correction, return_effect_size=True)(wide, y, a, b, x_mask=there),
+        oracle.weat_effect_size(*sets, correction),
+    )
 
 
 def test_ect_needs_two_words_and_two_values(generator, device):
