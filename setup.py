@@ -1,4 +1,4 @@
-"""Builds the native libraries: csrc/*.cpp into _C where torch and a compiler are found, csrc/*.cu into _C_cuda where
+"""Builds the native libraries: csrc/*/*.cpp into _C where torch and a compiler are found, *.cu into _C_cuda where
 nvcc is found too (TENSORMETRICS_CUDA=0 leaves it out, =1 insists). What could not be built is said and left out: the
 package then answers with its reference implementations. Everything else about the package stands in pyproject.toml."""
 
@@ -32,12 +32,12 @@ def find_extensions() -> list[Extension]:
         print("tensormetrics: torch is not here at build time (install with --no-build-isolation): no native code")
         return []
     torch = Path(spec.origin).parent
-    common = {"include_dirs": [str(torch / "include")], "py_limited_api": True}
+    common = {"include_dirs": ["csrc", str(torch / "include")], "py_limited_api": True}
     extensions = [
         Extension(
             "tensormetrics._C",
-            sorted(glob("csrc/*.cpp")),
-            depends=sorted(glob("csrc/*.h")),
+            sorted(glob("csrc/*/*.cpp")),
+            depends=sorted(glob("csrc/*/*.h")),
             extra_compile_args=[*ABI, *VECTORS, "-Wno-psabi", "-fvisibility=hidden"],
             library_dirs=[str(torch / "lib")],
             libraries=["torch_cpu"],
@@ -52,8 +52,8 @@ def find_extensions() -> list[Extension]:
         extensions.append(
             Extension(
                 "tensormetrics._C_cuda",
-                sorted(glob("csrc/*.cu")),
-                depends=sorted(glob("csrc/*.h")),
+                sorted(glob("csrc/*/*.cu")),
+                depends=sorted(glob("csrc/*/*.h")),
                 library_dirs=[str(torch / "lib")],
                 libraries=["torch", *(["torch_cuda"] if (torch / "lib" / "libtorch_cuda.so").exists() else [])],
                 optional=wanted != "1",
@@ -86,7 +86,8 @@ class BuildExt(build_ext):
         """One nvcc call. The static CUDA runtime keeps working when torch moves to another CUDA version."""
         target = Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        includes = [f"-isystem={folder}" for folder in extension.include_dirs]
+        own, *others = extension.include_dirs
+        includes = [f"-I{own}", *(f"-isystem={folder}" for folder in others)]
         language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
         flags = [*ABI, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared", "--threads=0"]
         links = [f"-L{folder}" for folder in extension.library_dirs] + ["-Xlinker=--no-as-needed"]

@@ -23,7 +23,7 @@ from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
-from tensormetrics.retrieval.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranks import rank_tiles
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")

@@ -1,19 +1,24 @@
 """What every metric and every tensor function has in common, tested from the rows of cases.py."""
 
 import copy
+import functools
 import inspect
 import pickle
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+import torchmetrics
+from cases import FUNCTIONS, METRICS, ROWLESS, FunctionCase, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
+from torchmetrics.utilities.data import dim_zero_sum
 
 import tensormetrics
 from tensormetrics._metric import Metric, NoDataError
@@ -27,20 +32,26 @@ def rows(table: dict[str, Any]) -> Any:
 
 def public_names() -> Iterator[tuple[str, Any]]:
     for domain in tensormetrics.__all__:
-        yield from vars(import_module(f"tensormetrics.{domain}")).items()
+        for name, value in vars(import_module(f"tensormetrics.{domain}")).items():
+            yield f"{domain}.{name}", value
 
 
-def same(a: Any, b: Any, rtol: float = 0.0) -> bool:
+def assert_same(a: Any, b: Any, rtol: float = 0.0, where: str = "") -> None:
     """Equal bit for bit, or as nearly as `rtol` allows; NaN equals NaN."""
     a, b = tree_leaves(a), tree_leaves(b)
-    return len(a) == len(b) and all(
-        x.dtype == y.dtype
-        and x.shape == y.shape
-        and (
-            torch.allclose(x, y, rtol, rtol, equal_nan=True) if rtol else torch.equal(x.nan_to_num(7), y.nan_to_num(7))
+    assert len(a) == len(b), where
+    for number, (x, y) in enumerate(zip(a, b, strict=True)):
+        torch.testing.assert_close(
+            x, y, rtol=rtol, atol=rtol, equal_nan=True, msg=lambda text, number=number: f"{where} leaf {number}: {text}"
         )
-        for x, y in zip(a, b, strict=True)
-    )
+
+
+def same(a: Any, b: Any) -> bool:
+    try:
+        assert_same(a, b)
+    except AssertionError:
+        return False
+    return True
 
 
 def on(device: torch.device, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -59,6 +70,15 @@ def test_every_public_metric_has_a_row():
     metrics = {name: value for name, value in public_names() if inspect.isclass(value) and issubclass(value, Metric)}
     bases = {base for metric in metrics.values() for base in metric.__mro__[1:]}  # for others to derive from
     assert {name for name, metric in metrics.items() if metric not in bases} == METRICS.keys()
+
+
+def test_every_public_tensor_function_has_a_row():
+    functions = {name for name, value in public_names() if inspect.isfunction(value)}
+    tensors = {
+        name for name, value in public_names() if name in functions and "Tensor" in str(inspect.signature(value))
+    }
+    assert tensors - FUNCTIONS.keys() - ROWLESS.keys() == set()  # write a row in tests/cases/, or why there is none
+    assert ROWLESS.keys() - tensors == set() and ROWLESS.keys() & FUNCTIONS.keys() == set()
 
 
 @rows(METRICS)
@@ -81,7 +101,7 @@ def test_batches_equal_one_update(case, fed, device):
     parts = case.make().to(device)
     for batch in zip(*(t.split([1, 7, 0, 30, 22]) for t in inputs), strict=True):  # one of them empty
         parts.update(*batch)
-    assert same(parts.compute(), metric.compute())
+    assert_same(parts.compute(), metric.compute())
 
 
 @rows(METRICS)
@@ -92,7 +112,7 @@ def test_two_halves_merged_equal_one(case, fed, device):
     second.update(*(t[25:] for t in inputs))
     first.compute()  # a cached value must not survive the merge
     first.merge_state(second)
-    assert same(first.compute(), metric.compute())
+    assert_same(first.compute(), metric.compute())
 
 
 @rows(METRICS)
@@ -120,7 +140,7 @@ def test_reset_forgets(case, fed, generator, device):
     metric.update(*inputs)
     fresh = case.make().to(device)
     fresh.update(*inputs)
-    assert same(metric.compute(), fresh.compute())
+    assert_same(metric.compute(), fresh.compute())
 
 
 @rows(METRICS)
@@ -132,7 +152,7 @@ def test_forward_is_the_batch_and_accumulates(case, fed, device):
         alone = case.make().to(device)
         alone.update(*batch)
         if case.forward_is_compute:
-            assert same(value, alone.compute())
+            assert_same(value, alone.compute())
     assert parts.update_count == 2 and same(parts.compute(), metric.compute())
 
 
@@ -143,7 +163,7 @@ def test_inference_mode_and_grad(case, fed, device):
     with torch.inference_mode():
         mixed.update(*(t[:30] for t in inputs))
     mixed.update(*(t[30:].requires_grad_() if t.is_floating_point() else t[30:] for t in inputs))
-    assert same(mixed.compute(), metric.compute())
+    assert_same(mixed.compute(), metric.compute())
 
 
 @rows(METRICS)
@@ -151,22 +171,137 @@ def test_non_contiguous_input(case, fed, device):
     metric, inputs = fed
     strided = case.make().to(device)
     strided.update(*(torch.stack([t, t.flip(0)], -1)[..., 0] for t in inputs))
-    assert same(strided.compute(), metric.compute())
+    assert_same(strided.compute(), metric.compute())
 
 
 @rows(METRICS)
 def test_pickle_copy_and_state_dict(case, fed, generator, device):
     metric, inputs = fed
     if not any(inspect.isfunction(value) for value in vars(metric).values()):  # lambdas of a row cannot be pickled
-        assert same(pickle.loads(pickle.dumps(metric)).compute(), metric.compute())
+        assert_same(pickle.loads(pickle.dumps(metric)).compute(), metric.compute())
     twin = copy.deepcopy(metric)
     twin.update(*on(device, case.inputs(generator, 5)))
     assert not same(twin.compute(), metric.compute())
+
+
+def saved(metric: Metric) -> dict[str, Any]:
     metric.persistent(True)
-    loaded = case.make().to(device)
-    loaded.load_state_dict(metric.state_dict())
-    loaded.update(*(t[:0] for t in inputs))
-    assert same(loaded.compute(), metric.compute())
+    return metric.state_dict()
+
+
+@rows(METRICS)
+def test_a_restored_metric_computes(case, fed, device):
+    metric, _ = fed
+    alone = case.make().to(device)
+    alone.load_state_dict(saved(metric))
+    assert alone.update_count == 1
+    assert_same(alone.compute(), metric.compute())
+    parent = torch.nn.ModuleDict({"inner": case.make().to(device)})
+    parent.load_state_dict(torch.nn.ModuleDict({"inner": metric}).state_dict())
+    assert_same(parent["inner"].compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_an_empty_state_restored_has_no_data(case, fed, device):
+    metric, _ = fed
+    metric.compute()
+    metric.load_state_dict(saved(case.make().to(device)))
+    with pytest.raises(NoDataError):
+        metric.compute()
+
+
+@rows(METRICS)
+def test_a_used_metric_is_loaded_into_and_goes_on(case, fed, generator, device):
+    metric, inputs = fed
+    used = case.make().to(device)
+    used.update(*on(device, case.inputs(generator, 2 * N)))
+    used.compute()
+    first = case.make().to(device)
+    first.update(*(t[:20] for t in inputs))
+    used.load_state_dict(saved(first))
+    used.update(*(t[20:] for t in inputs))
+    assert_same(used.compute(), metric.compute())
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs calls all at once, each in a thread of its own; others get their turn before a state is written."""
+
+    def slowly(self: Metric, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_defaults", ()):
+            time.sleep(1e-5)
+        torchmetrics.Metric.__setattr__(self, name, value)
+
+    def run(*calls: Callable[[], Any]) -> None:
+        monkeypatch.setattr(Metric, "__setattr__", slowly, raising=False)
+        with ThreadPoolExecutor(len(calls)) as pool:
+            for done in [pool.submit(call) for call in calls]:
+                done.result(timeout=60)
+
+    return run
+
+
+def in_turn(call: Callable, batches: list[tuple[Tensor, ...]]) -> Callable[[], None]:
+    return lambda: [call(*batch) for batch in batches] and None
+
+
+def unordered(metric: Metric) -> list[Tensor]:
+    """The state: sums, and the rows of all states of one length side by side, sorted."""
+    beside: dict[int, list[Tensor]] = {}
+    sums = []
+    for name, state in metric.metric_state.items():
+        if metric._reductions[name] is dim_zero_sum:
+            sums.append(state.double())
+        elif state.numel():
+            beside.setdefault(len(state), []).append(state.double().reshape(len(state), -1))
+    return [*sums, *(torch.cat(states, 1).unique(dim=0, return_counts=True) for states in beside.values())]
+
+
+@rows(METRICS)
+def test_threads_update_one_metric(case, generator, device, in_threads):
+    inputs = on(device, case.inputs(generator, 96))
+    batches = list(zip(*(t.split(1) for t in inputs), strict=True))
+    metric, alone = case.make().to(device), case.make().to(device)
+    in_threads(*(in_turn((metric.update, metric)[n % 2], batches[n::8]) for n in range(8)))
+    alone.update(*inputs)
+    assert metric.update_count == 96
+    assert_same(unordered(metric), unordered(alone), 1e-12)
+
+
+@rows(METRICS)
+def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in_threads):
+    """They are merged into each other meanwhile, which would lock two threads that hold one lock each for ever."""
+    metric, inputs = fed
+    other = case.make().to(device)
+    other.update(*inputs)
+    batches = list(zip(*(t.split(1) for t in on(device, case.inputs(generator, 6))), strict=True))
+
+    def often(call: Callable[[], Any]) -> Callable[[], None]:
+        return lambda: [call() for _ in range(3)] and None
+
+    def computed_unless_reset(which: Metric) -> None:
+        try:
+            which.compute()
+        except NoDataError:
+            pass
+
+    in_threads(
+        in_turn(metric.update, batches),
+        in_turn(metric, batches),
+        in_turn(other.update, batches),
+        lambda: metric.merge_state(other),
+        lambda: other.merge_state(metric),
+        lambda: computed_unless_reset(metric),
+        often(lambda: pickle.dumps(metric.metric_state)),
+        often(lambda: copy.deepcopy(other)),
+        other.reset,
+        functools.partial(metric.load_state_dict, saved(copy.deepcopy(other))),
+    )
+    metric.reset()
+    metric.update(*inputs)
+    fresh = case.make().to(device)
+    fresh.update(*inputs)
+    assert_same(metric.compute(), fresh.compute())
 
 
 @rows(METRICS)
@@ -176,10 +311,10 @@ def test_metric_collection(case, fed, device):
     for batch in zip(*(t.split([20, 40]) for t in inputs), strict=True):
         collection.update(*batch)
     values = tree_leaves(collection.compute())
-    assert same(values, [*tree_leaves(metric.compute())] * 2)
+    assert_same(values, [*tree_leaves(metric.compute())] * 2)
     collection.reset()
     collection(*inputs)
-    assert same(tree_leaves(collection.compute()), values)
+    assert_same(tree_leaves(collection.compute()), values)
 
 
 @rows(METRICS)
@@ -192,7 +327,7 @@ def test_failed_update_and_forward_change_nothing(case, fed, device):
                 call(*on(device, bad))
     assert metric.update_count == 1 and metric.compute() is value
     metric.update(*(t[:0] for t in inputs))
-    assert same(metric.compute(), value)
+    assert_same(metric.compute(), value)
 
 
 @rows({name: case for name, case in METRICS.items() if not case.waits})
@@ -214,7 +349,7 @@ def test_batch_equals_loop(case: FunctionCase, generator, device):
     results = case.call(*arguments)
     for i in np.ndindex(2, 3):
         single = case.call(*(a[i] for a in arguments))
-        assert same([r[i] for r in results], single, case.rtol)
+        assert_same([r[i] for r in results], single, case.rtol)
 
 
 @rows(FUNCTIONS)
@@ -229,14 +364,14 @@ def test_no_leading_dimension_and_an_empty_one(case, generator, device):
 def test_padding_never_matters(case, garbage, generator, device):
     arguments = on(device, case.inputs(generator, (5,)))
     padded = case.call(*on(device, case.pad(garbage, *arguments)))
-    assert same(case.unpad(padded, *arguments), case.call(*arguments), case.rtol)
+    assert_same(case.unpad(padded, *arguments), case.call(*arguments), case.rtol)
 
 
 @rows(FUNCTIONS)
 def test_functions_read_strided_input(case, generator, device):
     arguments = on(device, case.inputs(generator, (4,)))
     strided = [torch.stack([a, a.flip(0)], -1)[..., 0] for a in arguments]
-    assert same(case.call(*strided), case.call(*arguments), case.rtol)
+    assert_same(case.call(*strided), case.call(*arguments), case.rtol)
 
 
 @rows({name: case for name, case in FUNCTIONS.items() if case.compiles})
@@ -244,4 +379,4 @@ def test_compiles_without_a_graph_break(case, generator, device):
     arguments = on(device, case.inputs(generator, (4,)))
     torch.compiler.reset()  # rows share code, and one piece of code is compiled for a few rows only
     compiled = torch.compile(case.call, fullgraph=True, backend="aot_eager")
-    assert same(compiled(*arguments), case.call(*arguments), case.rtol)
+    assert_same(compiled(*arguments), case.call(*arguments), case.rtol)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
 from pretended import DEVICE, Device
-from test_conformance import N, on, rows, same
+from test_conformance import N, assert_same, on, rows
 from torch.utils._pytree import tree_leaves, tree_map
 
 
@@ -25,7 +25,7 @@ def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCas
         for _ in range(2):
             metric.update(*inputs)
         assert case.waits == bool(device.waits), device.waits
-        assert same(here(metric.compute()), expected.compute())
+        assert_same(here(metric.compute()), expected.compute())
 
 
 @rows(FUNCTIONS)
@@ -33,7 +33,7 @@ def test_function_stays_on_the_device(case: FunctionCase, generator):
     inputs = case.inputs(generator, (2, 3))
     with Device():
         results = here(case.call(*on(DEVICE, inputs)))
-    assert same(results, case.call(*inputs), case.rtol)
+    assert_same(results, case.call(*inputs), case.rtol)
 
 
 def test_the_pretended_device_refuses_what_a_gpu_refuses(generator):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from cases import METRICS
-from test_conformance import same
+from test_conformance import assert_same
 
 SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; the rank with 0 rows is never updated at all
 
@@ -40,4 +40,4 @@ def test_ranks_equal_one(world, tmp_path):
         alone.update(*case.inputs(torch.Generator().manual_seed(0), sum(SHARDS[world])))
         for results in ranks:
             for value in results[name]:
-                assert same(value, alone.compute()), name
+                assert_same(value, alone.compute(), where=name)

@@ -1,4 +1,5 @@
-"""Imports run one way: the ground floor <- assignment <- a domain <- __main__, and no domain knows another."""
+"""Imports run one way: the ground floor <- assignment <- a domain <- __main__, no domain knows another, the rooms of a
+domain stand on each other in one order, and no two files import each other."""
 
 import ast
 from pathlib import Path
@@ -10,8 +11,15 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__.py", "_cli", "_demo.py"
-GROUND = "_metric", "_checks", "_native", "_plots", "_triton"
+GROUND = "_metric", "_checks", "_files", "_interruptible", "_native", "_plots", "_triton", "_version"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+ROOMS = {  # of a domain, each on those before it
+    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator"),
+    "structured": ("tensors", "objects", "dsl", "suites"),
+}
+OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator
+FLAT = "association", "posterior", "_cli"  # a file for each metric or command
+MOST_FILES = 12
 
 
 def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
@@ -33,15 +41,45 @@ def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
 def breach(path: Path, module: str) -> str | None:
     """Why the file at `path` must not import `module`, or None."""
     own, target = path.parts[0], module.partition(".")[0]
-    if own in COMMAND_LINE or target in GROUND:
+    if own in (*COMMAND_LINE, "__init__.py") or target in GROUND:
         return None
     if target not in DOMAINS:
         return f"only {', '.join(GROUND)} and domains may be imported"
-    if own.removesuffix(".py") in (*GROUND, "__init__"):
+    if own.removesuffix(".py") in GROUND:
         return "the ground floor imports no domain"
     if target not in (own, "assignment"):
         return "a domain imports only itself and assignment"
+    rooms = ROOMS.get(own, ())
+    room, (used, *inside) = path.parts[1].removesuffix(".py"), module.split(".")[1:]
+    if target != own or room not in rooms:
+        return None
+    if used not in rooms or rooms.index(used) > rooms.index(room):
+        return f"{room} stands on {', '.join(rooms[: rooms.index(room)]) or 'nothing'}"
+    if used == "search" and rooms.index(room) >= rooms.index("scores") and inside[0] not in OPEN:
+        return f"of the search, {room} uses only {', '.join(OPEN)}"
     return None
+
+
+def imported_files(path: Path) -> set[Path]:
+    """The files of the package that a file imports, wherever in it."""
+    found = set()
+    for module in imported_modules((PACKAGE / path).read_text(), path.parts):
+        whole = Path(*module.split("."))
+        for target in (whole, whole.parent):  # a module, or a name of one
+            files = {target.with_suffix(".py"), target / "__init__.py"} & set(FILES)
+            if files:
+                found |= files
+                break
+    return found
+
+
+def circles(edges: dict[Path, set[Path]]) -> list[Path]:
+    """Files that lie on a circle of imports, or between two."""
+    left = dict(edges)
+    while free := [file for file, targets in left.items() if not targets & left.keys()]:
+        for file in free:
+            del left[file]
+    return sorted(left)
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
@@ -50,13 +88,38 @@ def test_imports_run_one_way(path):
     assert {module: why for module in modules if (why := breach(path, module))} == {}
 
 
+def test_no_circle_of_files():
+    assert circles({path: imported_files(path) - {path} for path in FILES}) == []
+
+
+def test_a_circle_is_seen():
+    a, b, c = map(Path, "abc")
+    assert circles({a: {b}, b: {c}, c: set()}) == [] and circles({a: {b}, b: {a}, c: {a}}) == [a, b, c]
+    assert Path("retrieval/sums.py") in imported_files(Path("retrieval/search/distance.py"))
+
+
+def test_rooms_are_small_and_say_what_happens_there():
+    folders = {path.parent for path in FILES if path.parts[0] not in FLAT and len(path.parts) > 1}
+    held = {folder: sum(path.parent == folder and path.name != "__init__.py" for path in FILES) for folder in folders}
+    assert {folder: number for folder, number in held.items() if number > MOST_FILES} == {}
+    assert [
+        folder for folder in folders if not ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
+    ] == []
+
+
 @pytest.mark.parametrize(
     ("source", "parts", "allowed"),
     [
         ("from .._metric import Metric", ("retrieval", "knn.py"), True),
         ("from .. import _checks", ("retrieval", "knn.py"), True),
         ("from .knn import TorchKNN", ("retrieval", "centroid.py"), True),
-        ("from ..assignment import linear_sum_assignment", ("retrieval", "clusters.py"), True),
+        ("from ...assignment import linear_sum_assignment", ("retrieval", "clusters", "kmeans.py"), True),
+        ("from ..search.knn import TorchKNN", ("retrieval", "scores", "centroid.py"), True),
+        ("from ..search.filter import Filter", ("retrieval", "ranks", "counting.py"), True),
+        ("from ..search.filter import Filter", ("retrieval", "scores", "centroid.py"), False),
+        ("from ..ranks.ranks import rank_tiles", ("retrieval", "search", "knn.py"), False),
+        ("from .search import knn", ("retrieval", "sums.py"), False),
+        ("from ..suites.ranking import RankingScores", ("structured", "objects", "family.py"), False),
         ("from ..retrieval import TorchKNN", ("posterior", "module.py"), False),
         ("import tensormetrics.posterior", ("retrieval", "knn.py"), False),
         ("from ..retrieval import TorchKNN", ("assignment", "solver.py"), False),

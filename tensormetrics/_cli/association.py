@@ -84,7 +84,7 @@ def association(
     lost: float,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's;
     also .gz. Only the words of the queries are kept in memory.
 
@@ -110,7 +110,8 @@ def association(
             if row["reason"]:
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
-    publish("association", tables, answer, lambda: draw(answer["metrics"]), **outputs)
+    scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
+    return publish("association", tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
 
 
 def _standard() -> list[Query]:

@@ -4,8 +4,6 @@ Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU. 
 nothing depends on their order.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
@@ -14,9 +12,7 @@ from torch.nn.functional import pad
 
 from .._triton import on_its_device
 from . import _random
-
-if TYPE_CHECKING:
-    from .permutation import Null
+from ._random import Null
 
 _TESTS, _ROWS = 128, 128  # of a tile of sums
 _DRAWN = 128  # partitions of a program
@@ -152,7 +148,7 @@ def random_signs(out: Tensor, begin: int, start: int) -> Tensor:
 
 
 @on_its_device
-def count_extreme(chosen: Tensor, units: Tensor, null: "Null") -> Tensor:
+def count_extreme(chosen: Tensor, units: Tensor, null: Null) -> Tensor:
     # chosen: (rows, N) bool, N <= 128  units: (B, N) int64, at most 2^41 in modulus
     # ->  (B,) int64, how many of the sums are extreme
     (batch, places), rows = units.shape, len(chosen)

@@ -4,6 +4,7 @@ SplitMix64: Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
 """
 
 import secrets
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,13 @@ from .. import _checks
 
 # The generator's three odd constants as signed 64-bit integers.
 STEP, FIRST, SECOND = (c - 2**64 for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+class Null(NamedTuple):
+    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
+
+    low: Tensor | None  # (B,) int64
+    high: Tensor | None  # (B,) int64
 
 
 def stream(seed: int | None) -> int:

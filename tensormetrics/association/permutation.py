@@ -7,14 +7,13 @@ at least as large, or as small, as a bound?
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import _checks, _triton
 from . import _sets
-from ._random import random_words, stream
+from ._random import Null, random_words, stream
 from ._words import check_words, word_sums
 
 ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
@@ -27,13 +26,6 @@ GPU_BUDGET = 2**26  # of draws: there small pieces would be spent on launches
 
 # The size and the sum of a subset in one integer, size * UNIT + sum. A subset with an absent place outweighs all.
 UNIT, ABSENT = 2**50, 2**56
-
-
-class Null(NamedTuple):
-    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
-
-    low: Tensor | None  # (B,) int64
-    high: Tensor | None  # (B,) int64
 
 
 def permutation_p_value(

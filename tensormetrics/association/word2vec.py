@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import _checks
 
-CHUNK = 2**20  # bytes read at a time, and at first
+CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
 PROBE = 4096  # bytes by which text with a mistake in its first row is told from binary
-LONGEST_WORD = 2**16  # bytes
+MOST_DIMENSIONS = 2**20
 
 
 def read_word2vec(
@@ -125,6 +125,8 @@ def _header(line: bytes, path: Path) -> tuple[int, int]:
         count, dim = map(_integer, line.split())
     except ValueError:
         count = dim = 0
+    if dim > MOST_DIMENSIONS:
+        raise ValueError(f"{path}, line 1: got {dim} dimensions, wanted at most {MOST_DIMENSIONS}")
     if count < 1 or dim < 1:
         shown = line[:40].decode("latin-1").strip()
         raise ValueError(
@@ -161,16 +163,22 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _lines(file: BinaryIO, head: bytes) -> Iterator[bytes]:
+def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
+    """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
     *whole, cut = head.split(b"\n")
     yield from whole
-    if cut := cut + file.readline():
+    if cut := cut + file.readline(longest + 1):
         yield cut
-    yield from file
+    yield from iter(lambda: file.readline(longest + 1), b"")
 
 
 def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
-    for line_number, line in enumerate(_lines(file, head), 1 if dim is None else 2):
+    longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
+    for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
+        if len(line) > longest:
+            raise ValueError(
+                f"{path}, line {line_number}: got more than {longest} bytes, wanted a word and {dim or 'its'} numbers"
+            )
         fields = line.split() if dim is None else line.rsplit(None, dim)
         if dim is None:
             dim = len(fields) - 1
@@ -185,9 +193,8 @@ def _binary_rows(file: BinaryIO, buffer: bytes, path: Path, dim: int) -> Iterato
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
-            left = len(buffer) - start
-            if space < 0 and left > LONGEST_WORD:
-                raise ValueError(f"{path}, row {row}: got {left} bytes without a space, wanted a word and a space")
+            if space < 0 and len(buffer) - start > CHUNK:
+                raise ValueError(f"{path}, row {row}: got a word of more than {CHUNK} bytes, wanted a word and a space")
             more = file.read(max(CHUNK, size + 1))  # at least a row: what is there is copied once
             if not more:
                 rest = buffer[start:].lstrip(b"\n")

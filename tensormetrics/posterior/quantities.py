@@ -3,13 +3,13 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from .. import _checks
-from .sums import sums_from_matrices
+from .sums import shares, sums_from_matrices
 
 
 class Values(dict):
@@ -32,19 +32,18 @@ class Quantity(torch.nn.Module, ABC):
 
     name: str
     parents: Mapping[str, "Quantity"]
+    find: ClassVar[Callable[[str], "Quantity"]]  # `get_metric`: the file that reads names sets it
 
     @abstractmethod
     def evaluate(self, values: Values) -> Tensor:  # (rows, ...)
         """The values, from those of the parents."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .syntax import get_metric  # which imports this file
-
-        return get_metric, (self.name,)  # copies and pickles are the one object of that name
+        return self.find, (self.name,)  # copies and pickles are the one object of that name
 
     def forward(self, matrices: Tensor) -> Tensor:
         # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
-        """Point values in float64."""
+        """Point values in float64; nan for a matrix whose total is 0 or not finite."""
         _checks.shape("matrices", matrices, "...", "C", "C")
         found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
         return found.reshape(*matrices.shape[:-2], *found.shape[1:])
@@ -123,6 +122,5 @@ def observed_values(matrices: Tensor) -> Values:  # (rows, C, C)
     """The values of quantities at the matrices themselves, in float64."""
     sums = sums_from_matrices(matrices)
     known = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
-    matrices = matrices.double()
-    known[ROOTS["norm_confusion_matrix"]] = matrices / matrices.sum((-2, -1), keepdim=True)
+    known[ROOTS["norm_confusion_matrix"]] = shares(matrices)
     return Values(known, sums.tp)

@@ -15,26 +15,27 @@ from typing import Any
 
 from torch import Tensor
 
-from .constraints import Constraint
-from .derive import Derivation, Plan, as_list, field, field_names, is_record, name_of, no_check, record_check, union_of
-from .family import Family as family  # noqa: F401
-from .family import Suite as suite  # noqa: F401
-from .family import macro_average as macro_average
-from .family import micro_average as micro_average
-from .matching import Hook as Hook
-from .matching import Match as Match
-from .matching import Matching as Matching
-from .matching import Path as Path
-from .metric import StructuredMetric
-from .node_function import Function, TensorFunction
-from .node_graph import Graph, nodes_of
-from .node_latent import LatentSet
-from .node_sequence import Sequence
-from .node_set import Matched, MaxPair, Set
-from .nodes import Leaf, Node, Product
-from .normalizers import Normalizer
-from .policy import Policy
-from .ranking import Ranking
+from .objects.columns import as_list
+from .objects.derive import Derivation, Plan, field, field_names, is_record, name_of, no_check, record_check, union_of
+from .objects.family import Family as family  # noqa: F401
+from .objects.family import Suite as suite  # noqa: F401
+from .objects.family import macro_average as macro_average
+from .objects.family import micro_average as micro_average
+from .objects.matching import Hook as Hook
+from .objects.matching import Match as Match
+from .objects.matching import Matching as Matching
+from .objects.matching import Path as Path
+from .objects.metric import StructuredMetric
+from .objects.nodes.function import Function, TensorFunction
+from .objects.nodes.graph import Graph, nodes_of
+from .objects.nodes.latent import LatentSet
+from .objects.nodes.node import Leaf, Node, Product
+from .objects.nodes.ranking import Ranking
+from .objects.nodes.sequence import Sequence
+from .objects.nodes.set import Matched, MaxPair, Set
+from .tensors.constraints import Constraint
+from .tensors.normalizers import Normalizer
+from .tensors.policy import Policy
 
 Inner = StructuredMetric | types.EllipsisType
 

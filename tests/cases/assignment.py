@@ -35,3 +35,5 @@ def unpad_solution(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...
 FUNCTIONS = {
     "linear_sum_assignment": FunctionCase(solve, ragged_costs, pad_costs, unpad_solution, compiles=True),
 }
+
+ROWLESS = {"pairs": "lists what was matched: as many pairs as there are, in one list for all problems"}

@@ -26,8 +26,6 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
     sums = posterior.sample_sums(
         torch.from_numpy(counts),
         500,
-        prevalence_prior="perks",
-        confusion_prior="perks",
         names=["posterior"],
         need="diag",
     )
@@ -114,7 +112,31 @@ def compared(x: Tensor) -> tuple[Tensor, ...]:
     return found.median, *found.interval, found.p_direction, found.min_sig_diff, found.p_rope, found.p_uni_sig
 
 
+DRAWN = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
+
+
+def sampled(function: Any, **options: Any) -> FunctionCase:
+    """Draws are addressed by name: experiments named after what they hold draw the same in every batch."""
+
+    def call(counts: Tensor) -> tuple[Tensor, ...]:
+        flat = counts.reshape(-1, 5, 5)
+        found = function(flat, 40, names=[str(matrix) for matrix in flat.tolist()], **DRAWN, **options)
+        leaves = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
+        return tuple(leaf.movedim(0, -1).reshape(*counts.shape[:-2], *leaf.shape[2:], 40) for leaf in leaves)
+
+    return FunctionCase(call, matrices)
+
+
 FUNCTIONS = {
+    "sample_sums": sampled(posterior.sample_sums),
+    "sample_confusion_matrices": sampled(posterior.sample_confusion_matrices),
+    "sample_metrics": sampled(lambda counts, n, **options: posterior.sample_metrics(counts, SCORES[:4], n, **options)),
+    "sums_from_matrices": FunctionCase(lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices),
+    "estimate_i2": FunctionCase(
+        lambda x: tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3]),
+        lambda g, lead: experiments(g, lead)[:1],
+        rtol=1e-9,
+    ),
     "get_metric": FunctionCase(
         lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES), matrices, rtol=1e-12
     ),
@@ -155,4 +177,17 @@ FUNCTIONS = {
     "pool_beta": pooled(posterior.pool_beta),
     "pool_gamma": pooled(posterior.pool_gamma),
     "pool_histogram": pooled(posterior.pool_histogram),
+}
+
+ROWLESS = {
+    "dirichlet_prior": "makes a prior of a word",
+    "sample_log_gamma": "one address of draws for all that it draws: another shape is another draw",
+    "sample_dirichlet": "as `sample_log_gamma`",
+    "sample_paired_matrices": "the experiments of one set of items share their draws: there is no batch of sets",
+    "listwise_compare": "takes samples by name and ranks them against each other",
+    "compute_confusion_matrix": "counts the items of one experiment",
+    "confusion_matrix_to_pred_cond": "lists the items of one matrix",
+    "pred_cond_to_confusion_matrix": "counts the items of one experiment",
+    "validate_confusion_matrix": "checks one matrix",
+    "load_csv": "reads a file",
 }

@@ -209,7 +209,32 @@ def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
 
 
+def neighbour_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Neighbours of 7 queries among 20 references, -1 from some place on; labels of both; relevant references."""
+    indices = torch.rand(*lead, 7, 20, generator=generator).argsort(-1)[..., :9]
+    found = torch.randint(3, 10, (*lead, 7, 1), generator=generator)
+    indices = torch.where(torch.arange(9) < found, indices, -1)
+    _, query_labels, _, reference_labels = query_and_references(generator, lead)
+    return indices, query_labels, reference_labels, retrieval.count_relevant(query_labels, reference_labels)
+
+
+def ranks_found(*arguments: Tensor) -> tuple[Tensor, ...]:
+    ranks = retrieval.ranks_of_neighbours(*arguments)
+    return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant
+
+
+def table_sums(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
+    """What of a table does not depend on how wide its batch is padded."""
+    table = retrieval.contingency(labels, clusters)
+    return table.count.square().sum(-1), table.row_size.square().sum(-1), table.col_size.square().sum(-1)
+
+
 FUNCTIONS = {
+    "contingency": FunctionCase(table_sums, label_pairs),
+    "count_relevant": FunctionCase(
+        lambda a, b: (retrieval.count_relevant(a, b),), lambda g, lead: query_and_references(g, lead)[1::2]
+    ),
+    "ranks_of_neighbours": FunctionCase(ranks_found, neighbour_labels),
     "TorchKNN": FunctionCase(
         nearest_neighbours, masked_query_and_references, pad_queries_and_references, first_queries
     ),
@@ -238,4 +263,9 @@ FUNCTIONS = {
     "first_rank": score(retrieval.first_rank),
     "inverse_negative_penalty": score(retrieval.inverse_negative_penalty),
     "ranking_auroc": score(retrieval.ranking_auroc),
+}
+
+ROWLESS = {
+    "bootstrap": "draws by a torch.Generator, which is another on each device: see test_uncertainty.py",
+    "paired_randomisation": "as `bootstrap`",
 }

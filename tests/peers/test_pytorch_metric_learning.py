@@ -9,7 +9,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
-from tensormetrics.retrieval import AccuracyCalculator, FaissKMeans, TorchKMeans, TorchKNN, accuracy_calculator
+from tensormetrics.retrieval import AccuracyCalculator, FaissKMeans, TorchKMeans, TorchKNN
+from tensormetrics.retrieval.calculator import accuracy_calculator
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from retrieval_oracle import neighbours
 from torch import distributed as dist
 
 from tensormetrics.retrieval import FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
-from tensormetrics.retrieval._canonical import DISTANCES
+from tensormetrics.retrieval.search.distance import DISTANCES
 
 # A function of the distance, and the package that it needs.
 BACKENDS = {

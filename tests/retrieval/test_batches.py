@@ -5,7 +5,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval._canonical import DISTANCES
+from tensormetrics.retrieval.search.distance import DISTANCES
 
 
 def found(rank):

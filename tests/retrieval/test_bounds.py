@@ -7,9 +7,9 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN
-from tensormetrics.retrieval._canonical import canonical_pairs
-from tensormetrics.retrieval._filter import Filter
-from tensormetrics.retrieval._float16 import HalfFilter
+from tensormetrics.retrieval.search.distance import canonical_pairs
+from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.halves import HalfFilter
 
 N, STEP = 3200, 400  # 10,240,000 pairs
 LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # of the kernels, which not every machine has

@@ -10,7 +10,8 @@ import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
-from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN, _progress
+from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN
+from tensormetrics.retrieval.calculator import progress
 
 
 @pytest.mark.parametrize("options", [{}, {"k": 9}, {"return_per_class": True}, {"keep": "all"}], ids=str)
@@ -88,7 +89,7 @@ def test_progress_is_shown_by_tqdm(capsys):
 
 def test_progress_without_tqdm(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr(_progress, "SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
     x, labels = data()
     got = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
     lines = capsys.readouterr().err.splitlines()

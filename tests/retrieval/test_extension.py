@@ -10,7 +10,8 @@ import pytest
 import torch
 from retrieval_oracle import KNN, data
 
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, accuracy_calculator
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.retrieval.calculator import accuracy_calculator
 
 
 class YourCalculator(accuracy_calculator.AccuracyCalculator):

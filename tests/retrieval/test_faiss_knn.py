@@ -3,7 +3,8 @@ import pytest
 import torch
 from retrieval_oracle import neighbours
 
-from tensormetrics.retrieval import FaissKNN, TorchKNN, faiss_knn
+from tensormetrics.retrieval import FaissKNN, TorchKNN
+from tensormetrics.retrieval.search.backends import faiss_knn
 
 faiss = pytest.importorskip("faiss")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import KeOpsKNN, TorchKNN
-from tensormetrics.retrieval.keops_knn import _rounded
+from tensormetrics.retrieval.search.backends.keops_knn import _rounded
 
 
 def test_k_is_rounded_up_to_few_values():

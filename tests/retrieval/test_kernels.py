@@ -5,10 +5,11 @@ import torch
 from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
-from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
-from tensormetrics.retrieval._filter import Filter
-from tensormetrics.retrieval._float16 import HalfFilter
-from tensormetrics.retrieval._nearest import NearestSearch
+from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval.search import operators
+from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.nearest import NearestSearch
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -24,7 +25,7 @@ def test_interpreted_kernels(which):
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch):
-    monkeypatch.setattr(_native, "BUILT", False)
+    monkeypatch.setattr(operators, "BUILT", False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
@@ -44,11 +45,11 @@ def test_halved_tiles_give_the_minima_of_all(device):
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
-    from tensormetrics.retrieval import _search_kernels
+    from tensormetrics.retrieval.search.kernels import nearest
 
     # Nine rows of tiles: the last one is in a strip of its own.
-    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), _search_kernels)
-    halved, whole = (_search_kernels.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), nearest)
+    halved, whole = (nearest.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 

@@ -12,7 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.retrieval import _canonical_kernels, _counting_kernels, _search_kernels
+from tensormetrics.retrieval.search.kernels import canonical, counting, nearest
 
 HALVES, INTEGERS, INDICES = ("x", "y"), ("chosen", "kept", "number", "below"), ("source", "own", "nearest", "row")
 FLOATS = ("left", "right", "each", "bias", "least", "limit", "low", "high")
@@ -35,14 +35,14 @@ def compiled(kernel, constants, types, warps):
     # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
     whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
-    fused = kernel is not _canonical_kernels._canonical
+    fused = kernel is not canonical._canonical
     options = {"num_warps": warps, "num_stages": 3, "enable_fp_fusion": fused}
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
 
 
 @pytest.mark.parametrize("halved", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_block_minima_run_on_tensor_cores(halved):
-    ptx = compiled(_search_kernels._block_minima, PRODUCT | {"halved": halved}, {}, 4)
+    ptx = compiled(nearest._block_minima, PRODUCT | {"halved": halved}, {}, 4)
     assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
 
 
@@ -50,8 +50,8 @@ def test_block_minima_run_on_tensor_cores(halved):
 @pytest.mark.parametrize(
     "kernel, constants, types",
     [
-        (_search_kernels._many, PRODUCT, {}),
-        (_counting_kernels._count, COUNTED, {"query": "*i32", "reference": "*i32", "number": "*i64"}),
+        (nearest._many, PRODUCT, {}),
+        (counting._count, COUNTED, {"query": "*i32", "reference": "*i32", "number": "*i64"}),
     ],
 )
 def test_other_products_do_too(kernel, constants, types):
@@ -62,9 +62,9 @@ def test_other_products_do_too(kernel, constants, types):
 @pytest.mark.parametrize(
     "kernel, constants",
     [
-        (_search_kernels._choose, {"SOME": 1, "WIDTH": 2048}),
-        (_search_kernels._few, {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}),
-        (_canonical_kernels._rank, {"ROOM": 32, "PIECE": 32}),
+        (nearest._choose, {"SOME": 1, "WIDTH": 2048}),
+        (nearest._few, {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}),
+        (canonical._rank, {"ROOM": 32, "PIECE": 32}),
     ],
 )
 def test_selection_compiles(kernel, constants):
@@ -75,6 +75,6 @@ def test_selection_compiles(kernel, constants):
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
     sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
-    ptx = compiled(_canonical_kernels._canonical, {"KIND": kind, **sizes}, PAIRS, 4)
+    ptx = compiled(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4)
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)

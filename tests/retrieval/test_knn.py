@@ -7,9 +7,9 @@ from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval._canonical import DISTANCES, canonical
-from tensormetrics.retrieval._filter import Filter
-from tensormetrics.retrieval._nearest import smallest
+from tensormetrics.retrieval.search.distance import DISTANCES, canonical
+from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.nearest import smallest
 
 N = 45
 

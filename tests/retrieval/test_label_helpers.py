@@ -5,7 +5,7 @@ import pytest
 import torch
 from retrieval_oracle import data, neighbours, scores
 
-from tensormetrics.retrieval import accuracy_calculator
+from tensormetrics.retrieval.calculator import accuracy_calculator
 
 
 def test_helpers_against_loops(device):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval._nearest import NearestSearch
-from tensormetrics.retrieval.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranks import rank_tiles
+from tensormetrics.retrieval.search.nearest import NearestSearch
 
 CHILD = """
 import torch

@@ -10,7 +10,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
-from tensormetrics.retrieval._filter import Filter
+from tensormetrics.retrieval.search.filter import Filter
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
 

@@ -22,7 +22,7 @@ from tensormetrics.retrieval import (
     normalized_mutual_info,
     v_measure,
 )
-from tensormetrics.retrieval.mutual_info import AVERAGES
+from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
 
 SCORES = {
     "NMI": (normalized_mutual_info, sklearn.metrics.normalized_mutual_info_score),
@@ -170,7 +170,7 @@ def test_expectation_of_many_items(kind, device):
 def test_memory_budget_changes_nothing(monkeypatch, device):
     pair = torch.randint(0, 30, (2, 3000), device=device)
     whole = expected_mutual_info(*pair)
-    module = importlib.import_module("tensormetrics.retrieval.mutual_info")
+    module = importlib.import_module("tensormetrics.retrieval.clusters.mutual_info")
     monkeypatch.setattr(module, "budget", lambda *_: 2**17)  # 128 terms at a time
     assert torch.equal(expected_mutual_info(*pair), whole)
 

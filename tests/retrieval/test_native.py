@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from tensormetrics.retrieval import TorchKNN, _native, positive_ranks
+from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval.search import operators
 
-pytestmark = pytest.mark.skipif(not _native.BUILT, reason="built without native code")
+pytestmark = pytest.mark.skipif(not operators.BUILT, reason="built without native code")
 
 
 @pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
@@ -18,7 +19,7 @@ def x(request):
 
 def both(function, monkeypatch):
     native = function()
-    monkeypatch.setattr(_native, "BUILT", False)
+    monkeypatch.setattr(operators, "BUILT", False)
     return native, function()
 
 

@@ -14,7 +14,7 @@ from tensormetrics.retrieval import (
     r_precision,
     ranks_of_neighbours,
 )
-from tensormetrics.retrieval.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranks import rank_tiles
 
 
 def found(rank):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
-from tensormetrics.retrieval._canonical import DISTANCES
+from tensormetrics.retrieval.search.distance import DISTANCES
 
 N = 30
 # Members of the group, and how many rows each has.

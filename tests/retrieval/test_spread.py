@@ -5,7 +5,8 @@ import gc
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, PrecisionAtK, _spread_ranks
+from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, PrecisionAtK
+from tensormetrics.retrieval.ranks import spread
 
 N = 48
 SPLITS = [((0, 1, 2), (30, 0, 18)), ((1, 2), (17, 31))]
@@ -82,7 +83,7 @@ def roles(place, sizes):
 
 
 def results_of(rank, pair):
-    _spread_ranks.LEAST = 16
+    spread.LEAST = 16
     results = {}
     for members, sizes in SPLITS:
         if rank not in members:

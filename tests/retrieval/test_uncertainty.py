@@ -9,8 +9,9 @@ import scipy.stats
 import torch
 from retrieval_oracle import CASES
 
-from tensormetrics.retrieval import bootstrap, paired_randomisation, uncertainty
-from tensormetrics.retrieval.uncertainty import ALTERNATIVES, METHODS
+from tensormetrics.retrieval import bootstrap, paired_randomisation
+from tensormetrics.retrieval.scores import uncertainty
+from tensormetrics.retrieval.scores.uncertainty import ALTERNATIVES, METHODS
 
 
 def seeded(seed=0):

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from tensormetrics.structured import derive, dsl, metametric
-from tensormetrics.structured.nodes import Normalized, Product
-from tensormetrics.structured.nodes import Union as UnionNode
+from tensormetrics.structured.objects.nodes.node import Normalized, Product
+from tensormetrics.structured.objects.nodes.node import Union as UnionNode
 
 Key = NewType("Key", int)
 Names = NewType("Names", list[str])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tensormetrics import structured
+from tensormetrics.structured.suites.spans import SCHEMES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -146,7 +147,7 @@ def test_spans(case):
     labels = tuple(wanted["per_type"])
     per_type = {f"{name}[{label}]": value for label in labels for name, value in wanted["per_type"][label].items()}
     for metric, mode, values in (
-        *((structured.SpanScores(scheme), "lenient", wanted[scheme]) for scheme in structured.spans.SCHEMES),
+        *((structured.SpanScores(scheme), "lenient", wanted[scheme]) for scheme in SCHEMES),
         (structured.SpanScores(), "iob2", wanted["strict_iob2"]),
         (structured.SpanScores(average="types", labels=labels), "lenient", wanted["types"] | per_type),
         (structured.SpanScores(average="weighted", labels=labels), "lenient", wanted["weighted"]),

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics.structured import graph, graph_overlap, reachability, set_overlap
+from tensormetrics.structured import graph_overlap, reachability, set_overlap
+from tensormetrics.structured.tensors import graph
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")

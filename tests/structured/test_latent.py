@@ -8,9 +8,11 @@ import torch
 from cases.latent import best_of_all_mappings, bound_items, items_with_variables
 from torch import Tensor
 
-from tensormetrics.structured import LatentMatch, _latent_exact, latent, latent_overlap
-from tensormetrics.structured._latent_terms import Terms
-from tensormetrics.structured._programme import Answer
+from tensormetrics.structured import LatentMatch, latent_overlap
+from tensormetrics.structured.tensors._programme import Answer
+from tensormetrics.structured.tensors.latent import exact as latent_exact
+from tensormetrics.structured.tensors.latent import latent
+from tensormetrics.structured.tensors.latent.terms import Terms
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -125,8 +127,8 @@ def test_integer_programmes_need_no_search(monkeypatch, device):
         return worst, torch.zeros_like(worst), terms.pred.new_full((len(worst), terms.p), terms.r)
 
     monkeypatch.setattr(latent, "bound_and_mapping", nothing)
-    monkeypatch.setattr(_latent_exact, "climb", nothing)
-    monkeypatch.setattr(_latent_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
+    monkeypatch.setattr(latent_exact, "climb", nothing)
+    monkeypatch.setattr(latent_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
     found = latent_overlap(*documents)
     assert torch.equal(found.value, wanted.value) and bool(found.exact.all())
     for *sides, n, m, mapping, value in zip(*documents, found.mapping, found.value, strict=True):

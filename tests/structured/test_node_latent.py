@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from object_oracle import heaviest_relation
 
-from tensormetrics.structured import Policy, Variable, derive, dsl, latent_overlap, metametric, node_latent
+from tensormetrics.structured import Policy, Variable, derive, dsl, latent_overlap, metametric
+from tensormetrics.structured.objects.nodes import latent
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_door.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -147,7 +148,7 @@ def test_value_and_bound_come_of_one_search(monkeypatch):
         solved.extend(range(len(pred)))
         return latent_overlap(pred, *rest, **options)
 
-    monkeypatch.setattr(node_latent, "latent_overlap", counted)
+    monkeypatch.setattr(latent, "latent_overlap", counted)
     sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
     derive(list[Fact]).overlap(*sides)
     assert len(solved) == len(GOLDEN["latent"])

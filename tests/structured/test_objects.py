@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import StructuredMetric, derive, dsl, metametric, node_set
+from tensormetrics.structured import StructuredMetric, derive, dsl, metametric
+from tensormetrics.structured.objects.nodes import set as node_set
 
 
 @metametric(normalizer="f1")
@@ -52,11 +53,9 @@ def test_pairs_come_in_parts(monkeypatch):
     near = dsl.from_func(lambda x, y: 1 / (1 + abs(x - y)), dominated=True)
     metrics = [dsl.set_matching[int](near), dsl.sequence_matching[int](near), dsl.max_pair(near)]
     wanted, sizes = [metric(preds, refs) for metric in metrics], []
-    list_pairs = node_set.Candidates.of
+    candidates, list_pairs = node_set.Candidates, node_set.Candidates.of
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
-    monkeypatch.setattr(
-        node_set.Candidates, "of", lambda *args: sizes.append(len(list_pairs(*args).a)) or list_pairs(*args)
-    )
+    monkeypatch.setattr(candidates, "of", lambda *args: sizes.append(len(list_pairs(*args).a)) or list_pairs(*args))
     for metric, scores in zip(metrics, wanted, strict=True):
         assert torch.equal(metric(preds, refs), scores)
         assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18

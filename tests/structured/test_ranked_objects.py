@@ -177,7 +177,7 @@ def test_records_whose_names_differ_are_not_compared():
 def test_many_documents_in_pieces(generator, monkeypatch):
     preds, refs = documents(generator, 30, 6, repeats=True)
     wanted = scored(CLOSE, preds, refs)
-    monkeypatch.setattr("tensormetrics.structured.node_set.MAX_PAIRS", 40)
+    monkeypatch.setattr("tensormetrics.structured.objects.nodes.set.MAX_PAIRS", 40)
     assert scored(CLOSE, preds, refs) == pytest.approx(wanted, abs=1e-12)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.structured import Constraint, sequence_overlap
-from tensormetrics.structured.sequence import BUILT, antidiagonals
+from tensormetrics.structured.tensors.sequence import BUILT, antidiagonals
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no native code")
 

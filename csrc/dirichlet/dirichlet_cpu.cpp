@@ -1,0 +1,310 @@
+// The sampling operators on the CPU: tiles of samples, spread over threads.
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "common/stop.h"
+#include "dirichlet_rows.h"
+#include "dirichlet_tensors.h"
+
+namespace dirichlet {
+
+// The confusion matrices of one experiment, for the samples of one tile.
+template <class T>
+class Tile {
+ public:
+  explicit Tile(const Problem<T>& problem)
+      : p_(problem),
+        gammas_(size_t(problem.width()) * kTile),
+        fields_(size_t(problem.fields()) * kTile),
+        sampler_(problem.width() / 2) {}
+
+  void draw(int32_t e, int64_t first) {
+    const int32_t C = p_.classes;
+    sampler_.set_start(p_.start + first);
+    std::fill(fields_.begin(), fields_.end(), 0.0);
+    if (gammas(e, 0)) {
+      survey(gammas_.data(), C);
+      for (int32_t i = 0; i < C; ++i)
+        for (int s = 0; s < kTile; ++s) tp(i)[s] = gammas_[i * kTile + s] / total_[s];
+    }
+    for (int32_t i = 0; i < C; ++i) {
+      split(e, i);
+      if (p_.margins && gammas(e, 1 + C + i)) spread(i);
+    }
+    if (p_.margins) {
+      survey(tp(0), C);
+      for (int32_t j = 0; j < C; ++j)
+        for (int s = 0; s < kTile; ++s) tn(j)[s] += others(tp(j)[s], s);
+    }
+    const int64_t n = std::min<int64_t>(p_.samples - first, kTile);
+    for (int32_t f = 0; f < p_.fields(); ++f)
+      for (int64_t s = 0; s < n; ++s)
+        p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + first + s] = T(fields_[size_t(f) * kTile + s]);
+  }
+
+ private:
+  // A row's variates, up to a common factor for each sample. False: all its alphas are 0.
+  bool gammas(int32_t e, int32_t r) {
+    const Row<T> row = p_.row(e, r);
+    const Mode mode = p_.mode(e, r);
+    T* const g = gammas_.data();
+    if (mode == kUndefined) {
+      std::fill(gammas_.begin(), gammas_.end(), std::numeric_limits<T>::quiet_NaN());
+      return true;
+    }
+    if (mode == kCertain)
+      for (int32_t j = 0; j < 2 * row.pairs; ++j) std::fill_n(g + j * kTile, kTile, T(row.cells[j].d > 0));
+    if (mode == kCertain || mode == kEmpty) return mode == kCertain;
+    sampler_.draw(row, g);
+    if (mode == kLinear) return true;
+    alignas(64) T largest[kTile];
+    std::fill_n(largest, kTile, -std::numeric_limits<T>::infinity());
+    for (int32_t j = 0; j < 2 * row.pairs; ++j)
+      for (int s = 0; s < kTile; ++s) largest[s] = largest[s] < g[j * kTile + s] ? g[j * kTile + s] : largest[s];
+    for (int32_t j = 0; j < 2 * row.pairs; ++j)
+      for (int s = 0; s < kTile; ++s) g[j * kTile + s] = exp_of(g[j * kTile + s] - largest[s]);
+    return true;
+  }
+
+  // Over n values: their sum, the largest, and the sum of the rest.
+  template <class X>
+  void survey(const X* values, int32_t n) {
+    for (double* sums : {total_, largest_, rest_}) std::fill_n(sums, kTile, 0.0);
+    for (int32_t j = 0; j < n; ++j)
+      for (int s = 0; s < kTile; ++s) {
+        const double x = values[j * kTile + s], largest = largest_[s];
+        total_[s] += x;
+        rest_[s] += x > largest ? largest : x;
+        largest_[s] = x > largest ? x : largest;
+      }
+  }
+
+  // The sum of all surveyed values but `x`, none of whose digits cancel.
+  double others(double x, int s) const { return x == largest_[s] ? rest_[s] : total_[s] - x; }
+
+  void split(int32_t e, int32_t i) {  // tp comes as the prevalence
+    if (!gammas(e, 1 + i)) {
+      std::fill_n(tp(i), kTile, 0.0);
+      return;
+    }
+    survey(gammas_.data(), 2);
+    for (int s = 0; s < kTile; ++s) {
+      const double share = tp(i)[s] / total_[s];
+      tp(i)[s] = share * gammas_[s];
+      fn(i)[s] = share * gammas_[kTile + s];
+    }
+    for (int32_t f = 0; f < p_.forms; ++f) add(form(f), tp(i), p_.weight(f, i, i));
+  }
+
+  void spread(int32_t i) {
+    const int32_t C = p_.classes;
+    survey(gammas_.data(), C);
+    alignas(64) double factor[kTile];
+    for (int s = 0; s < kTile; ++s) factor[s] = fn(i)[s] / total_[s];
+    for (int32_t j = 0; j < C; ++j) {
+      if (j == i) continue;
+      const T* __restrict const g = gammas_.data() + j * kTile;
+      double *__restrict const right = fp(j), *__restrict const left = tn(j);
+      alignas(64) double cell[kTile];
+      for (int s = 0; s < kTile; ++s) {
+        cell[s] = factor[s] * g[s];
+        right[s] += cell[s];
+        left[s] += factor[s] * others(g[s], s);
+      }
+      for (int32_t f = 0; f < p_.forms; ++f) add(form(f), cell, p_.weight(f, i, j));
+    }
+  }
+
+  static void add(double* __restrict sum, const double* __restrict x, double weight) {
+    for (int s = 0; s < kTile; ++s) sum[s] += weight * x[s];
+  }
+
+  double* field(int32_t f) { return fields_.data() + size_t(f) * kTile; }
+  double* tp(int32_t i) { return field(i); }
+  double* fn(int32_t i) { return field(p_.classes + i); }
+  double* fp(int32_t i) { return field(2 * p_.classes + i); }
+  double* tn(int32_t i) { return field(3 * p_.classes + i); }
+  double* form(int32_t f) { return field(4 * p_.classes + f); }
+
+  const Problem<T> p_;
+  std::vector<T> gammas_;
+  std::vector<double> fields_;
+  alignas(64) double total_[kTile], largest_[kTile], rest_[kTile];
+  Sampler<T> sampler_;
+};
+
+// Work that falls into steps, of which every thread takes some. Each has a state of its own.
+template <class T>
+struct Sums {
+  Problem<T> problem;
+  stop::Flag stop{};
+
+  int64_t tiles() const { return (problem.samples + kTile - 1) / kTile; }
+  int64_t steps() const { return problem.experiments * tiles(); }
+  void run(int64_t begin, int64_t end) const {
+    Tile<T> tile(problem);
+    for (int64_t step = begin; step < end && !stop(); ++step)
+      tile.draw(static_cast<int32_t>(step / tiles()), step % tiles() * kTile);
+  }
+};
+template <class T>
+Sums(Problem<T>) -> Sums<T>;
+
+template <class T>
+struct Logs {
+  const double* alpha;  // (experiments, rows, cells)
+  const int64_t* keys;  // (experiments, 2)
+  int64_t experiments, rows, cells, samples, start;
+  T* out;  // (experiments, rows, cells, samples)
+  stop::Flag stop{};
+
+  int64_t tiles() const { return (samples + kTile - 1) / kTile; }
+  int64_t steps() const { return experiments * rows * tiles(); }
+  void run(int64_t begin, int64_t end) const {
+    const auto pairs = static_cast<int32_t>((cells + 1) / 2);
+    std::vector<Cell<T>> table(2 * size_t(pairs), make_cell<T>(0));
+    std::vector<T> logs(2 * size_t(pairs) * kTile);
+    Sampler<T> sampler(pairs);
+    for (int64_t step = begin; step < end && !stop(); ++step) {
+      const int64_t r = step / tiles(), first = step % tiles() * kTile;
+      const int64_t* const key = keys + r / rows * 2;
+      if (step == begin || first == 0)
+        for (int64_t k = 0; k < cells; ++k) table[k] = make_cell<T>(alpha[r * cells + k]);
+      sampler.set_start(start + first);
+      sampler.draw({table.data(), pairs, uint32_t(r % rows * pairs), {uint32_t(key[0]), uint32_t(key[1])}, false},
+                   logs.data());
+      const int64_t n = std::min<int64_t>(samples - first, kTile);
+      for (int64_t k = 0; k < cells; ++k) std::copy_n(&logs[k * kTile], n, out + (r * cells + k) * samples + first);
+    }
+  }
+};
+
+// Sums of the weights of the items in each cell. An item weighs the same in all experiments.
+struct ItemSums {
+  ItemProblem problem;
+  stop::Flag stop{};
+
+  int64_t steps() const { return (problem.samples + kTile - 1) / kTile; }
+  void run(int64_t begin, int64_t end) const {
+    const ItemProblem p = problem;
+    const Key key = p.key;
+    Samples samples;
+    alignas(64) double weights[4][kTile];
+    for (int64_t step = begin; step < end && !stop(); ++step) {
+      const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
+      samples.set(p.start + first);
+      for (int64_t row = 0; row < p.experiments * p.cells; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
+      for (int64_t item = 0; item < p.items; item += 4) {
+        const auto number = uint32_t(item / 4);
+        for (int s = 0; s < kTile; ++s) {
+          const Words w = block(samples.low[s], samples.high[s], number, 0, key);
+          weights[0][s] = -log_uniform<double>(w.w0);
+          weights[1][s] = -log_uniform<double>(w.w1);
+          weights[2][s] = -log_uniform<double>(w.w2);
+          weights[3][s] = -log_uniform<double>(w.w3);
+        }
+        for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
+          for (int64_t e = 0; e < p.experiments; ++e) {
+            double* __restrict const sum = p.sums(e, item + k) + first;
+            for (int64_t s = 0; s < n; ++s) sum[s] += weights[k][s];
+          }
+      }
+    }
+  }
+};
+
+// Four numbers from each block.
+struct Uniforms {
+  Key key;
+  uint32_t draw;
+  int64_t count;
+  double* out;
+  stop::Flag stop{};
+
+  int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
+  void run(int64_t begin, int64_t end) const {
+    const Key words = key;
+    alignas(64) double numbers[4 * kTile];
+    for (int64_t step = begin; step < end && !stop(); ++step) {
+      for (int b = 0; b < kTile; ++b) {
+        const Words w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, words);
+        numbers[4 * b] = uniform<double>(w.w0);
+        numbers[4 * b + 1] = uniform<double>(w.w1);
+        numbers[4 * b + 2] = uniform<double>(w.w2);
+        numbers[4 * b + 3] = uniform<double>(w.w3);
+      }
+      const int64_t first = step * 4 * kTile;
+      std::copy_n(numbers, std::min<int64_t>(count - first, 4 * kTile), out + first);
+    }
+  }
+};
+
+// The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
+#if defined(__x86_64__)
+template <class Work>
+__attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void run_64(const Work& work, int64_t begin, int64_t end) {
+  work.run(begin, end);
+}
+template <class Work>
+__attribute__((flatten, target("avx2,fma"))) void run_32(const Work& work, int64_t begin, int64_t end) {
+  work.run(begin, end);
+}
+#endif
+
+template <class Work>
+void run_fast(const Work& work, int64_t begin, int64_t end) {
+#if defined(__x86_64__)
+  const bool fma = __builtin_cpu_supports("fma");
+  if (fma && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return run_64(work, begin, end);
+  if (fma && __builtin_cpu_supports("avx2")) return run_32(work, begin, end);
+#endif
+  work.run(begin, end);
+}
+
+template <class Work>
+void in_parallel(const Work& work) {
+  std::atomic<bool> out_of_memory{false};  // an exception would lose its message on its way out of parallel_for
+  torch::stable::parallel_for(0, work.steps(), 1, [&](int64_t begin, int64_t end) {
+    try {
+      run_fast(work, begin, end);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  STD_TORCH_CHECK(!out_of_memory, "out of memory for a tile of samples");
+}
+
+void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
+                 int64_t start) {
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel(Sums{problem}); });
+}
+
+void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
+  dispatch(out, [&](auto zero) {
+    using T = decltype(zero);
+    in_parallel(Logs<T>{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
+                        out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())});
+  });
+}
+
+void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
+  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
+  in_parallel(ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
+}
+
+void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
+  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
+  in_parallel(Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
+}
+
+}  // namespace dirichlet
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
+  m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cpu));
+  m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cpu));
+  m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cpu));
+  m.impl("uniforms", TORCH_BOX(&dirichlet::uniforms_on_cpu));
+}

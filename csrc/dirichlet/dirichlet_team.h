@@ -1,0 +1,148 @@
+// Confusion matrices, each drawn by a team of lanes that share its columns (see lanes.h).
+#pragma once
+#include "dirichlet_tensors.h"
+#include "common/lanes.h"
+
+namespace dirichlet {
+
+// Of some values: their sum, the largest, and the sum of the rest.
+struct Survey {
+  double total = 0, largest = 0, rest = 0;
+
+  DIRICHLET_FN void add(double x) { merge(*this, {x, x, 0}); }
+  DIRICHLET_FN double others(double x) const { return x == largest ? rest : total - x; }  // no digits cancel
+  DIRICHLET_FN static void merge(Survey& a, const Survey& b) {
+    a.total += b.total;
+    a.rest = (a.rest + b.rest) + (a.largest < b.largest ? a.largest : b.largest);
+    a.largest = a.largest < b.largest ? b.largest : a.largest;
+  }
+};
+
+template <class Team, class T>
+class Matrix {
+ public:
+  // memory: what `bytes` says, for each team
+  __device__ Matrix(Team team, const Problem<T>& problem, void* memory)
+      : team_(team), p_(problem), fields_(static_cast<double*>(memory)),
+        gammas_(reinterpret_cast<T*>(fields_ + problem.fields())) {}
+
+  DIRICHLET_FN static int64_t bytes(const Problem<T>& problem) {
+    return (problem.fields() * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T)) + 15) / 16 * 16;
+  }
+
+  __device__ void draw(int32_t e, int64_t s) {
+    const int32_t C = p_.classes;
+    double *const tp = fields_, *const fn = tp + C, *const fp = fn + C, *const tn = fp + C, *const form = tn + C;
+    const uint64_t sample = uint64_t(p_.start + s);
+    for (int32_t f = team_.lane(); f < p_.fields(); f += team_.size()) fields_[f] = 0;
+    team_.sync();
+    if (gammas(e, 0, sample)) {
+      const Survey all = survey(gammas_, C);
+      for (int32_t j = team_.lane(); j < C; j += team_.size()) tp[j] = gammas_[j] / all.total;
+      team_.sync();
+    }
+    for (int32_t i = team_.lane(); i < C; i += team_.size()) split(e, i, sample, tp[i], fn[i]);
+    team_.sync();
+    for (int32_t i = 0; p_.margins && i < C; ++i) {
+      add_to_forms(form, i, i, [&](int32_t) { return tp[i]; });
+      if (!gammas(e, 1 + C + i, sample)) continue;
+      const Survey all = survey(gammas_, C);
+      const double factor = fn[i] / all.total;
+      for (int32_t j = team_.lane(); j < C; j += team_.size()) {
+        if (j == i) continue;
+        fp[j] += factor * gammas_[j];
+        tn[j] += factor * all.others(gammas_[j]);
+      }
+      add_to_forms(form, i, -1, [&](int32_t j) { return factor * gammas_[j]; });
+      team_.sync();
+    }
+    if (p_.margins) {
+      const Survey all = survey(tp, C);
+      for (int32_t j = team_.lane(); j < C; j += team_.size()) tn[j] += all.others(tp[j]);
+    }
+    team_.sync();
+    for (int32_t f = team_.lane(); f < p_.fields(); f += team_.size())
+      p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + s] = T(fields_[f]);
+    team_.sync();
+  }
+
+ private:
+  // A row's variates, up to a common factor. False: all its alphas are 0.
+  __device__ bool gammas(int32_t e, int32_t r, uint64_t sample) {
+    const Mode mode = p_.mode(e, r);
+    if (mode == kEmpty) return false;
+    const Row<T> row = p_.row(e, r);
+    T largest = -std::numeric_limits<T>::infinity();
+    for (int32_t q = team_.lane(); q < row.pairs; q += team_.size()) {
+      T* const g = gammas_ + 2 * q;
+      draw_cells(mode, row, q, sample, g);
+      largest = g[0] > largest ? g[0] : largest;
+      largest = g[1] > largest ? g[1] : largest;
+    }
+    if (mode == kLogs) {
+      largest = team_.reduce(largest, [](T& a, const T& b) { a = a < b ? b : a; });
+      for (int32_t q = team_.lane(); q < row.pairs; q += team_.size())
+        for (int32_t k = 0; k < 2; ++k) gammas_[2 * q + k] = exp_of(gammas_[2 * q + k] - largest);
+    }
+    team_.sync();
+    return true;
+  }
+
+  __device__ static void draw_cells(Mode mode, const Row<T>& row, int32_t q, uint64_t sample, T* out) {
+    const Cell<T>* const cells = row.cells + 2 * q;
+    if (mode == kLinear) draw_pair<true>(sample, row.first_pair + q, row.key, cells, out);
+    else if (mode == kLogs) draw_pair<false>(sample, row.first_pair + q, row.key, cells, out);
+    else for (int32_t k = 0; k < 2; ++k) out[k] = mode == kCertain ? T(cells[k].d > 0) : std::numeric_limits<T>::quiet_NaN();
+  }
+
+  // Right or wrong in class i, by one lane; tp comes as the prevalence.
+  __device__ void split(int32_t e, int32_t i, uint64_t sample, double& tp, double& fn) const {
+    const Mode mode = p_.mode(e, 1 + i);
+    T g[2] = {0, 0};
+    if (mode != kEmpty) draw_cells(mode, p_.row(e, 1 + i), 0, sample, g);
+    if (mode == kLogs) {
+      const T largest = g[0] < g[1] ? g[1] : g[0];
+      g[0] = exp_of(g[0] - largest);
+      g[1] = exp_of(g[1] - largest);
+    }
+    const double share = mode == kEmpty ? 0 : tp / (double(g[0]) + g[1]);
+    tp = share * g[0];
+    fn = share * g[1];
+  }
+
+  template <class X>
+  __device__ Survey survey(const X* values, int32_t n) {
+    Survey mine;
+    for (int32_t j = team_.lane(); j < n; j += team_.size()) mine.add(values[j]);
+    return team_.reduce(mine, [](Survey& a, const Survey& b) { Survey::merge(a, b); });
+  }
+
+  // Adds the weighted values of row i, of column `only` or of all others.
+  template <class Value>
+  __device__ void add_to_forms(double* form, int32_t i, int32_t only, Value value) {
+    for (int32_t f = 0; f < p_.forms; ++f) {
+      double sum = 0;
+      for (int32_t j = team_.lane(); j < p_.classes; j += team_.size())
+        if (only < 0 ? j != i : j == only) sum += p_.weight(f, i, j) * value(j);
+      sum = team_.reduce(sum, [](double& a, const double& b) { a += b; });
+      if (team_.lane() == 0) form[f] += sum;
+    }
+  }
+
+  Team team_;
+  const Problem<T>& p_;
+  double* fields_;  // tp, fn, fp, tn of each class, then the weighted forms
+  T* gammas_;
+};
+
+// What the lanes of one block do. `scratch` has the memory of all teams, and is null where `shared` has that of this block.
+template <class Team, class T>
+__device__ void draw_share(const Problem<T>& problem, int64_t teams, char* scratch, char* shared) {
+  const int64_t within = threadIdx.x / Team::size(), team = int64_t(blockIdx.x) * Team::kTeams + within;
+  const int64_t bytes = Matrix<Team, T>::bytes(problem);
+  Matrix<Team, T> matrix(Team{}, problem, scratch ? scratch + team * bytes : shared + within * bytes);
+  for (int64_t k = team; k < problem.experiments * problem.samples; k += teams)
+    matrix.draw(static_cast<int32_t>(k / problem.samples), k % problem.samples);
+}
+
+}  // namespace dirichlet

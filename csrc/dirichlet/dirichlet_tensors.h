@@ -1,0 +1,154 @@
+// From tensors to what is to be drawn: shared by the CPU and the CUDA file of the operators.
+#pragma once
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "dirichlet.h"
+
+namespace dirichlet {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// How a row is drawn. One with a single alpha above 0 is certain: its share is 1, and nothing is drawn. One with an alpha
+// that is no shape is nan.
+enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3, kUndefined = 4 };
+
+// May variates of this shape be divided by their sum as they are, without logarithms?
+DIRICHLET_FN bool is_plain(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
+
+// Confusion matrices to draw. Row r of an experiment: 0 the prevalence, 1 + i right or wrong in class i, 1 + C + i the
+// wrong answers in class i.
+template <class T>
+struct Problem {
+  int32_t experiments, classes, forms;
+  bool margins;
+  int64_t samples, start;
+  const double *prevalence, *alphas, *weights;  // (E, C), (E, C, C), (forms, C, C)
+  const int64_t* keys;                          // (E, 3, 2): prevalence, split, spread
+  T* out;                                       // (E, fields, samples)
+  Cell<T>* cells;                               // (E, cells of an experiment)
+  int8_t* modes;                                // (E, rows)
+
+  DIRICHLET_FN int32_t width() const { return classes + classes % 2; }
+  DIRICHLET_FN int32_t rows() const { return 1 + classes * (margins ? 2 : 1); }
+  DIRICHLET_FN int32_t fields() const { return (margins ? 4 : 2) * classes + forms; }
+  DIRICHLET_FN int64_t cells_before(int32_t r) const {
+    if (r <= classes) return r == 0 ? 0 : width() + 2 * int64_t(r - 1);
+    return width() + 2 * int64_t(classes) + int64_t(r - 1 - classes) * width();
+  }
+  DIRICHLET_FN int64_t cells_of_experiment() const { return cells_before(rows()); }
+  DIRICHLET_FN Mode mode(int32_t e, int32_t r) const { return Mode(modes[int64_t(e) * rows() + r]); }
+
+  DIRICHLET_FN double weight(int32_t f, int32_t i, int32_t j) const {
+    return weights[(int64_t(f) * classes + i) * classes + j];
+  }
+
+  DIRICHLET_FN Row<T> row(int32_t e, int32_t r) const {
+    const int stream = r == 0 ? 0 : r <= classes ? 1 : 2;
+    const int64_t* key = keys + (int64_t(e) * 3 + stream) * 2;
+    const int32_t pairs = stream == 1 ? 1 : width() / 2, number = r == 0 ? 0 : (r - 1) % classes;
+    return {cells + e * cells_of_experiment() + cells_before(r), pairs, uint32_t(number * pairs),
+            {uint32_t(key[0]), uint32_t(key[1])}, mode(e, r) == kLinear};
+  }
+
+  DIRICHLET_FN double alpha(int32_t e, int32_t r, int32_t j) const {
+    if (r == 0) return j < classes ? prevalence[int64_t(e) * classes + j] : 0;
+    const int32_t i = (r - 1) % classes;
+    const double* of_row = alphas + (int64_t(e) * classes + i) * classes;
+    if (r > classes) return j < classes && j != i ? of_row[j] : 0;
+    if (j == 0) return of_row[i];
+    double others = 0;
+    for (int32_t k = 0; k < classes; ++k) others += k == i ? 0 : of_row[k];
+    return others;
+  }
+
+  DIRICHLET_FN void prepare(int32_t e, int32_t r) const {
+    Cell<T>* const target = cells + e * cells_of_experiment() + cells_before(r);
+    int32_t positive = 0;
+    bool plain = true, defined = true;
+    for (int32_t j = 0; j < (r == 0 || r > classes ? width() : 2); ++j) {
+      const double a = alpha(e, r, j);
+      target[j] = make_cell<T>(a);
+      positive += a > 0;
+      plain &= is_plain(a);
+      defined &= is_shape<T>(a);
+    }
+    const Mode mode = positive == 0 ? kEmpty : positive == 1 ? kCertain : plain ? kLinear : kLogs;
+    modes[int64_t(e) * rows() + r] = defined ? mode : kUndefined;
+  }
+};
+
+template <class T>
+Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tensor& alphas,
+                        const std::optional<Tensor>& weights, const Tensor& keys, int64_t start) {
+  Problem<T> problem{};
+  problem.experiments = static_cast<int32_t>(alphas.size(0));
+  problem.classes = static_cast<int32_t>(alphas.size(1));
+  problem.forms = weights ? static_cast<int32_t>(weights->size(0)) : 0;
+  problem.margins = out.size(1) > 2 * alphas.size(1);
+  STD_TORCH_CHECK(out.size(0) == alphas.size(0) && out.size(1) == problem.fields(), "out: got ", out.size(0), " x ",
+                  out.size(1), " fields, wanted ", alphas.size(0), " x ", problem.fields());
+  problem.samples = out.size(2);
+  problem.start = start;
+  problem.prevalence = static_cast<const double*>(prevalence.data_ptr());
+  problem.alphas = static_cast<const double*>(alphas.data_ptr());
+  problem.weights = weights ? static_cast<const double*>(weights->data_ptr()) : nullptr;
+  problem.keys = static_cast<const int64_t*>(keys.data_ptr());
+  problem.out = static_cast<T*>(out.data_ptr());
+  return problem;
+}
+
+// Weights of items to add up, cell by cell.
+struct ItemProblem {
+  int64_t experiments, items, cells, samples, start;
+  const int64_t* cell;  // (E, items)
+  Key key;
+  double* out;  // (E, cells, samples)
+
+  DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + (e * cells + cell[e * items + item]) * samples; }
+};
+
+inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, Key key, int64_t start) {
+  STD_TORCH_CHECK(out.scalar_type() == ScalarType::Double && out.size(0) == cells.size(0),
+                  "out: wanted float64, and as many experiments as cells has");
+  return {out.size(0), cells.size(1), out.size(1), out.size(2), start, static_cast<const int64_t*>(cells.data_ptr()),
+          key, static_cast<double*>(out.data_ptr())};
+}
+
+inline double* doubles_of(const Tensor& out) {
+  STD_TORCH_CHECK(out.scalar_type() == ScalarType::Double, "out: wanted float64");
+  return static_cast<double*>(out.data_ptr());
+}
+
+// draw(T()), for the type that `out` holds.
+template <class Draw>
+void dispatch(const Tensor& out, Draw draw) {
+  const ScalarType type = out.scalar_type();
+  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "out: wanted float32 or float64");
+  if (type == ScalarType::Float) draw(float());
+  else draw(double());
+}
+
+// draw(problem), whose tables lie in the memory of the host.
+template <class Draw>
+void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alphas, const std::optional<Tensor>& weights,
+                 const Tensor& keys, int64_t start, Draw draw) {
+  dispatch(out, [&](auto zero) {
+    using T = decltype(zero);
+    Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
+    std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());
+    std::vector<int8_t> modes(int64_t(problem.experiments) * problem.rows());
+    problem.cells = cells.data();
+    problem.modes = modes.data();
+    for (int32_t e = 0; e < problem.experiments; ++e)
+      for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
+    draw(problem);
+  });
+}
+
+}  // namespace dirichlet

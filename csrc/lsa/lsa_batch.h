@@ -1,0 +1,114 @@
+// A batch of assignment problems as it arrives: strided costs with any leading dimensions; lengths, capacities and
+// results contiguous. What every device does with one problem of it stands here.
+#pragma once
+#include "lsa.h"
+
+namespace lsa {
+
+constexpr int kMaxLeading = 8;
+
+// The memory that one worker searches in: for each index of the longer side 6 values and 7 indices.
+template <class T>
+struct Memory {
+  T* values;
+  int32_t* indices;
+
+  static constexpr int64_t kBytes = 6 * sizeof(T) + 7 * sizeof(int32_t);
+  LSA_FN Memory(void* start, int64_t side)
+      : values(static_cast<T*>(start)), indices(reinterpret_cast<int32_t*>(values + 6 * side)) {}
+};
+
+template <class T>
+struct Batch {
+  const T* cost;
+  const bool* mask;  // null: every pair is allowed
+  int64_t leading[kMaxLeading], cost_leading[kMaxLeading], mask_leading[kMaxLeading];  // sizes, strides, strides
+  int32_t leading_dims;
+  int64_t problems, rows, cols, row_stride, col_stride, mask_row_stride, mask_col_stride;
+  T sign;
+  const int64_t *row_lengths, *col_lengths;  // null: all rows, all columns
+  const int64_t* col_capacity;               // null: 1
+  const T* unmatched_cost;                   // null: every row must be matched while there are columns
+  int64_t work_limit;
+  const int8_t* stop;
+  int64_t *col_of_row, *row_of_col;
+  T *row_dual, *col_dual, *chosen;
+  int8_t* status;
+  int64_t* scans;
+
+  // Room for the longer side, and for the columns that a group may add: up to a vector of 16, also where there are none.
+  LSA_FN int64_t side() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
+
+  template <class Group>
+  LSA_FN void solve_one(Group& group, int64_t b, const Memory<T>& memory) const {
+    const int64_t r = row_lengths ? row_lengths[b] : rows, c = col_lengths ? col_lengths[b] : cols;
+    Status result = kInvalid;
+    int64_t work = 0;
+    Problem<T> p{};
+    if (r >= 0 && r <= rows && c >= 0 && c <= cols && describe(p, b, r, c, memory)) {
+      group.stage(p);
+      Solver<Group, T> solver{group, p};
+      result = solver.solve();
+      work = solver.scans;
+    }
+    const bool solved = result == kOptimal;  // of a failed problem and of padding nothing is left behind
+    group.for_each(static_cast<int32_t>(rows), [&](int32_t i) {
+      if (solved && i < r) return;
+      col_of_row[b * rows + i] = -1;
+      row_dual[b * rows + i] = 0;
+      chosen[b * rows + i] = 0;
+    });
+    group.for_each(static_cast<int32_t>(cols), [&](int32_t j) {
+      if (solved && j < c) return;
+      row_of_col[b * cols + j] = -1;
+      col_dual[b * cols + j] = 0;
+    });
+    group.once([&] {
+      status[b] = result;
+      scans[b] = work;
+    });
+  }
+
+  // Fills in problem b with r rows and c columns, turned if there are too few columns for the rows. False: it is invalid.
+  LSA_FN bool describe(Problem<T>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
+    p.cost = cost;
+    p.mask = mask;
+    for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
+      p.cost += rest % leading[d] * cost_leading[d];
+      if (mask) p.mask += rest % leading[d] * mask_leading[d];
+    }
+    p.sign = sign;
+    p.unmatched = unmatched_cost ? sign * unmatched_cost[b] : infinity<T>();
+    if (!(p.unmatched > -infinity<T>())) return false;
+    const int64_t* capacity = col_capacity ? col_capacity + b * cols : nullptr;
+    int64_t total = capacity ? 0 : c;
+    for (int64_t j = 0; capacity && j < c; ++j) {
+      if (capacity[j] < 0) return false;
+      total += capacity[j] < r ? capacity[j] : r;
+    }
+    const bool turned = r > total && !(p.unmatched < infinity<T>());
+    p.rows = static_cast<int32_t>(turned ? c : r);
+    p.cols = p.width = static_cast<int32_t>(turned ? r : c);
+    p.row_stride = turned ? col_stride : row_stride;
+    p.col_stride = turned ? row_stride : col_stride;
+    p.mask_row_stride = turned ? mask_col_stride : mask_row_stride;
+    p.mask_col_stride = turned ? mask_row_stride : mask_col_stride;
+    p.supply = turned ? capacity : nullptr;
+    p.capacity = turned ? nullptr : capacity;
+    p.work_limit = work_limit;
+    p.stop = stop;
+    p.col_of_row = turned ? row_of_col + b * cols : col_of_row + b * rows;
+    p.row_of_col = turned ? col_of_row + b * rows : row_of_col + b * cols;
+    p.row_dual = turned ? col_dual + b * cols : row_dual + b * rows;
+    p.col_dual = turned ? row_dual + b * rows : col_dual + b * cols;
+    (turned ? p.col_cost : p.row_cost) = chosen + b * rows;
+
+    T** const values[] = {&p.price, &p.room, &p.distance, &p.parent, &p.level, &p.kept};
+    for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * side();
+    int32_t** const indices[] = {&p.tree, &p.first, &p.next, &p.via, &p.missing, &p.seen, &p.waiting};
+    for (int k = 0; k < 7; ++k) *indices[k] = memory.indices + k * side();
+    return true;
+  }
+};
+
+}  // namespace lsa

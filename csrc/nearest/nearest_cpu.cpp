@@ -1,0 +1,163 @@
+// The least entries of each query among tiles of filter values, which differ from canonical distances by a bound.
+#include <torch/csrc/stable/library.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "tiles.h"
+
+namespace nearest {
+
+constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which then fits into a core's cache
+
+template <class F>
+void for_type(const Tensor& tensor, F f) {
+  const ScalarType type = tensor.scalar_type();
+  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "wanted float32 or float64");
+  if (type == ScalarType::Float) f(float{});
+  else f(double{});
+}
+
+// An entry as one integer, ordered by (value, column).
+template <class T>
+struct Key;
+template <>
+struct Key<float> {
+  using Bits = uint32_t;
+  using type = uint64_t;
+};
+template <>
+struct Key<double> {
+  using Bits = uint64_t;
+  using type = unsigned __int128;
+};
+
+template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
+Word key_of(T value, int32_t column) {
+  constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
+  Bits bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = bits & kSign ? ~bits : bits | kSign;
+  return Word(bits) << 32 | static_cast<uint32_t>(column);
+}
+template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
+T value_of(Word key) {
+  constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
+  Bits bits = static_cast<Bits>(key >> 32);
+  bits = bits & kSign ? bits ^ kSign : ~bits;
+  T value;
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+
+// The least entries of each query so far: up to `capacity`, then only the `kept` least of them, and what is not below
+// the last of these (its limit) does not enter.
+template <class T>
+struct Least {
+  using Word = typename Key<T>::type;
+  Word* key;
+  int32_t* number;
+  T* limit;
+  int64_t capacity, kept;
+
+  Least(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
+      : key(data<Word>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
+        capacity(keys.size(1) * keys.element_size() / sizeof(Word)), kept(kept) {}
+
+  void push(int64_t q, T x, int64_t column) const {
+    Word* keys = key + q * capacity;
+    if (!(x < limit[q])) return;
+    keys[number[q]++] = key_of(x, static_cast<int32_t>(column));
+    if (number[q] < capacity) return;
+    std::nth_element(keys, keys + kept - 1, keys + capacity);
+    number[q] = static_cast<int32_t>(kept);
+    limit[q] = value_of<T>(keys[kept - 1]);
+  }
+};
+
+// Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
+// where start is not negative, to reference start + q's, and to those of each of these references behind it too.
+void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
+                Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
+  const bool halved = start >= 0;
+  const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
+  Locks locks(limit.size(0));
+  for_type(x, [&](auto zero) {
+    using T = decltype(zero);
+    const Least<T> least(keys, number, limit, kept);
+    const T* offset = data<const T>(bias);
+    const auto along_columns = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
+      const int64_t column = first + tile.column;
+      for (int64_t q = begin; q < end; ++q) {
+        const T* entries = tile.row(q - shift - tile.query);
+        for (int64_t c = 0; c < tile.columns; c += kStep) {
+          const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
+          uint32_t bits = below(x, std::min(kStep, tile.columns - c), [&](int32_t i) { return offset_here[i]; },
+                                [&](int32_t) { return limit; });
+          for (; bits; bits &= bits - 1) {
+            const int i = __builtin_ctz(bits);
+            least.push(q, x[i] + offset_here[i], column + c + i);
+          }
+        }
+      }
+    };
+    const auto along_queries = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
+      for (int64_t n = 0; n < tile.queries; ++n) {
+        const int64_t column = start + tile.query + n;
+        const T *entries = tile.row(n) - first - tile.column, here = offset[column];
+        for (int64_t q = begin; q < end; q += kStep) {
+          const T *x = entries + q, *limit = least.limit + q;
+          uint32_t bits = below(x, std::min(kStep, end - q), [&](int32_t) { return here; },
+                                [&](int32_t i) { return limit[i]; });
+          for (; bits; bits &= bits - 1) {
+            const int i = __builtin_ctz(bits);
+            least.push(q + i, x[i] + here, column);
+          }
+        }
+      }
+    };
+    for_tiles<T>(x, rows, kRows, kColumns, diagonal, [&] {
+      return [&](const Tile<T>& tile) {
+        tile.hide(own, ignored, first);
+        const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
+        locks.each(begin, end, [&](int64_t from, int64_t to) { along_columns(tile, from, to); });
+        if (!halved) return;
+        locks.each(std::max(column, end), column + tile.columns,
+                   [&](int64_t from, int64_t to) { along_queries(tile, from, to); });
+      };
+    });
+  });
+}
+
+// The `kept` least values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
+// are fewer.
+std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
+  const int64_t queries = limit.size(0);
+  Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
+  Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
+  const stop::Flag stop;
+  for_type(limit, [&](auto zero) {
+    using T = decltype(zero);
+    const Least<T> least(keys, number, limit, kept);
+    in_parallel(queries, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end && !stop(); ++q) {
+        auto* from = least.key + q * least.capacity;
+        const int64_t size = std::min<int64_t>(kept, least.number[q]);
+        if (size < least.number[q]) std::nth_element(from, from + size, from + least.number[q]);
+        std::sort(from, from + size);
+        for (int64_t n = 0; n < kept; ++n) {
+          data<double>(value)[q * kept + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();
+          data<int64_t>(column)[q * kept + n] = n < size ? static_cast<int32_t>(from[n]) : -1;
+        }
+      }
+    });
+  });
+  return {value, column};
+}
+
+}  // namespace nearest
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
+  m.impl("keep_least", TORCH_BOX(&nearest::keep_least));
+  m.impl("sorted_least", TORCH_BOX(&nearest::sorted_least));
+}

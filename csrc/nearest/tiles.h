@@ -1,0 +1,148 @@
+// Products of embeddings in tiles. A tile is made and read by one thread, which then finds it in its own cache, and
+// threads wait for each other once per call, not once per tile.
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "canonical.h"
+#include "common/stop.h"
+
+namespace nearest {
+
+// `body()` with the vectors of this processor: `flatten` draws it into each.
+#if defined(__x86_64__)
+template <class F>
+__attribute__((flatten, target("avx512f,avx512dq,avx512bw,avx512vl"))) void with_512(const F& body) {
+  body();
+}
+template <class F>
+__attribute__((flatten, target("avx2"))) void with_256(const F& body) {
+  body();
+}
+#endif
+
+template <class F>
+void vectorised(const F& body) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return with_512(body);
+  if (__builtin_cpu_supports("avx2")) return with_256(body);
+#endif
+  body();
+}
+
+// `body(begin, end)` over 0..n on all threads.
+template <class F>
+void in_parallel(int64_t n, int64_t grain, const F& body) {
+  torch::stable::parallel_for(0, n, grain,
+                              [&](int64_t begin, int64_t end) { vectorised([&] { body(begin, end); }); });
+}
+
+// Entries of queries `query`, ... and columns `column`, ..., row by row.
+template <class T>
+struct Tile {
+  T* entries;
+  int64_t query, queries, column, columns;
+
+  T* row(int64_t q) const { return entries + q * columns; }
+  void hide(int64_t q, int64_t c) const {
+    if (c >= column && c < column + columns) row(q)[c - column] = std::numeric_limits<T>::infinity();
+  }
+  // own: (Q,) references, of which the first column is `first`; ignored: (Q, R)
+  void hide(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
+    const int64_t* self = data<const int64_t>(own) + query;
+    for (int64_t q = 0; q < queries; ++q) hide(q, self[q] - first);
+    if (!ignored) return;
+    const int64_t stop = std::min(column + columns, ignored->size(1) - first), stride = ignored->stride(1);
+    for (int64_t q = 0; q < queries; ++q) {
+      const bool* mask = data<const bool>(*ignored) + (query + q) * ignored->stride(0);
+      for (int64_t c = column; c < stop; ++c)
+        if (mask[(first + c) * stride]) row(q)[c - column] = std::numeric_limits<T>::infinity();
+    }
+  }
+};
+
+// out: (Q, C) = x: (Q, D) times y: (C, D), transposed
+template <class T>
+void multiply(const Tensor& like, const T* x, const T* y, int64_t dim, const Tile<T>& out) {
+  const auto matrix = [&](const T* from, std::array<int64_t, 2> sizes, std::array<int64_t, 2> strides) {
+    return torch::stable::detail::from(
+        torch::stable::from_blob(const_cast<T*>(from), sizes, strides, like.device(), like.scalar_type()));
+  };
+  std::array<StableIValue, 3> stack{matrix(x, {out.queries, dim}, {dim, 1}), matrix(y, {dim, out.columns}, {1, dim}),
+                                    matrix(out.entries, {out.queries, out.columns}, {out.columns, 1})};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::mm", "out", stack.data(), TORCH_ABI_VERSION));
+  torch::stable::detail::to<Tensor>(stack[0]);
+}
+
+// Every tile of x: (Q, D) times y: (C, D), transposed, for what `make()` gave to its thread. Columns before
+// query + diagonal are left out, for the first query of a tile.
+template <class T, class Make>
+void for_tiles(const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, int64_t diagonal, const Make& make) {
+  const int64_t queries = x.size(0), size = y.size(0), dim = x.size(1);
+  const int64_t high = (queries + rows - 1) / rows, tiles = high * ((size + columns - 1) / columns);
+  std::atomic<int64_t> next{0};
+  const stop::Flag stop;
+  torch::stable::parallel_for(0, std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
+    std::vector<T> entries(std::min(rows, queries) * std::min(columns, size));
+    auto use = make();
+    for (int64_t n; (n = next++) < tiles && !stop();) {
+      Tile<T> tile{entries.data(), n % high * rows, 0, n / high * columns, 0};
+      tile.queries = std::min(rows, queries - tile.query);
+      tile.columns = std::min(columns, size - tile.column);
+      const int64_t left_out = std::clamp<int64_t>(tile.query + diagonal - tile.column, 0, tile.columns);
+      tile.column += left_out;
+      tile.columns -= left_out;
+      if (!tile.columns) continue;
+      multiply(x, data<const T>(x) + tile.query * dim, data<const T>(y) + tile.column * dim, dim, tile);
+      vectorised([&] { use(tile); });
+    }
+  });
+}
+
+// What threads write to, row by row, is theirs for a block of rows at a time.
+class Locks {
+ public:
+  static constexpr int64_t kBlock = 128;
+  explicit Locks(int64_t rows) : locks_(rows / kBlock + 1) {}
+
+  template <class F>
+  void each(int64_t begin, int64_t end, const F& body) {
+    for (int64_t stop; begin < end; begin = stop) {
+      stop = std::min((begin / kBlock + 1) * kBlock, end);
+      const std::lock_guard<std::mutex> lock(locks_[begin / kBlock]);
+      body(begin, stop);
+    }
+  }
+
+ private:
+  std::vector<std::mutex> locks_;
+};
+
+constexpr int64_t kStep = 32;  // entries that are looked at together
+
+// Which x[i] + offset(i) are below limit(i): bit i. Mostly none, which is known sooner.
+template <class T, class Offset, class Limit>
+uint32_t below(const T* x, int64_t size, Offset offset, Limit limit) {
+  uint32_t bits = 0;
+  if (size == kStep) {  // a constant, for the sake of the compiler
+    int any = 0;
+    for (int32_t i = 0; i < kStep; ++i) any |= x[i] + offset(i) < limit(i);
+    if (!any) return 0;
+    for (int32_t i = 0; i < kStep; ++i) bits |= uint32_t(x[i] + offset(i) < limit(i)) << i;
+  } else {
+    for (int32_t i = 0; i < size; ++i) bits |= uint32_t(x[i] + offset(i) < limit(i)) << i;
+  }
+  return bits;
+}
+
+}  // namespace nearest

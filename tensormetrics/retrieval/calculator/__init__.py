@@ -1,0 +1,1 @@
+"""`AccuracyCalculator`: many scores by name from one search, as testers of metric learning call it."""

@@ -1,0 +1,126 @@
+"""What AccuracyCalculator lets in and out: queries and references, functions and their values."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import Sides, as_tensor, both_or_neither, check_finite, comparable_labels, few_rows, labelled
+
+
+def default_device(rows: Any) -> torch.device:
+    """Where to score: where the rows are, if that is no CPU, else the current CUDA device if there is one."""
+    if isinstance(rows, Tensor) and rows.device.type != "cpu":
+        return rows.device
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def as_sides(
+    query: Any,
+    query_labels: Any,
+    reference: Any,
+    reference_labels: Any,
+    ref_includes_query: bool,
+    device: torch.device,
+    columns: bool,
+) -> Sides:
+    """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
+    check_finite(query=query, query_labels=query_labels)
+    if reference is None:
+        return Sides(query, query_labels, query, query_labels, len(query))
+    names = ("reference", "reference_labels")
+    reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
+    _checks.shape("reference", reference, "N", query.shape[1])
+    check_finite(reference=reference, reference_labels=reference_labels)
+    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+    if ref_includes_query:
+        _check_prefix(query, query_labels, reference, reference_labels)
+    return Sides(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
+
+
+def with_options(
+    sides: Sides,
+    *,
+    groups: tuple[Any, Any] = (None, None),
+    self_index: Any = None,
+    gains: Any = None,
+    ignore: Any = None,
+) -> Sides:
+    """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
+    device = sides.query.device
+    sides = sides.without(_as_groups(groups, (sides.query, sides.reference), device))
+    if isinstance(ignore, tuple):
+        names = ("ignore: query groups", "ignore: reference groups")
+        ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
+    elif ignore is not None and not callable(ignore):
+        ignore = as_tensor("ignore", ignore, device)
+    if gains is not None and not callable(gains):
+        gains = as_tensor("gains", gains, device)
+    if self_index is not None:
+        self_index = as_tensor("self_index", self_index, device)
+        _checks.shape("self_index", self_index, len(sides.query))
+        _checks.integral("self_index", self_index)
+        if len(self_index) and int(self_index.max()) >= len(sides.reference):
+            got, most = int(self_index.max()), len(sides.reference) - 1
+            raise ValueError(f"self_index: got {got}, wanted -1 to {most}")
+        sides = sides._replace(shared=0, own=self_index.long().clamp(min=-1))
+    return sides._replace(gains=gains).without(ignore)
+
+
+def _as_groups(
+    groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
+) -> tuple[Tensor, Tensor] | None:
+    names = ("query_groups", "reference_groups")
+    both_or_neither(**dict(zip(names, groups, strict=True)))
+    if groups[0] is None:
+        return None
+    tensors = tuple(as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
+    for name, group, rows in zip(names, tensors, sides, strict=True):
+        _checks.shape(name, group, len(rows))
+    return tensors
+
+
+def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, reference_labels: Tensor) -> None:
+    # query: (Q, D)  query_labels: (Q[, L])  reference: (N, D)  reference_labels: (N[, L])
+    head, head_labels = reference[: len(query)], reference_labels[: len(query)]
+    if len(head) < len(query):
+        raise ValueError(
+            f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references that "
+            "begin with the queries"
+        )
+    same = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
+    for rows, *sides in zip(*(side.split(few_rows(head)) for side in (same, head, query)), strict=True):
+        rows &= torch.isclose(sides[0], sides[1].to(head.dtype)).all(1)
+    if not same.all():
+        raise ValueError(
+            f"ref_includes_query: row {int((~same).nonzero()[0])} of reference or reference_labels differs from the "
+            "query's, wanted references that begin with the queries"
+        )
+
+
+def called(functions: dict[str, Callable], given: dict[str, Any]) -> dict[str, Any]:
+    """The value of each function, given those arguments that it names."""
+    values = {}
+    for name, function in functions.items():
+        parameters = inspect.signature(function).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        values[name] = function(**(given if takes_all else {key: given[key] for key in parameters if key in given}))
+    return values
+
+
+def as_numbers(values: dict[str, Any]) -> dict[str, Any]:
+    """Tensors as floats and lists of floats, by one transfer to the host."""
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    numbers, flat = dict(values), []
+    if tensors:
+        device = next(iter(tensors.values())).device
+        flat = torch.cat([tensor.to(device, torch.float64).flatten() for tensor in tensors.values()]).tolist()
+    for name, tensor in tensors.items():
+        numbers[name], flat = (flat[: tensor.numel()], flat[tensor.numel() :]) if tensor.ndim else (flat[0], flat[1:])
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in numbers.items()}

@@ -1,0 +1,102 @@
+"""The metrics that AccuracyCalculator knows by name, and how deep each looks."""
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ..clusters.cluster_accuracy import cluster_accuracy
+from ..clusters.mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
+from ..clusters.pair_counts import adjusted_rand, fowlkes_mallows
+from ..ranks.ranks import PositiveRanks
+from ..scores.average_precision import average_precision, average_precision_at_r
+from ..scores.ndcg import ndcg
+from ..scores.position import first_rank, inverse_negative_penalty, ranking_auroc
+from ..scores.precision import precision, r_precision
+from ..scores.query_metric import log
+from ..scores.recall import hit_rate, recall
+from ..scores.reciprocal_rank import reciprocal_rank
+
+
+class RankScore(NamedTuple):
+    """A score of ranks, how deep it looks (k, "relevant" or None: everywhere), and the statistic over queries."""
+
+    function: Callable[[PositiveRanks], Tensor]
+    depth: int | str | None = None
+    statistic: str = "mean"
+
+
+RANK_SCORES = {
+    "mean_auroc": RankScore(ranking_auroc),
+    "mean_average_precision": RankScore(average_precision),
+    "mean_average_precision_at_r": RankScore(average_precision_at_r, "relevant"),
+    "mean_inp": RankScore(inverse_negative_penalty),
+    "mean_rank": RankScore(first_rank),
+    "mean_reciprocal_rank": RankScore(reciprocal_rank),
+    "median_rank": RankScore(first_rank, None, "median"),
+    "ndcg": RankScore(ndcg),
+    "r_precision": RankScore(r_precision, "relevant"),
+}
+SCORES_AT_K = {
+    "hit_rate": hit_rate,
+    "mean_average_precision": functools.partial(average_precision, denominator="min"),
+    "ndcg": ndcg,
+    "precision": precision,
+    "recall": recall,
+}
+CENTROID = "nearest_centroid_accuracy"
+CLUSTERING = {
+    "AMI": adjusted_mutual_info,
+    "ARI": adjusted_rand,
+    "FMI": fowlkes_mallows,
+    "NMI": normalized_mutual_info,
+    "cluster_accuracy": cluster_accuracy,
+    "completeness": completeness,
+    "homogeneity": homogeneity,
+    "v_measure": v_measure,
+}
+NAMES = (*sorted((*RANK_SCORES, *CLUSTERING, CENTROID)), *(f"{name}_at_{{k}}" for name in SCORES_AT_K))
+
+
+def rank_score(name: str) -> RankScore | None:
+    """The score of ranks of this name, if there is one: "ndcg", "ndcg_at_10", ..."""
+    if (at_k := re.fullmatch(r"(\w+)_at_([1-9]\d*)", name)) and at_k[1] in SCORES_AT_K:
+        k = int(at_k[2])
+        return RankScore(functools.partial(SCORES_AT_K[at_k[1]], k=k), k)
+    return RANK_SCORES.get(name)
+
+
+def statistic_of(name: str) -> str:
+    """What a metric is of the scores of queries: "mean" or "median"."""
+    score = rank_score(re.sub(r"_level\d+$", "", name))
+    return score.statistic if score else "mean"
+
+
+def is_known(name: Any) -> bool:
+    return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
+
+
+def needed_depth(ranked: dict[str, RankScore], k: int | str | None, longest: int, available: int) -> int | None:
+    """How many neighbours have to be known, of which k are retrieved; None: the ranks of all relevant references.
+
+    longest: the largest number of relevant references; available: the number of references of a query.
+    """
+    depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
+    wanted = None if None in depths.values() else max(depths.values())
+    if k is None:
+        return wanted
+    limit = longest if k == "max_bin_count" else k
+    if limit > available:
+        log.info("k=%d is cut to the %d references of a query", limit, available)
+    short = [name for name, depth in depths.items() if depth is not None and limit < min(depth, available)]
+    if short:
+        log.warning(
+            "k=%d is below the largest number of relevant references, %d: %s are lower bounds; "
+            "write k=None or k='max_bin_count'",
+            limit,
+            longest,
+            " and ".join(short),
+        )
+    return min(limit, available, *([] if wanted is None else [wanted]))

@@ -1,0 +1,111 @@
+"""What AccuracyCalculator computes: scores of every query, and each metric from what it is given."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..ranks.ranks import PositiveRanks, joined
+from ..rows import Sides
+from ..scores.centroid import nearest_centroid
+from ..scores.query_metric import Classes, averaged, query_scores
+from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
+from .metric_names import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
+from .progress import progressed
+from .search import Search, compared
+
+KEEP = ("scores", "all")
+
+
+class Result(NamedTuple):
+    """What the latest call found, before averaging. With `label_levels` the names of metrics end in `_level{i}`.
+
+    scores: metric -> (Q,) float64, NaN for lone queries.
+    lone: (Q,) bool, queries without relevant reference, or (L, Q).
+    cluster_labels: (Q,) int64, or (L, Q); None if no metric asked for them.
+    ranks: of all relevant references that were looked for, or a tuple of L; None unless keep="all".
+    """
+
+    scores: dict[str, Tensor]
+    lone: Tensor
+    cluster_labels: Tensor | None
+    ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None = None
+
+
+class QueryScorer:
+    """`scorer(names, sides, relevant, sources)` gives the per-query scores of built-in metrics, and their ranks."""
+
+    def __init__(self, search: Search, k: int | str | None, keep: str, progress: bool) -> None:
+        self.search, self.k, self.keep, self.progress = search, k, keep, progress
+
+    def __call__(
+        self, names: Sequence[str], sides: Sides, relevant: Tensor, sources: tuple = ()
+    ) -> tuple[dict[str, Tensor], PositiveRanks | None]:
+        # relevant: (Q,)  ->  (Q,) float64 each, NaN for lone queries
+        ranked = {name: score for name in names if (score := rank_score(name))}
+        longest, ranks = int(relevant.max()) if len(relevant) else 0, None
+        if ranked and longest:
+            depth = needed_depth(ranked, self.k, longest, len(sides.reference_labels) - sides.all_shared())
+            tiles = self.search.tiles(sides, relevant, depth, sources)
+            tiles = progressed(tiles, len(relevant)) if self.progress else tiles
+            if self.keep == "all":
+                tiles = list(tiles)
+                ranks = joined(tiles, len(relevant), sides.gains is not None, depth, relevant.device)
+            values = query_scores([score.function for score in ranked.values()], tiles, sides.query_labels)
+        else:
+            values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
+        scores = dict(zip(ranked, values, strict=True))
+        if CENTROID in names:
+            if sides.ignore is not None:
+                name = "groups" if isinstance(sides.ignore, tuple) else "ignore"
+                raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
+            distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
+            scores[CENTROID] = nearest_centroid(
+                *sides[:4], self_index=sides.self_index(), distance=distance, memory_budget=memory
+            )
+        return scores, ranks
+
+
+def built_in(
+    name: str,
+    average: str,
+    *,
+    query_labels: Tensor,
+    label_comparison_fn: Callable[[Tensor, Tensor], Tensor],
+    scores: dict[str, Tensor] | None = None,
+    classes: Classes | None = None,
+    cluster_labels: Tensor | None = None,
+    knn_labels: Tensor | None = None,
+    label_counts: Sequence | None = None,
+    not_lone_query_mask: Tensor | None = None,
+    ref_includes_query: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """A metric from the scores of all queries or from clusters; for a subclass that calls it, from labels alone."""
+    if name in CLUSTERING:
+        if not len(query_labels):
+            return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
+        return CLUSTERING[name](query_labels, torch.as_tensor(cluster_labels, device=query_labels.device))
+    statistic = statistic_of(name)
+    if scores is not None and name in scores:
+        return averaged(scores[name], classes, average, statistic)
+    relevant = None
+    if label_counts is not None:
+        relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, label_comparison_fn)
+    comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
+    values = rank_score(name).function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
+    scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
+    return averaged(values, Classes.of(query_labels, scored), average, statistic)
+
+
+def of_levels(results: dict[str, Result]) -> Result:
+    """The results of all levels of labels, by the suffix of their names, as one."""
+    scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
+    clusters = [result.cluster_labels for result in results.values()]
+    return Result(
+        scores,
+        torch.stack([result.lone for result in results.values()]),
+        None if any(level is None for level in clusters) else torch.stack(clusters),
+        tuple(result.ranks for result in results.values()),
+    )

@@ -1,0 +1,178 @@
+"""The neighbours that AccuracyCalculator scores: exact or found by a user's function, kept from call to call."""
+
+import weakref
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from ..ranks.spread import tiles_of
+from ..rows import Sides, budget
+from ..scores.query_metric import log
+from ..search.knn import TorchKNN
+from .knn_labels import flat_equality, ranks_of_matches
+
+
+class Search:
+    """Finds ranks with a `knn_func`, and keeps the latest neighbours while the user's two tensors live unchanged.
+
+    A tester scores the same embeddings once per level of labels; the second level then needs no search.
+    """
+
+    def __init__(
+        self,
+        knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]],
+        comparison: Callable[[Tensor, Tensor], Tensor] | None,
+        ties: str,
+        memory_budget: int | None,
+    ) -> None:
+        # Ranks can be counted, at any depth, where the canonical distance is the order.
+        self.counts = isinstance(knn_func, TorchKNN) and knn_func.exact and not callable(knn_func.distance)
+        if ties != "index" and not self.counts:
+            raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbours come from a function")
+        self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
+        self.forget()
+
+    def tiles(
+        self, sides: Sides, relevant: Tensor, depth: int | None, sources: tuple = ()
+    ) -> Iterator[tuple[slice, PositiveRanks]]:
+        # relevant: (Q,)
+        """Slices of the queries with their ranks; `sources` are the tensors of which `sides` was made."""
+        allowed = budget(self.memory_budget, sides.query.device)
+        few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
+        special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
+        if special and not self.counts:
+            name = "groups" if isinstance(sides.ignore, tuple) else special[0]
+            raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
+        few &= not special and not sides.spread
+        ranked = self.counts and not (few and 8 * depth * len(sides.query) <= allowed)
+        log.info(
+            "%d queries, %d references, D=%d, k=%s: %s",
+            len(sides.query_labels),
+            len(sides.reference_labels),
+            sides.query.shape[1],
+            depth or "all",
+            "ranks of rows that stay on their processes" if sides.spread else "ranks" if ranked else "neighbours",
+        )
+        if ranked:
+            yield from tiles_of(
+                sides,
+                label_comparison_fn=self.comparison,
+                depth=depth,
+                ties=self.ties,
+                distance=self.knn_func.distance,
+                memory_budget=self.memory_budget,
+            )
+            return
+        depth = depth or len(sides.reference) - sides.all_shared()
+        indices = self._indices(sides, depth, sources)
+        candidates = len(sides.reference) - (sides.self_index() >= 0).long()
+        rows = max(allowed // (96 * depth), 1)
+        for start in range(0, len(indices), rows):
+            tile = slice(start, start + rows)
+            knn_labels = labels_at(indices[tile], sides.reference_labels)
+            match = compared(self.comparison or flat_equality, sides.query_labels[tile], knn_labels)
+            ranks = ranks_of_matches(match & (indices[tile] >= 0), relevant[tile], candidates[tile])
+            yield tile, ranks._replace(depth=depth)
+
+    def tables(self, sides: Sides, k: int) -> dict[str, Tensor]:
+        """The k neighbours of all queries, as metrics of a subclass are given them."""
+        size, allowed = 8 * len(sides.query) * k, budget(self.memory_budget, sides.query.device)
+        if size > allowed:
+            log.warning(
+                "knn_labels takes %d MiB, more than the memory budget of %d MiB; write k='max_bin_count' or an integer",
+                size >> 20,
+                allowed >> 20,
+            )
+        distances, indices = searched(self.knn_func, sides, k)
+        knn_labels = labels_at(indices, sides.reference_labels)
+        return {"knn_labels": knn_labels, "knn_distances": distances, "knn_indices": indices}
+
+    def _indices(self, sides: Sides, k: int, sources: tuple) -> Tensor:
+        # ->  (Q, k) int64
+        about = (self.knn_func, getattr(self.knn_func, "distance", None), sides.shared)
+        same = about == self.about and len(sources) == len(self.sources) > 0
+        for (kept, version), source in zip(self.sources, sources, strict=False):
+            same = same and kept() is source and version == source._version
+        if same and self.indices.shape[1] >= k:
+            return self.indices[:, :k]
+        if isinstance(self.knn_func, TorchKNN):
+            self_index = sides.self_index()
+            indices = self.knn_func.indices(sides.query, k, sides.reference, False, self_index=self_index)
+        else:
+            indices = searched(self.knn_func, sides, k)[1]
+        self.forget()
+        # Inference tensors do not count their changes, and arrays and lists do not either.
+        if sources and all(isinstance(source, Tensor) and not source.is_inference() for source in sources):
+            self.sources = tuple((weakref.ref(source, self._freed()), source._version) for source in sources)
+            self.about, self.indices = about, indices
+        return indices
+
+    def _freed(self) -> Callable[[weakref.ref], None]:
+        search = weakref.ref(self)
+
+        def forget(_: weakref.ref) -> None:
+            if alive := search():
+                alive.forget()
+
+        return forget
+
+    def forget(self) -> None:
+        """Free the neighbours."""
+        self.sources, self.about, self.indices = (), None, None
+
+    def __reduce__(self) -> tuple:
+        # Copies and pickles start without neighbours.
+        return Search, (self.knn_func, self.comparison, self.ties, self.memory_budget)
+
+
+def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
+    # ->  (Q, k) floating, (Q, k) int64 with -1 = none
+    """What a `knn_func` finds for all queries, checked."""
+    if not k or not len(sides.query):
+        return sides.query.new_empty(len(sides.query), k), sides.self_index().new_empty(len(sides.query), k)
+    if sides.own is not None:
+        parts = [knn(sides.query, k, sides.reference, False, self_index=sides.own)]
+    else:
+        parts = [
+            knn(sides.query[rows], k, sides.reference, includes)
+            for rows, includes in ((slice(sides.shared), True), (slice(sides.shared, None), False))
+            if len(sides.query[rows])
+        ]
+    distances, indices = (
+        torch.cat([torch.as_tensor(part[side], device=sides.query.device) for part in parts]) for side in (0, 1)
+    )
+    _checks.integral("indices of knn_func", indices)
+    _checks.shape("indices of knn_func", indices, len(sides.query), k)
+    _checks.shape("distances of knn_func", distances, len(sides.query), k)
+    if (highest := int(indices.max())) >= len(sides.reference):
+        raise ValueError(f"indices of knn_func: got {highest}, wanted -1 to {len(sides.reference) - 1}")
+    return distances, indices.long().clamp(min=-1)
+
+
+def labels_at(indices: Tensor, labels: Tensor) -> Tensor:
+    # indices: (Q, K), -1 = none  labels: (N[, L])  ->  (Q, K[, L]); where there is none, a value equal to no label
+    if not len(labels):
+        return labels.new_zeros(*indices.shape, *labels.shape[1:])
+    found = labels[indices.clamp(min=0)]
+    if labels.is_floating_point():
+        nothing = torch.nan
+    else:
+        lowest = torch.iinfo(labels.dtype).min
+        nothing = labels.min() - 1 if labels.min() > lowest else labels.max() + 1
+    missing = (indices < 0).view(*indices.shape, *[1] * (labels.ndim - 1))
+    return torch.where(missing, nothing, found)
+
+
+def compared(comparison: Callable[[Tensor, Tensor], Tensor], query_labels: Tensor, knn_labels: Tensor) -> Tensor:
+    # query_labels: (Q[, L])  knn_labels: (Q, K[, L])  ->  (Q, K) bool, by one call with flat pairs
+    x = query_labels.unsqueeze(1).expand_as(knn_labels).flatten(0, 1)
+    match = comparison(x, knn_labels.flatten(0, 1))
+    if match.shape != x.shape[:1] or match.dtype != torch.bool:
+        raise ValueError(
+            f"label_comparison_fn: got shape {tuple(match.shape)} and {match.dtype} for {len(x)} pairs of labels, "
+            "wanted a torch.bool for each pair"
+        )
+    return match.view(knn_labels.shape[:2])

@@ -1,0 +1,1 @@
+"""Scores of clusterings against labels, and k-means to make clusters of embeddings."""

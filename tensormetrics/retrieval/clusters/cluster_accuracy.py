@@ -1,0 +1,140 @@
+"""Clustering accuracy under the best one-to-one matching of clusters to classes."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ...assignment import linear_sum_assignment
+from ..rows import budget
+from ..scores.embedding_metric import EmbeddingMetric
+from ..sums import distinct
+from .contingency import Contingency, as_contingency
+from .kmeans import TorchKMeans
+
+
+def cluster_accuracy(
+    labels: Tensor | Contingency, clusters: Tensor | None = None, *, memory_budget: int | None = None
+) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Fraction of items whose cluster is matched to their class, under the one-to-one matching that maximises it.
+
+    In [0, 1], higher is better; NaN for N = 0. Numbers of classes and clusters may differ. The matching needs a dense
+    table of 4 bytes a cell (8 from 4 million items). Where all classes x clusters exceed `memory_budget` (default 256
+    MiB on a CPU, 1 GiB on a GPU), only classes and clusters that are linked by shared items are put in one table;
+    ValueError if one of these exceeds it still, and as `contingency`. Yang et al., Image Clustering Using Local
+    Discriminant Models and Global Integration, 2010, DOI 10.1109/TIP.2010.2049235.
+    """
+    table = as_contingency(labels, clusters)
+    memory = budget(memory_budget, table.count.device)
+    shape = table.row_size.shape[-1], table.col_size.shape[-1]
+    dense = (*table.count.shape[:-1], shape[0] * shape[1])
+    dtype = _dtype(table)
+    if dtype.itemsize * math.prod(dense) > memory:
+        return _matched_by_parts(table, memory) / table.total
+    counts = torch.zeros(dense, dtype=dtype, device=table.count.device)
+    counts.scatter_add_(-1, table.row * shape[1] + table.col, table.count.to(dtype))
+    return linear_sum_assignment(counts.unflatten(-1, shape), maximize=True).cost / table.total
+
+
+class ClusterAccuracy(EmbeddingMetric):
+    """Clusters the queries of all updates and compares with their labels; see `cluster_accuracy`.
+
+    Args:
+        n_clusters: default the number of distinct labels.
+        kmeans_func: `(x, n_clusters) -> (N,)` integers; default `TorchKMeans()`.
+        memory_budget: as in `cluster_accuracy`.
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
+        memory_budget: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.n_clusters = None if n_clusters is None else _checks.integer_at_least("n_clusters", n_clusters, 1)
+        self.kmeans_func = kmeans_func or TorchKMeans()
+        if memory_budget is not None:
+            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+        self.memory_budget = memory_budget
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        sides = self.kept()
+        classes, codes = sides.query_labels.unique(return_inverse=True)
+        if not len(codes):
+            return sides.query.new_full((), torch.nan, dtype=torch.float64)
+        clusters = self.kmeans_func(sides.query, self.n_clusters or len(classes))
+        clusters = torch.as_tensor(clusters, device=codes.device)
+        return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
+
+
+def _dtype(table: Contingency) -> torch.dtype:
+    # Sums of counts along a path of the solver stay within a few times the number of items: exact up to 2^24.
+    return torch.float32 if table.total < 2**22 else torch.float64
+
+
+def _matched_by_parts(table: Contingency, memory: int) -> Tensor:
+    # ->  (...) float64: matched items, each connected part of the graph of classes and clusters by itself
+    lead, cells = table.count.shape[:-1], table.count.shape[-1]
+    counts = table.count.reshape(-1, cells)
+    item, cell = counts.nonzero(as_tuple=True)
+    counts = counts[item, cell].to(_dtype(table))
+    row = item * table.row_size.shape[-1] + table.row.reshape(-1, cells)[item, cell]
+    col = item * table.col_size.shape[-1] + table.col.reshape(-1, cells)[item, cell]
+    part = _parts(row, col)
+    (row, heights), (col, widths) = _places(part, row), _places(part, col)
+    largest = int((heights * widths).argmax())
+    height, width = int(heights[largest]), int(widths[largest])
+    needed = counts.itemsize * height * width
+    if needed > memory:
+        raise ValueError(
+            f"memory_budget: {height} classes and {width} clusters are linked by shared items and need a table of "
+            f"{needed} bytes, got {memory}; pass a larger memory_budget"
+        )
+    matched = torch.zeros(len(heights), dtype=torch.float64, device=counts.device)
+    # Parts of similar size, by powers of two, are padded to one another and solved together.
+    size = torch.stack([heights, widths], 1).sub(1).double().frexp().exponent
+    _, kinds = size.unique(dim=0, return_inverse=True)
+    for kind in range(int(kinds.max()) + 1):
+        members = (kinds == kind).nonzero()[:, 0]
+        bound = counts.itemsize * int(heights[members].max()) * int(widths[members].max())
+        for few in members.split(max(memory // bound, 1)):
+            place = torch.full_like(heights, -1).index_copy_(0, few, torch.arange(len(few), device=few.device))
+            inside = place[part] >= 0
+            shape = len(few), int(heights[few].max()), int(widths[few].max())
+            dense = counts.new_zeros(shape)
+            dense[place[part[inside]], row[inside], col[inside]] = counts[inside]
+            lengths = {"row_lengths": heights[few], "col_lengths": widths[few]}
+            matched[few] = linear_sum_assignment(dense, maximize=True, **lengths).cost
+    owner = torch.zeros_like(heights).scatter_(0, part, item)
+    return matched.new_zeros(math.prod(lead)).index_add_(0, owner, matched).view(lead)
+
+
+def _parts(row: Tensor, col: Tensor) -> Tensor:
+    # row, col: (Z,) nodes of each cell  ->  (Z,) int64, 0, 1, ...: the connected part of each cell
+    lowest = torch.arange(int(row.max()) + 1, device=row.device)  # of the rows known to be in the part
+    while True:
+        of_col = torch.full((int(col.max()) + 1,), len(lowest), device=row.device)
+        of_col.scatter_reduce_(0, col, lowest[row], "amin")
+        lower = lowest.scatter_reduce(0, row, of_col[col], "amin")
+        lower = lower[lower]  # paths shrink by half
+        if torch.equal(lower, lowest):
+            return distinct(lowest[row])[2]
+        lowest = lower
+
+
+def _places(part: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
+    # part, node: (Z,)  ->  (Z,) place of each cell's node among those of its part, (P,) number of nodes of each part
+    nodes = node.max() + 1
+    key, _, place = distinct(part * nodes + node)
+    sizes = torch.bincount(key // nodes)
+    return place - (sizes.cumsum(0) - sizes)[part], sizes

@@ -1,0 +1,37 @@
+"""k-means by FAISS, for values that compare with those computed elsewhere."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import as_embeddings
+
+
+class FaissKMeans:
+    """Clusters with `faiss.Kmeans(D, n_clusters, **options)`: `kmeans(x, n_clusters)` returns (N,) int64.
+
+    The options are FAISS's (niter=25, seed=1234, max_points_per_centroid=256, gpu=False, ...) and are passed on. Rows
+    are handed over in float32 through the host; the result is on the device of `x`. A call leaves `centroids` (K, D).
+    ImportError where faiss is not installed. Johnson, Douze and Jégou, 2019, DOI 10.1109/TBDATA.2019.2921572.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError("FaissKMeans needs faiss: pip install 'tensormetrics[faiss]'") from error
+        self.options = options
+        self._kmeans = faiss.Kmeans
+
+    def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (N,) int64
+        rows = as_embeddings("x", x).detach().float().cpu().contiguous().numpy()
+        n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
+        if n_clusters > len(x):
+            raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
+        kmeans = self._kmeans(x.shape[1], n_clusters, **self.options)
+        kmeans.train(rows)
+        self.centroids = torch.from_numpy(kmeans.centroids).to(x.device)
+        return torch.from_numpy(kmeans.index.search(rows, 1)[1][:, 0]).to(x.device)

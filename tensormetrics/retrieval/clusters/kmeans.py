@@ -1,0 +1,137 @@
+"""k-means clustering, with results that do not depend on the device."""
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import as_embeddings, class_sums
+from ..search.knn import TorchKNN
+
+
+class TorchKMeans:
+    """Lloyd's k-means: `kmeans(x, n_clusters)` returns the cluster of every row, (N,) int64.
+
+    Rows go to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster takes
+    the row that is farthest from its centroid (lowest index on ties) out of a cluster that keeps another one. A call
+    leaves `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances) and `n_iter`.
+    Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and Vassilvitskii, 2007.
+
+    Args:
+        niter: largest number of centroid updates; fewer when no row changes its cluster.
+        init: "random" (K distinct rows), "k-means++", or the first centroids (K, D).
+        seed: for everything drawn; draws are made on the CPU and are the same for every device.
+        n_init: runs from different draws, of which the one of least inertia is kept.
+        tol: also stop when an update changes the inertia by less than this fraction of it.
+        max_points_per_centroid: centroids are found from at most this many times K rows, drawn; all rows are assigned.
+        spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
+    """
+
+    def __init__(
+        self,
+        niter: int = 20,
+        *,
+        init: str | Tensor = "random",
+        seed: int = 1234,
+        n_init: int = 1,
+        tol: float = 0.0,
+        max_points_per_centroid: int | None = None,
+        spherical: bool = False,
+    ) -> None:
+        if not isinstance(init, Tensor):
+            _checks.one_of("init", init, ("random", "k-means++"))
+        self.niter = _checks.integer_at_least("niter", niter, 1)
+        self.init = init
+        self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.n_init = _checks.integer_at_least("n_init", n_init, 1)
+        if not tol >= 0:
+            raise ValueError(f"tol: got {tol!r}, wanted a number >= 0")
+        self.tol = tol
+        if max_points_per_centroid is not None:
+            _checks.integer_at_least("max_points_per_centroid", max_points_per_centroid, 1)
+        self.max_points_per_centroid = max_points_per_centroid
+        self.spherical = spherical
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (N,) int64
+        x = as_embeddings("x", x)
+        n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
+        if n_clusters > len(x):
+            raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
+        if self.spherical:
+            x = _unit(x)
+        generator = torch.Generator().manual_seed(self.seed)
+        sample = self._sample(x, n_clusters, generator)
+        runs = (self._run(sample, self._first_centroids(sample, n_clusters, generator)) for _ in range(self.n_init))
+        clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
+        if sample is not x:
+            clusters, squared = _assign(x, self.centroids)
+            self.inertia = squared.sum()
+        return clusters
+
+    def _sample(self, x: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
+        # x: (N, D)  ->  (M, D), in the order of x
+        rows = len(x) if self.max_points_per_centroid is None else self.max_points_per_centroid * n_clusters
+        if rows >= len(x):
+            return x
+        return x[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]
+
+    def _run(self, x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        # x: (N, D)  centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
+        clusters, squared = _assign(x, centroids)
+        for n_iter in range(1, self.niter + 1):  # noqa: B007
+            previous, inertia = clusters, squared.sum()
+            clusters = _fill_empty(clusters, squared, len(centroids))
+            number = torch.bincount(clusters, minlength=len(centroids))
+            centroids = class_sums(x, clusters, len(centroids)) / number[:, None]
+            if self.spherical:
+                centroids = _unit(centroids)
+            clusters, squared = _assign(x, centroids)
+            # Waits for the device; going on for nothing would cost more.
+            if torch.equal(clusters, previous) or (squared.sum() - inertia).abs() < self.tol * inertia:
+                break
+        return clusters, centroids, squared.sum(), n_iter
+
+    def _first_centroids(self, x: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
+        # x: (N, D)  ->  (K, D) float64
+        if isinstance(self.init, Tensor):
+            _checks.shape("init", self.init, n_clusters, x.shape[1])
+            _checks.same_device(x=x, init=self.init)
+            return _unit(self.init.double()) if self.spherical else self.init.double()
+        if self.init == "random":
+            return x[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)].double()
+        draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
+        weight = x.new_ones(len(x), dtype=torch.float64)
+        chosen = []
+        for draw in draws:
+            mass = weight.cumsum(0)
+            drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
+            chosen.append(x[drawn].double())
+            squared = _assign(x, chosen[-1])[1]
+            weight = squared if len(chosen) == 1 else torch.minimum(weight, squared)
+        return torch.cat(chosen)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    # rows: (N, D)  ->  (N, D) of length 1; zeros stay zeros
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    norm = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(norm > 0, norm, 1.0)
+
+
+def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+    # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
+    squared, clusters = TorchKNN("sqeuclidean")(x, 1, centroids, False)
+    return clusters[:, 0], squared[:, 0]
+
+
+def _fill_empty(clusters: Tensor, squared: Tensor, n_clusters: int) -> Tensor:
+    # clusters: (N,)  squared: (N,)  ->  (N,), every cluster with at least one row
+    empty = (torch.bincount(clusters, minlength=n_clusters) == 0).nonzero()[:, 0]
+    if not len(empty):
+        return clusters
+    farthest = squared.argsort(descending=True, stable=True)
+    owner, place = clusters[farthest], torch.arange(len(clusters), device=clusters.device)
+    last = place.new_full((n_clusters,), -1).scatter_reduce(0, owner, place, "amax")
+    movable = farthest[place != last[owner]]  # the nearest row of each cluster stays
+    return clusters.index_copy(0, movable[: len(empty)], empty)

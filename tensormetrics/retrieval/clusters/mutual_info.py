@@ -1,0 +1,235 @@
+"""Clustering scores from mutual information. Logarithms are natural, every sum is in float64."""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import budget
+from ..sums import distinct, halving_sum
+from .contingency import ClusteringMetric, Contingency, as_contingency
+
+AVERAGES = ("arithmetic", "geometric", "min", "max")
+EPS = torch.finfo(torch.float64).eps
+
+
+def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Mutual information of class and cluster, sum of c/n log(c n / (a b)) over the cells, in nats.
+
+    At least 0 (below 2.2e-16 counts as 0), higher is better; c is a cell's count, a and b the sizes of its class and
+    its cluster. ValueError as `contingency`. Cover and Thomas, Elements of Information Theory, chapter 2,
+    DOI 10.1002/047174882X.
+    """
+    return _information(as_contingency(labels, clusters))[0]
+
+
+def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Expectation of `mutual_info` over random labelings with the same class and cluster sizes, in nats.
+
+    Terms are left out that lie more than 12 standard deviations + 40 from the mean of their hypergeometric
+    distribution, far below rounding. Time grows with the number of distinct pairs of sizes, at most 2 N. ValueError as
+    `contingency`. Vinh, Epps and Bailey, JMLR 11, 2010, DOI 10.5555/1756006.1953024.
+    """
+    table = as_contingency(labels, clusters)
+    n = table.total
+    (a, classes), (b, groups) = (distinct(size)[:2] for size in (table.row_size, table.col_size))
+    a, b = torch.broadcast_tensors(a[..., :, None], b[..., None, :])
+    mean = a.double() * b / n
+    reach = 12 * (mean * (n - a) * (n - b) / (n * max(n - 1, 1))).sqrt() + 40
+    first = torch.maximum((a + b - n).clamp(min=1), (mean - reach).floor().long())
+    last = torch.minimum(torch.minimum(a, b), (mean + reach).ceil().long())
+    expected = _hypergeometric_sums(a.flatten(), b.flatten(), first.flatten(), last.flatten(), n).view(a.shape)
+    return halving_sum(halving_sum(expected * classes[..., :, None] * groups[..., None, :]))
+
+
+def normalized_mutual_info(
+    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: str = "arithmetic"
+) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Mutual information over the `average` of the two entropies: "arithmetic" mean, "geometric" mean, "min" or "max".
+
+    In [0, 1], higher is better; 1 when both have one cluster or N = 0, 0 when one of them has. ValueError as
+    `contingency`, and for another average. Strehl and Ghosh, JMLR 3, 2002, DOI 10.1162/153244303321897735.
+    """
+    _checks.one_of("average", average, AVERAGES)
+    info, class_entropy, cluster_entropy = _information(as_contingency(labels, clusters))
+    share = info / _average(class_entropy, cluster_entropy, average)
+    return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, share.where(info > 0, 0.0))
+
+
+def adjusted_mutual_info(
+    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: str = "arithmetic"
+) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Mutual information adjusted for chance: (MI - E[MI]) / (average entropy - E[MI]).
+
+    1 for equal partitions, about 0 (either side) for independent ones, higher is better; 1 when both have one cluster
+    or N = 0, 0 when one of them has. `average` as in `normalized_mutual_info`. ValueError as there. Vinh, Epps and
+    Bailey, JMLR 11, 2010, DOI 10.5555/1756006.1953024.
+    """
+    _checks.one_of("average", average, AVERAGES)
+    table = as_contingency(labels, clusters)
+    info, class_entropy, cluster_entropy = _information(table)
+    expected = expected_mutual_info(table)
+    room = _average(class_entropy, cluster_entropy, average) - expected
+    value = _away_from_zero(info - expected) / _away_from_zero(room)
+    value = value.masked_fill((class_entropy == 0) | (cluster_entropy == 0), 0.0)
+    return value.masked_fill((info == class_entropy) & (info == cluster_entropy), 1.0)
+
+
+def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Mutual information over the entropy of the classes: 1 when every cluster holds members of one class.
+
+    In [0, 1], higher is better; 1 when there is one class or N = 0. ValueError as `contingency`. Rosenberg and
+    Hirschberg, V-measure, EMNLP 2007, https://aclanthology.org/D07-1043.
+    """
+    info, class_entropy, _ = _information(as_contingency(labels, clusters))
+    return _share(info, class_entropy)
+
+
+def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Mutual information over the entropy of the clusters: 1 when every class lies in one cluster; see `homogeneity`.
+
+    In [0, 1], higher is better; 1 when there is one cluster or N = 0.
+    """
+    info, _, cluster_entropy = _information(as_contingency(labels, clusters))
+    return _share(info, cluster_entropy)
+
+
+def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Weighted harmonic mean (1 + beta) h c / (beta h + c) of homogeneity h and completeness c; see `homogeneity`.
+
+    In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weighs completeness more. ValueError for beta < 0.
+    """
+    _check_beta(beta)
+    info, *entropies = _information(as_contingency(labels, clusters))
+    h, c = (_share(info, entropy) for entropy in entropies)
+    return torch.where(h * c > 0, (1 + beta) * h * c / (beta * h + c), 0.0)
+
+
+class NormalizedMutualInfo(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `normalized_mutual_info`."""
+
+    def __init__(self, average: str = "arithmetic", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("average", average, AVERAGES)
+        self.average = average
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return normalized_mutual_info(self.table(), average=self.average)
+
+
+class AdjustedMutualInfo(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `adjusted_mutual_info`."""
+
+    plot_lower_bound = None  # below 0 where partitions agree less than by chance
+
+    def __init__(self, average: str = "arithmetic", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("average", average, AVERAGES)
+        self.average = average
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return adjusted_mutual_info(self.table(), average=self.average)
+
+
+class Homogeneity(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `homogeneity`."""
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return homogeneity(self.table())
+
+
+class Completeness(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `completeness`."""
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return completeness(self.table())
+
+
+class VMeasure(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `v_measure`."""
+
+    def __init__(self, beta: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _check_beta(beta)
+        self.beta = beta
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return v_measure(self.table(), beta=self.beta)
+
+
+def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  (...), (...), (...): mutual information, entropy of the classes, entropy of the clusters
+    # All three sum over the cells, with quotients of integers that are exact below 2^53: the information then has the
+    # same bits as the entropy that it equals, for equal partitions and for refinements of one another.
+    count = table.count.double()
+    n = count.new_full((), table.total)  # a number over a tensor would be a product with rounded reciprocals
+    a = table.row_size.gather(-1, table.row).double()
+    b = table.col_size.gather(-1, table.col).double()
+    surprise = torch.stack([count * n / (a * b), n / a, n / b]).log()
+    info, *entropies = halving_sum((count / n * surprise).where(count > 0, 0.0))
+    return info.where(info > EPS, 0.0), *entropies
+
+
+def _share(info: Tensor, entropy: Tensor) -> Tensor:
+    return torch.where(entropy == 0, 1.0, info / entropy)
+
+
+def _average(x: Tensor, y: Tensor, average: str) -> Tensor:
+    if average == "arithmetic":
+        return (x + y) / 2
+    if average == "geometric":
+        return (x * y).sqrt()
+    return torch.minimum(x, y) if average == "min" else torch.maximum(x, y)
+
+
+def _away_from_zero(x: Tensor) -> Tensor:
+    return torch.where(x < 0, x.clamp(max=-EPS), x.clamp(min=EPS))
+
+
+def _check_beta(beta: float) -> None:
+    if not beta >= 0:
+        raise ValueError(f"beta: got {beta}, wanted a number >= 0")
+
+
+def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:
+    # a, b, first, last: (P,) int64  ->  (P,): sum of k/n log(n k / (a b)) P(K = k) over first <= k <= last, where K of
+    # a items drawn from n are among b marked ones
+    log_factorial = torch.arange(1, n + 2, dtype=torch.float64, device=a.device).lgamma()
+    constant = (
+        log_factorial[a] + log_factorial[b] + log_factorial[n - a] + log_factorial[n - b] - log_factorial[n : n + 1]
+    )
+    terms = (last - first + 1).clamp(min=0)
+    offset = torch.nn.functional.pad(terms.cumsum(0), (1, 0))
+    # Pieces are cut between pairs of sizes only, so that no sum depends on the budget. Waits for the device.
+    size = max(budget(None, a.device) // 2**10, 1)
+    cuts = torch.searchsorted(offset, torch.arange(0, int(offset[-1]), size, device=a.device))
+    cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
+    sums = torch.zeros(len(a), dtype=torch.float64, device=a.device)
+    for (start, stop), (begin, end) in zip(pairwise(cuts.tolist()), pairwise(offset[cuts].tolist()), strict=True):
+        pair, lengths = slice(start, stop), terms[start:stop]
+
+        def spread(values: Tensor) -> Tensor:
+            return values[pair].repeat_interleave(lengths, output_size=end - begin)  # noqa: B023
+
+        k = spread(first - offset[:-1]) + torch.arange(begin, end, device=a.device)
+        left, right = spread(a) - k, spread(b) - k
+        log_weight = spread(constant) - log_factorial[k] - log_factorial[left] - log_factorial[right]
+        log_weight -= log_factorial[spread(n - a - b) + k]
+        k = k.double()
+        value = (k * spread(n / (a.double() * b))).log_().mul_(k / n).mul_(log_weight.exp_())
+        sums[pair] = torch.segment_reduce(value, "sum", lengths=lengths)
+    return sums

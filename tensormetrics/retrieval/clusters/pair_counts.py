@@ -1,0 +1,57 @@
+"""Clustering scores from pairs of items that are together in both partitions, in one of them, or in none."""
+
+import torch
+from torch import Tensor
+
+from .contingency import ClusteringMetric, Contingency, as_contingency
+
+
+def adjusted_rand(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Share of pairs on which class and cluster agree, adjusted for chance.
+
+    In [-0.5, 1], higher is better: 1 for equal partitions (also N < 2), about 0 for independent ones. ValueError as
+    `contingency`. Hubert and Arabie, Comparing Partitions, 1985, DOI 10.1007/BF01908075.
+    """
+    table = as_contingency(labels, clusters)
+    together, same_class, same_cluster = _ordered_pairs(table)
+    only_class, only_cluster = same_class - together, same_cluster - together
+    apart = table.total * (table.total - 1) - together - only_class - only_cluster
+    chance = same_class * (only_class + apart) + same_cluster * (only_cluster + apart)
+    value = 2 * (together * apart - only_class * only_cluster) / chance
+    return torch.where(only_class + only_cluster == 0, 1.0, value)
+
+
+def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
+    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
+    """Geometric mean of precision and recall over pairs: TP / sqrt((TP + FP) (TP + FN)).
+
+    In [0, 1], higher is better; 0 when no pair is together in both. ValueError as `contingency`. Fowlkes and Mallows,
+    A Method for Comparing Two Hierarchical Clusterings, 1983, DOI 10.1080/01621459.1983.10478008.
+    """
+    together, same_class, same_cluster = _ordered_pairs(as_contingency(labels, clusters))
+    return torch.where(together > 0, (together / same_class).sqrt() * (together / same_cluster).sqrt(), 0.0)
+
+
+class AdjustedRand(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `adjusted_rand`."""
+
+    plot_lower_bound = None  # below 0 where partitions agree less than by chance
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return adjusted_rand(self.table())
+
+
+class FowlkesMallows(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `fowlkes_mallows`."""
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return fowlkes_mallows(self.table())
+
+
+def _ordered_pairs(table: Contingency) -> list[Tensor]:
+    # ->  (...) float64 each: pairs of one class and cluster, of one class, of one cluster; (i, j) and (j, i) both count
+    # Counted as integers; the products of these counts would overflow them from about 55,000 items.
+    return [(size * (size - 1)).sum(-1).double() for size in (table.count, table.row_size, table.col_size)]

@@ -1,0 +1,329 @@
+"""Ranks of the positives: the integers from which every retrieval score is made."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
+from ..rows import as_embeddings, both_or_neither, budget
+from ..search.batch import Batch
+from ..search.distance import DISTANCES
+from ..search.nearest import NearestSearch
+from ..search.references import References
+from .counting import TIES, RankCounter
+
+
+class PositiveRanks(NamedTuple):
+    """Where the relevant references of each query stand among its candidates.
+
+    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one deeper than `depth`, and may
+        stand anywhere.
+    relevant (..., Q) int64: R, the number of relevant references, found or not.
+    candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
+    gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.
+    depth: ranks above it were not looked for; None: all were.
+    """
+
+    rank: Tensor
+    relevant: Tensor
+    candidates: Tensor | None = None
+    gain: Tensor | None = None
+    ideal: Tensor | None = None
+    depth: int | None = None
+
+    def within(self, depth: int | Tensor) -> Tensor:
+        # depth: broadcasts against (..., Q, P)  ->  (..., Q, P) bool
+        """Which entries are positives of rank <= depth."""
+        return (self.rank > 0) & (self.rank <= depth)
+
+
+@torch.no_grad()
+def positive_ranks(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    label_comparison_fn: Comparison | None = None,
+    gains: Tensor | Comparison | None = None,
+    ignore: Ignore | None = None,
+    depth: int | None = None,
+    ties: str = "index",
+    distance: str = "l2",
+    exact: bool = True,
+    memory_budget: int | None = None,
+    query_mask: Tensor | None = None,
+    reference_mask: Tensor | None = None,
+) -> PositiveRanks:
+    # query: (..., Q, D)  query_labels: (..., Q) or (..., Q, L)  reference: (..., N, D)
+    # reference_labels: (..., N) or (..., N, L)  self_index: (..., Q) int64  gains, ignore: (..., Q, N)
+    # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
+    """Ranks of the relevant references of every query, exact for each distance and the same on every device.
+
+    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. ValueError for arguments that do not
+    fit each other.
+
+    Args:
+        reference: default: the queries, each of which is no candidate of its own.
+        self_index: the reference that is this query, which it leaves out; -1 = none.
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels.
+        ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
+            the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
+            references of the same group are no candidates.
+        depth: leave out ranks above it.
+        ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
+            "pessimistic" (last).
+        distance, exact, memory_budget: as in `TorchKNN`.
+        query_mask, reference_mask: False = padding, which counts for nothing and has R = 0.
+    """
+    sides = (query, query_labels, reference, reference_labels)
+    pairs = (self_index, gains, ignore)
+    options = {
+        "label_comparison_fn": label_comparison_fn,
+        "depth": depth,
+        "ties": ties,
+        "distance": distance,
+        "exact": exact,
+        "memory_budget": memory_budget,
+    }
+    _checks.tensor("query", query)
+    if query.ndim <= 2 and query_mask is None and reference_mask is None:
+        names = ("self_index", "gains", "ignore")
+        tiles = rank_tiles(*sides, **dict(zip(names, pairs, strict=True)), **options)
+        return joined(tiles, len(query), gains is not None, depth, query.device)
+    _checks.shape("query", query, "...", "N", "D")
+    lead, queries = query.shape[:-2], query.shape[-2]
+    tiles = _batch_tiles(sides, pairs, (query_mask, reference_mask), options)
+    ranks = joined(tiles, lead.numel() * queries, gains is not None, depth, query.device)
+    fields = (part.view(*lead, queries, *part.shape[1:]) if isinstance(part, Tensor) else part for part in ranks)
+    return PositiveRanks(*fields)
+
+
+@torch.no_grad()
+def rank_tiles(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    label_comparison_fn: Comparison | None = None,
+    gains: Tensor | Comparison | None = None,
+    ignore: Ignore | None = None,
+    depth: int | None = None,
+    ties: str = "index",
+    distance: str = "l2",
+    exact: bool = True,
+    memory_budget: int | None = None,
+) -> Iterator[tuple[slice, PositiveRanks]]:
+    # arguments of `positive_ranks`  ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
+    """`positive_ranks` a tile of queries at a time.
+
+    What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
+    """
+    query = as_embeddings("query", query)
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    if reference is None:
+        reference, reference_labels = query, query_labels
+        if self_index is None:
+            self_index = torch.arange(len(query), device=query.device)
+    reference = as_embeddings("reference", reference)
+    _checks.shape("reference", reference, "N", query.shape[1])
+    _checks.same_length(query=query, query_labels=query_labels)
+    _checks.same_length(reference=reference, reference_labels=reference_labels)
+    _checks.same_device(
+        query=query,
+        query_labels=query_labels,
+        reference=reference,
+        reference_labels=reference_labels,
+        self_index=self_index,
+        **{name: value for name, value in (("gains", gains), ("ignore", ignore)) if isinstance(value, Tensor)},
+    )
+    if self_index is None:
+        self_index = torch.full((len(query),), -1, device=query.device)
+    _checks.shape("self_index", self_index, len(query))
+    _checks.integral("self_index", self_index)
+    _checks.one_of("ties", ties, TIES)
+    _checks.one_of("distance", distance, DISTANCES)
+    if depth is not None:
+        depth = _checks.integer_at_least("depth", depth, 1)
+    relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
+    memory = budget(memory_budget, query.device)
+    # Both ways give the same integers; which is faster changes around this depth.
+    shallow = depth is not None and depth <= max(64, len(reference) // 32) and ties == "index"
+    sides = (query, self_index.long())
+    if shallow:
+        depth_found = min(depth, len(reference))
+        references = References(reference, distance)
+        options = {"exact": exact, "ignoring": ignore is not None}
+        search = NearestSearch(*sides, depth_found, references, memory, **options) if depth_found else None
+    else:
+        search = RankCounter(*sides, reference, distance, ties, memory, exact) if len(reference) else None
+    rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
+
+    @torch.no_grad()
+    def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
+        for start in range(0, len(query), rows):
+            tile = slice(start, min(start + rows, len(query)))
+            positives = relevance(tile)
+            if search is None:
+                rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
+                gain = None if gains is None else rank.double()
+            elif shallow:
+                rank, gain = _read_off(search(tile, positives.ignored), positives)
+            else:
+                rank, gain = search(tile, positives)
+            yield tile, within_depth(rank, gain, positives, depth)
+
+    return tiles()
+
+
+def _batch_tiles(
+    sides: tuple[Tensor, ...], pairs: tuple, masks: tuple[Tensor | None, Tensor | None], options: dict[str, Any]
+) -> Iterator[tuple[Tensor, PositiveRanks]]:
+    """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
+    (query, query_labels, reference, reference_labels), (own, gains, ignore) = sides, pairs
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    if reference is None:
+        if masks[1] is not None:
+            raise ValueError("reference_mask: got one without reference, wanted query_mask")
+        own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1]) if own is None else own
+        (reference, reference_labels), masks = (query, query_labels), (masks[0], masks[0])
+    if callable(ignore):
+        raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
+    batch = Batch(query, reference, *masks, own)
+    queries, size = query.shape[-2], reference.shape[-2]
+
+    def flat(name: str, values: Tensor, *tail: int) -> Tensor:
+        columns = values.shape[len(batch.lead) + 1 :] if name.endswith("labels") else ()
+        return batch.flattened(name, values, *tail, *columns)
+
+    query_labels = flat("query_labels", query_labels, queries)
+    reference_labels = flat("reference_labels", reference_labels, size)
+    if isinstance(gains, Tensor):
+        gains = flat("gains", gains, queries, size)
+    grouped = isinstance(ignore, tuple)
+    if grouped:
+        ignore = flat("ignore: query groups", ignore[0], queries), flat("ignore: reference groups", ignore[1], size)
+    elif ignore is not None:
+        ignore = flat("ignore", ignore, queries, size)
+    left = torch.ones(len(batch), dtype=torch.bool, device=query.device)
+    plain = gains is None and ignore is None and options["label_comparison_fn"] is None and query_labels.ndim == 2
+    if plain and options["ties"] == "index":
+        for items, numbers, ranks in _ranks_together(batch, query_labels, reference_labels, options):
+            left[items] = False
+            yield numbers, ranks
+    for item in map(batch.item, left.nonzero()[:, 0].tolist()):
+        here = options | {"self_index": item.index(batch.self_index)}
+        here["gains"] = item.of_pairs(gains) if isinstance(gains, Tensor) else gains
+        if grouped:
+            here["ignore"] = item.of_query(ignore[0]), item.of_reference(ignore[1])
+        elif ignore is not None:
+            here["ignore"] = item.of_pairs(ignore)
+        rows = item.of_query(batch.query), item.of_query(query_labels)
+        others = item.of_reference(batch.reference), item.of_reference(reference_labels)
+        for tile, ranks in rank_tiles(*rows, *others, **here):
+            yield item.number[tile], ranks
+
+
+def _ranks_together(
+    batch: Batch, query_labels: Tensor, reference_labels: Tensor, options: dict[str, Any]
+) -> Iterator[tuple[Tensor, Tensor, PositiveRanks]]:
+    # query_labels: (B, Q)  reference_labels: (B, N)  ->  (b,) items, (b Q,) numbers of queries, their ranks
+    """Ranks of small items, read off all their neighbours."""
+    size = reference_labels.shape[1]
+    depth = size if options["depth"] is None else min(_checks.integer_at_least("depth", options["depth"], 1), size)
+    memory = budget(options["memory_budget"], batch.query.device)
+    labels = same_kind(query_labels.flatten(), reference_labels.flatten())
+    codes = torch.cat(labels).unique(return_inverse=True)[1] * len(batch)
+    codes = codes.split([query_labels.numel(), reference_labels.numel()])
+    item = torch.arange(len(batch), device=codes[0].device)[:, None]
+    query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
+    reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
+    for items, order in batch.together(depth, options["distance"], options["exact"], memory):
+        own, present, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
+        own = torch.where((own >= 0) & present.gather(1, own.clamp(min=0)), own + first, -1).flatten()
+        relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), own)
+        positives = relevance(slice(0, len(own)))
+        candidates = present.sum(1).repeat_interleave(query_labels.shape[1]) - (own >= 0).long()
+        positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
+        rank, _ = _read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
+        numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
+        yield items, numbers.flatten(), within_depth(rank, None, positives, options["depth"])
+
+
+def joined(
+    tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
+    queries: int,
+    graded: bool,
+    depth: int | None,
+    device: torch.device,
+) -> PositiveRanks:
+    """The ranks of all queries, from tiles of them."""
+    tiles = list(tiles)
+    width = max((part.rank.shape[1] for _, part in tiles), default=0)
+
+    def whole(field: str, dtype: torch.dtype, *columns: int) -> Tensor:
+        table = torch.zeros(queries, *columns, dtype=dtype, device=device)
+        for rows, part in tiles:
+            piece = getattr(part, field)
+            table[(rows, slice(piece.shape[-1])) if columns else rows] = piece
+        return table
+
+    return PositiveRanks(
+        whole("rank", torch.int32, width),
+        whole("relevant", torch.int64),
+        whole("candidates", torch.int64),
+        whole("gain", torch.float64, width) if graded else None,
+        whole("ideal", torch.float64, width) if graded else None,
+        depth,
+    )
+
+
+def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth: int | None) -> PositiveRanks:
+    # rank: (Q, P)  gain: (Q, P)
+    """What is known of the positives, without ranks above `depth`."""
+    if depth is not None:
+        rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+    ideal = None if positives.gain is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
+    return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
+
+
+def _read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
+    # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
+    width = int(positives.relevant.max())
+    if not width:
+        return order.new_zeros(len(order), 0, dtype=torch.int32), None if positives.gain is None else positives.gain[
+            :, :0
+        ]
+    # Where there is none, the one before again, which keeps the order.
+    ascending = positives.index.cummax(1).values
+    found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
+    hit = (order >= 0) & (positives.index.gather(1, found) == order)
+    place = torch.where(hit, hit.cumsum(1) - 1, -1)
+    rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
+    gain = None if positives.gain is None else scattered(place, positives.gain.gather(1, found), width)
+    return scattered(place, rank, width), gain
+
+
+def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:
+    # query_labels: (..., Q)  reference_labels: (..., N), of the same dtype  ->  (..., Q) int64
+    """R: how many references share the query's label, the query itself not counted."""
+    ordered, query_labels = reference_labels.sort(-1).values, query_labels.contiguous()
+    through = torch.searchsorted(ordered, query_labels, right=True)
+    return through - torch.searchsorted(ordered, query_labels) - int(ref_includes_query)
+
+
+def ranks_of_neighbours(
+    indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
+) -> PositiveRanks:
+    # indices: (..., Q, K), -1 = no neighbour  query_labels: (..., Q)  reference_labels: (..., N)  relevant: (..., Q)
+    """The ranks among the K nearest references, which `indices` lists nearest first; P = K."""
+    labels = torch.take_along_dim(reference_labels.unsqueeze(-2), indices.clamp(min=0), -1)
+    match = (labels == query_labels.unsqueeze(-1)) & (indices >= 0)
+    return PositiveRanks(match * torch.arange(1, indices.shape[-1] + 1, device=indices.device), relevant)

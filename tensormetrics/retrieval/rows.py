@@ -1,0 +1,204 @@
+"""Embeddings with labels: checks shared by the domain, and who is scored against whom."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from .. import _checks
+from .relevance import Comparison, Ignore
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
+    """Tensors, numpy arrays and nested lists of numbers as a tensor on `device`. Lists of floats are float64."""
+    if isinstance(values, Tensor):
+        return values.to(device)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if array.dtype.kind not in "biufc":
+        raise ValueError(
+            f"{name}: got an array of {array.dtype}, wanted numbers; for names write "
+            f"numpy.unique({name}, return_inverse=True)[1]"
+        )
+    if any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch has no reversed arrays
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # such as a mapped file; only read
+        return torch.from_numpy(array).to(device)
+
+
+def as_embeddings(name: str, rows: Tensor) -> Tensor:
+    # rows: (N, D)  ->  (N, D) of one of FLOATING
+    _checks.shape(name, rows, "N", "D")
+    if rows.is_complex():
+        raise ValueError(f"{name}: got {rows.dtype}, wanted real numbers; write torch.view_as_real({name}).flatten(1)")
+    if rows.dtype in FLOATING:
+        return rows
+    return rows.to(torch.float32 if rows.element_size() <= 2 else torch.float64)
+
+
+def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
+    # labels: (N,) or (N, 1), with columns=True also (N, L)  ->  (N,) or (N, L), int64 or floating
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim == 2 and not columns:
+        raise ValueError(
+            f"{name}: got shape {tuple(labels.shape)}, wanted (N,); for more columns give a label_comparison_fn, or "
+            "to AccuracyCalculator label_levels=True"
+        )
+    if labels.ndim != 2:
+        _checks.shape(name, labels, "N")
+    if labels.is_complex() or labels.dtype == torch.uint64:
+        raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
+    return labels if labels.is_floating_point() else labels.long()
+
+
+def labelled(
+    rows: Any, labels: Any, device: torch.device, names: tuple[str, str], columns: bool = False
+) -> tuple[Tensor, Tensor]:
+    # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
+    rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
+    labels = as_labels(names[1], as_tensor(names[1], labels, device), columns)
+    _checks.same_length(**dict(zip(names, (rows, labels), strict=True)))
+    return rows, labels
+
+
+def both_or_neither(**sides: Any) -> None:
+    """ValueError where one of two is None and the other is not."""
+    lacking = [name for name, side in sides.items() if side is None]
+    if len(lacking) == 1:
+        raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+
+
+def check_finite(**tensors: Tensor) -> None:
+    """Reads the values, and so waits for the device."""
+    for name, tensor in tensors.items():
+        _check_rows(name, tensor, lambda rows: ~rows.isfinite().flatten(1).all(1), "NaN or infinity", "finite values")
+
+
+def check_squares(**sides: Tensor) -> None:
+    """ValueError where squares leave the range of float64, as those of narrower numbers never do. Reads the values."""
+    low, high = 2.0**-400, 2.0**400  # with room for sums, and for differences of nearly equal values
+
+    def beyond(rows: Tensor) -> Tensor:
+        largest = rows.abs().amax(1)
+        return (largest > 0) & (largest < torch.inf) & ((largest < low) | (largest > high))
+
+    wanted = f"a largest value of {low:.0e} to {high:.0e} in each; multiply all embeddings by one number"
+    for name, rows in sides.items():
+        if rows.dtype == torch.float64 and rows.shape[1]:
+            _check_rows(name, rows, beyond, "values whose squares leave the range of float64", wanted)
+
+
+def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held: str, wanted: str) -> None:
+    # wrong: (n, ...)  ->  (n,) bool
+    pieces = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
+    bad = torch.cat([wrong(piece) for piece in pieces])
+    if bad.any():
+        raise ValueError(
+            f"{name}: {int(bad.sum())} of {len(bad)} rows hold {held}, the first is row {int(bad.nonzero()[0])}; "
+            f"wanted {wanted}"
+        )
+
+
+def few_rows(tensor: Tensor) -> int:
+    """How many rows of a tensor to look at together, so that what is made of them stays small."""
+    return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
+
+
+def class_sums(
+    rows: Tensor, codes: Tensor, classes: int, prepared: Callable[[Tensor], Tensor] = Tensor.double
+) -> Tensor:
+    # rows: (N, D)  codes: (N,) int64 below `classes`  ->  (classes, D) float64
+    """Sums of the rows of each class, as `prepared` gives them in float64, a piece of them at a time."""
+    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    step = max(few_rows(rows), classes)  # of fewer rows the sums would take longer than the rows
+    for piece, here in zip(rows.split(step), codes.split(step), strict=True):
+        # In sorted order, because scattered additions on a GPU come in any order.
+        order = here.argsort(stable=True)
+        present, lengths = here[order].unique_consecutive(return_counts=True)
+        sums[present] += torch.segment_reduce(prepared(piece[order]), "sum", lengths=lengths)
+    return sums
+
+
+def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+    # (Q[, L]), (N[, L])  ->  the same of one dtype, in which equality is exact
+    labels = (query_labels, reference_labels)
+    if query_labels.shape[1:] != reference_labels.shape[1:]:
+        raise ValueError(
+            f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
+            f"{tuple(reference_labels.shape)}, wanted the same number of columns"
+        )
+    dtype = torch.promote_types(*(side.dtype for side in labels))
+    if query_labels.is_floating_point() != reference_labels.is_floating_point():
+        dtype = torch.float64
+        if any((side.double().abs() >= 2**53).any() for side in labels if not side.is_floating_point()):
+            raise ValueError(
+                f"query_labels and reference_labels: got {query_labels.dtype} and {reference_labels.dtype} with "
+                "integers of 2**53 or more, wanted both as integers"
+            )
+    return query_labels.to(dtype), reference_labels.to(dtype)
+
+
+def budget(memory_budget: int | None, device: torch.device) -> int:
+    """Bytes that temporaries may take: as told, else 256 MiB on a CPU and 1 GiB elsewhere."""
+    return memory_budget or (2**28 if device.type == "cpu" else 2**30)
+
+
+class Spread(NamedTuple):
+    """Where rows stay on several ranks: the places, ascending, of this rank's among the rows of all.
+
+    query (q,), reference (n,) int64; group: the ranks, None = all.
+    """
+
+    query: Tensor
+    reference: Tensor
+    group: ProcessGroup | None
+
+
+class Sides(NamedTuple):
+    """Who is scored against whom.
+
+    query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
+    shared: the first so many queries are the first references, and no neighbours of themselves.
+    own (Q,) int64: the same for any arrangement, in place of `shared`: the reference that is this query, -1 = none.
+    ignore, gains: as in `positive_ranks`.
+    spread: query and reference are the rows of this rank alone; all else is of all ranks.
+    """
+
+    query: Tensor
+    query_labels: Tensor
+    reference: Tensor
+    reference_labels: Tensor
+    shared: int
+    ignore: Ignore | None = None
+    gains: Tensor | Comparison | None = None
+    own: Tensor | None = None
+    spread: Spread | None = None
+
+    def self_index(self) -> Tensor:
+        # ->  (Q,) int64, the reference that is this query, -1 = none
+        if self.own is not None:
+            return self.own
+        rows = torch.arange(len(self.query_labels), device=self.query_labels.device)
+        return torch.where(rows < self.shared, rows, -1)
+
+    def without(self, ignore: Ignore | None) -> "Sides":
+        """The same, with these references ignored."""
+        if ignore is None:
+            return self
+        if self.ignore is not None:
+            raise ValueError("ignore: got some together with groups, wanted one of them")
+        return self._replace(ignore=ignore)
+
+    def all_shared(self) -> bool:
+        """Whether all queries are the first references."""
+        return self.own is None and self.shared == len(self.query_labels)

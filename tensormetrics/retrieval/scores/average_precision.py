@@ -1,0 +1,65 @@
+"""Average precision."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from ..sums import halving_sum
+from .query_metric import QueryMetric
+
+
+def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: str = "relevant") -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
+
+    `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
+    better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+    """
+    k = _checked(k, denominator)
+    found = ranks.rank > 0 if k is None else ranks.within(k)
+    return _precisions(ranks, found) / (ranks.relevant if denominator == "relevant" else ranks.relevant.clamp(max=k))
+
+
+def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Average precision cut at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). Musgrave, Belongie and Lim, A Metric Learning Reality
+    Check, 2020, DOI 10.1007/978-3-030-58595-2_41; the mean over queries is MAP@R.
+    """
+    return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
+
+
+def _checked(k: int | None, denominator: str) -> int | None:
+    _checks.one_of("denominator", denominator, ("relevant", "min"))
+    if k is None and denominator == "min":
+        raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
+    return None if k is None else _checks.integer_at_least("k", k, 1)
+
+
+def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
+    # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
+    order = found.cumsum(-1)
+    terms = torch.where(found, order.double() / ranks.rank, 0.0)
+    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
+    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+
+
+class AveragePrecision(QueryMetric):
+    """Mean `average_precision` (MAP), cut at k or not; options as in `QueryMetric`."""
+
+    def __init__(self, k: int | None = None, denominator: str = "relevant", **options: Any) -> None:
+        k = _checked(k, denominator)
+        super().__init__(functools.partial(average_precision, k=k, denominator=denominator), k, **options)
+
+
+class AveragePrecisionAtR(QueryMetric):
+    """Mean `average_precision_at_r` (MAP@R); options as in `QueryMetric`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(average_precision_at_r, "relevant", **options)

@@ -1,0 +1,124 @@
+"""Classification by the nearest class centroid."""
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
+from ..search.distance import DISTANCES, canonical
+from ..search.knn import TorchKNN
+from ..sums import halving_sum
+from .query_metric import QueryMetric
+
+
+@torch.no_grad()
+def nearest_centroid(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    self_index: Tensor | None = None,
+    distance: str = "l2",
+    memory_budget: int | None = None,
+) -> Tensor:
+    # query: (..., Q, D)  query_labels, self_index: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)
+    # ->  (..., Q) float64
+    """1 if no class mean of the references is nearer than that of the query's own class, else 0.
+
+    A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
+    out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
+    for "cosine" of rows of length 1. Higher is better. ValueError for arguments that do not fit each other.
+    """
+    _checks.one_of("distance", distance, DISTANCES)
+    _checks.shape("query", query, "...", "Q", "D")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    if reference is None:
+        reference, reference_labels = query, query_labels
+        if self_index is None:
+            self_index = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
+    if query.ndim > 2:
+        others = {"query_labels": query_labels, "reference": reference, "reference_labels": reference_labels}
+        others["self_index"] = self_index
+        return _each_item(query, others, distance=distance, memory_budget=memory_budget)
+    query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
+    _checks.shape("reference", reference, "N", query.shape[1])
+    _checks.shape("query_labels", query_labels, len(query))
+    _checks.shape("reference_labels", reference_labels, len(reference))
+    _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
+    query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+    if self_index is None:
+        self_index = torch.full((len(query),), -1, device=query.device)
+    scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
+    if not len(reference) or not len(query):
+        return scores
+
+    prepared = _unit if distance == "cosine" else Tensor.double
+    classes, codes = reference_labels.unique(return_inverse=True)
+    number = torch.bincount(codes, minlength=len(classes))
+    sums = class_sums(reference, codes, len(classes), prepared)
+    centroids = sums / number[:, None]
+    knn = TorchKNN(distance, memory_budget=memory_budget)
+    knn.train(centroids)
+    own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
+    itself = self_index >= 0
+    left = number[own] - itself.long()
+    for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
+        x, mine = prepared(query[piece]), own[piece]
+        taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
+        near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
+        other = knn.indices(x, 1, self_index=mine)[:, 0]
+        rival = canonical(x, centroids[other], distance)
+        won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
+        scores[piece] = won.double()
+    return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
+
+
+def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) -> Tensor:
+    # query: (..., Q, D)  others: (..., *)  ->  (..., Q), one item of the batch after the other
+    lead = query.shape[:-2]
+    others = {name: other for name, other in others.items() if other is not None}
+    for name, other in others.items():
+        if other.shape[: len(lead)] != lead:
+            wanted = f"leading dimensions {tuple(lead)}, those of query"
+            raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
+    scores = query.new_empty(query.shape[:-1], dtype=torch.float64)
+    for item in itertools.product(*map(range, lead)):
+        of_item = {name: other[item] for name, other in others.items()}
+        scores[item] = nearest_centroid(query[item], **of_item, **options)
+    return scores
+
+
+def _unit(rows: Tensor) -> Tensor:
+    # rows: (N, D)  ->  (N, D) float64 of length 1, zero rows stay zero
+    rows = rows.double()
+    norm = halving_sum(rows * rows).sqrt()[:, None]
+    return rows / torch.where(norm > 0, norm, 1.0)
+
+
+class NearestCentroidAccuracy(QueryMetric):
+    """Mean of `nearest_centroid`; options as in `QueryMetric`."""
+
+    def __init__(
+        self,
+        *,
+        average: str = "micro",
+        on_lone: str = "exclude",
+        distance: str = "l2",
+        memory_budget: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
+        )
+
+    def scores(self, sides: Sides) -> Tensor:
+        # ->  (Q,) float64, NaN = lone
+        if sides.ignore is not None:
+            raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
+        return nearest_centroid(
+            *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget
+        )

@@ -1,0 +1,186 @@
+"""The base of metrics that keep embeddings: their states, in one process or spread over several."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from ... import _checks
+from ..._metric import Metric, gather
+from ..ranks.spread import check_finite_everywhere, with_columns
+from ..rows import Sides, Spread, as_tensor, check_finite, comparable_labels, labelled
+
+ROLES = ("both", "query", "reference")
+
+
+class EmbeddingMetric(Metric):
+    """Keeps the embeddings and labels of every update, in order, for a `compute` that calls `kept`.
+
+    Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
+    `store_dtype`, for example torch.float16, is the dtype in which embeddings are kept; default their own.
+    """
+
+    def __init__(
+        self,
+        label_columns: bool = False,
+        device: torch.device | str | None = None,
+        *,
+        store_dtype: torch.dtype | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if store_dtype is not None and not store_dtype.is_floating_point:
+            raise ValueError(f"store_dtype: got {store_dtype}, wanted a floating dtype such as torch.float16")
+        self.label_columns, self.store_dtype = label_columns, store_dtype
+        self.placed = None if device is None else torch.device(device)
+        if self.placed is not None:
+            self.to(self.placed)
+        for role in ROLES:
+            for name in _states(role):
+                self.add_rows(name)
+        self._to_be_spread = False
+        self._lengths: dict[str, list[int]] | None = None  # rows of every rank, while embeddings stay with them
+
+    def update(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        *,
+        role: str = "both",
+        ids: Tensor | None = None,
+        groups: Tensor | None = None,
+    ) -> None:
+        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn
+        # ids, groups: (N,) integer
+        """Append a batch of queries, of references, or of items that are both.
+
+        With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
+        to fill the last batch, and a copy would be a perfect neighbour. With `groups`, such as the camera of a picture,
+        relevant references of the query's own group are left out. NaN and infinity are a ValueError: here on a CPU, in
+        `compute` elsewhere (no waiting).
+        """
+        _checks.one_of("role", role, ROLES)
+        device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
+        embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
+        embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
+        if embeddings.device.type == "cpu":
+            check_finite(embeddings=embeddings, labels=labels)
+        options = {"ids": ids, "groups": groups}
+        options = {name: None if v is None else as_tensor(name, v, device) for name, v in options.items()}
+        kept = self._rows(role)
+        for (name, option), before in zip(options.items(), kept[2:], strict=True):
+            if len(kept[0]) and (option is None) != (not len(before)):
+                got = "none" if option is None else "some"
+                raise ValueError(f"{name}: got {got} after updates that differ in this; call reset()")
+            if option is not None:
+                _checks.shape(name, option, len(embeddings))
+                _checks.integral(name, option)
+                options[name] = option.long()
+        for other in ROLES:
+            kept = self._rows(other)[0]
+            if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
+                raise ValueError(
+                    f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
+                    "wanted the same number of columns; call reset() before changing it"
+                )
+        for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
+            if rows is not None:
+                self.append_rows(state, rows)
+
+    def rows_may_stay(self) -> bool:
+        """Whether `compute` can do with the `kept` rows of this rank alone; else it is given those of all ranks."""
+        return False
+
+    def kept(self) -> Sides:
+        """Everything kept; ValueError where it is not finite or lacks queries or references."""
+        both, queries, references = map(self._chosen, ROLES)
+        query, query_labels, query_groups, query_places = _joined(both, queries)
+        reference, reference_labels, reference_groups, reference_places = _joined(both, references)
+        if bool(len(query_labels)) != bool(len(reference_labels)):
+            lacking = "reference" if len(query_labels) else "query"
+            raise ValueError(
+                f"update: got {len(query_labels)} queries and {len(reference_labels)} references, wanted some of each; "
+                f"feed rows with role={lacking!r} or role='both'"
+            )
+        spread = None
+        if self._lengths:
+            spread = Spread(query_places, reference_places, self.process_group)
+            query, reference = with_columns(query, spread.group), with_columns(reference, spread.group)
+            check_finite_everywhere(query, spread.query, len(query_labels), spread.group)
+            check_finite_everywhere(reference, spread.reference, len(reference_labels), spread.group)
+        else:
+            check_finite(embeddings=query)
+            if len(references[1]):
+                check_finite(embeddings=references[0])
+        check_finite(labels=query_labels)
+        if len(references[1]):
+            check_finite(labels=references[1])
+        if query.ndim == 1:  # no rank had a row
+            query = reference = query[:, None]
+        query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+        groups = query_groups, reference_groups
+        if not any(map(len, groups)):
+            groups = None
+        elif [*map(len, groups)] != [len(query_labels), len(reference_labels)]:
+            raise ValueError("groups: got some for a part of the rows, wanted them in every update or in none")
+        shared = len(both[1])
+        return Sides(query, query_labels, reference, reference_labels, shared, groups, spread=spread)
+
+    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (N, D), (N,) or (N, L), (N,), (N,); each (0,) before the first row, the last two also where not given
+        return tuple(getattr(self, name) for name in _states(role))
+
+    def _chosen(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  embeddings (n, D), labels (N,) or (N, L), groups (N,) or (0,), places (n,) of the embeddings among labels
+        """Without repeated ids, in their order; where rows stay on their ranks, the embeddings of this one alone."""
+        rows, labels, ids, groups = self._rows(role)
+        before = sum(self._lengths[role][: dist.get_rank(self.process_group)]) if self._lengths else 0
+        if not len(ids):
+            return rows, labels, groups, torch.arange(before, before + len(rows), device=labels.device)
+        if len(ids) != len(labels):
+            raise ValueError(f"ids: got {len(ids)} for {len(labels)} rows, wanted one for each row or none")
+        ids, order = ids.sort(stable=True)
+        first = order[torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])]
+        places = ((first >= before) & (first < before + len(rows))).nonzero()[:, 0]
+        return rows[first[places] - before], labels[first], groups[first] if len(groups) else groups, places
+
+    def _sync_to_compute(self) -> None:
+        self._to_be_spread = self.rows_may_stay()
+        try:
+            super()._sync_to_compute()
+        finally:
+            self._to_be_spread = False
+
+    def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
+        # With a function of the user's own there may be no group to talk to.
+        several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
+        if not (self._to_be_spread and several):
+            return super()._sync_dist(dist_sync_fn, process_group)
+        self._lengths = {}
+        for role in ROLES:
+            _, labels, *options = _states(role)
+            parts = gather(getattr(self, labels), self.process_group)
+            self._lengths[role] = [len(part) for part in parts]
+            setattr(self, labels, torch.cat(parts))
+            for name in options:
+                setattr(self, name, torch.cat(gather(getattr(self, name), self.process_group)))
+
+    def unsync(self, should_unsync: bool = True) -> None:
+        super().unsync(should_unsync)
+        if not self._is_synced:
+            self._lengths = None
+
+
+def _states(role: str) -> tuple[str, str, str, str]:
+    prefix = "" if role == "both" else f"{role}_"
+    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}groups"
+
+
+def _joined(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    # rows, labels, groups and places of two roles  ->  the same of both
+    (*first, first_places), (*second, second_places) = first, second
+    places = torch.cat([first_places, second_places + len(first[1])])
+    pairs = zip(first, second, strict=True)
+    return *(b if not len(a) else a if not len(b) else torch.cat([a, b]) for a, b in pairs), places

@@ -1,0 +1,64 @@
+"""Normalised discounted cumulative gain."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from ..sums import halving_sum
+from .query_metric import QueryMetric
+
+GAINS = ("linear", "exp2")
+
+
+def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  gain, ideal: (..., Q, P) or None  ->  (..., Q) float64
+    """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
+
+    `gain="exp2"` takes 2^g - 1 for g; ranks without gains have g = 1. No k: as deep as the ranks go. In [0, 1],
+    higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,
+    2002, DOI 10.1145/582415.582418; exp2: Burges et al., 2005, DOI 10.1145/1102351.1102363.
+    """
+    _checks.one_of("gain", gain, GAINS)
+    k = ranks.depth if k is None else _checks.integer_at_least("k", k, 1)
+    found = ranks.rank > 0 if k is None else ranks.within(k)
+    gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
+    order = found.cumsum(-1)
+    terms = torch.where(found, gains / torch.log2(1 + ranks.rank.double()), 0.0)
+    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
+    reached = halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+    place = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
+    if ranks.ideal is None:
+        best = (place <= ranks.relevant.unsqueeze(-1)).double()
+    else:
+        best = _scaled(ranks.ideal, gain)[..., : len(place)]
+        place = place[: best.shape[-1]]
+    score = reached / halving_sum(best / torch.log2(1 + place.double()))
+    return score.masked_fill(ranks.relevant == 0, torch.nan)
+
+
+def _scaled(gains: Tensor, gain: str) -> Tensor:
+    return gains if gain == "linear" else torch.exp2(gains) - 1
+
+
+class NDCG(QueryMetric):
+    """Mean `ndcg`, cut at k or not; options as in `QueryMetric`.
+
+    Args:
+        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,); default 1 for equal labels.
+    """
+
+    def __init__(
+        self,
+        k: int | None = None,
+        gain: str = "linear",
+        gains: Callable[[Tensor, Tensor], Tensor] | None = None,
+        **options: Any,
+    ) -> None:
+        k = None if k is None else _checks.integer_at_least("k", k, 1)
+        _checks.one_of("gain", gain, GAINS)
+        super().__init__(functools.partial(ndcg, k=k, gain=gain), k, gains=gains, **options)

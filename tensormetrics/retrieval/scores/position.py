@@ -1,0 +1,78 @@
+"""Scores of where the positives stand: the first, the last, and all of them against the negatives."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from .query_metric import STATISTICS, QueryMetric
+
+
+def first_rank(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """r_1, the rank of the nearest relevant reference; inf where none was found, NaN for a lone query (R = 0).
+
+    At least 1, lower is better.
+    """
+    rank = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
+    return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
+
+
+def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """R / r_R, the precision where the last relevant reference is found; 0 where it was not found.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). Ye et al., Deep Learning for Person Re-identification:
+    A Survey and Outlook, 2022, DOI 10.1109/TPAMI.2021.3054775.
+    """
+    last = pad(ranks.rank, (0, 1)).amax(-1)
+    score = ranks.relevant.double() / last
+    missing = (ranks.rank > 0).sum(-1) < ranks.relevant
+    return score.masked_fill(missing, 0.0)
+
+
+def ranking_auroc(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant, candidates: (..., Q)  ->  (..., Q) float64
+    """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
+
+    Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
+    better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley
+    and McNeil, 1982, DOI 10.1148/radiology.143.1.7063747.
+    """
+    if ranks.candidates is None:
+        raise ValueError("ranks: got candidates=None, wanted the number of candidates of every query")
+    found = ranks.rank > 0
+    negatives = ranks.candidates - ranks.relevant
+    before = torch.where(found, ranks.rank - found.cumsum(-1), 0).sum(-1)
+    before = before + (ranks.relevant - found.sum(-1)) * negatives
+    return 1 - before.double() / (ranks.relevant * negatives)
+
+
+class FirstRank(QueryMetric):
+    """Median or mean of `first_rank`, at least 1, lower is better; options as in `QueryMetric`."""
+
+    higher_is_better = False
+    plot_lower_bound, plot_upper_bound = 1.0, None
+
+    def __init__(self, statistic: str = "median", **options: Any) -> None:
+        _checks.one_of("statistic", statistic, STATISTICS)
+        if options.get("on_lone") == "zero":
+            raise ValueError("on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'")
+        super().__init__(first_rank, None, statistic, **options)
+
+
+class InverseNegativePenalty(QueryMetric):
+    """Mean `inverse_negative_penalty` (mINP); options as in `QueryMetric`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(inverse_negative_penalty, None, **options)
+
+
+class RankingAUROC(QueryMetric):
+    """Mean `ranking_auroc`; options as in `QueryMetric`. Queries without irrelevant reference count as lone too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(ranking_auroc, None, **options)

@@ -1,0 +1,46 @@
+"""Precision among the nearest neighbours."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from .query_metric import QueryMetric
+
+
+def precision(ranks: PositiveRanks, k: int) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+    """
+    k = _checks.integer_at_least("k", k, 1)
+    return (ranks.within(k).sum(-1).double() / k).masked_fill(ranks.relevant == 0, torch.nan)
+
+
+def r_precision(ranks: PositiveRanks) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Precision at the number of relevant references: #{r_j <= R} / R.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). Manning, Raghavan and Schütze, Introduction to
+    Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+    """
+    return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant
+
+
+class PrecisionAtK(QueryMetric):
+    """Mean `precision` at k; options as in `QueryMetric`."""
+
+    def __init__(self, k: int, **options: Any) -> None:
+        k = _checks.integer_at_least("k", k, 1)
+        super().__init__(functools.partial(precision, k=k), k, **options)
+
+
+class RPrecision(QueryMetric):
+    """Mean `r_precision`; options as in `QueryMetric`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(r_precision, "relevant", **options)

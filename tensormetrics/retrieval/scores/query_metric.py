@@ -1,0 +1,192 @@
+"""From ranks to numbers: scores of all queries in tiles, their averages, and the base of metrics that are averages."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import TIES, PositiveRanks, count_relevant
+from ..ranks.spread import tiles_of
+from ..relevance import Comparison, Ignore, Relevance
+from ..rows import Sides, budget
+from ..search.distance import DISTANCES
+from .embedding_metric import EmbeddingMetric
+
+AVERAGES = ("micro", "macro", "class", "none")
+ON_LONE = ("exclude", "zero", "error")
+STATISTICS = ("mean", "median")
+
+log = logging.getLogger("tensormetrics.retrieval")
+
+
+def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
+    # ->  (Q,) int64, R of every query
+    own = sides.self_index()
+    if comparison is None and sides.gains is None and sides.ignore is None:
+        return count_relevant(sides.query_labels, sides.reference_labels) - (own >= 0).long()
+    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, sides.gains, sides.ignore)
+    rows = max(budget(memory_budget, own.device) // relevance.bytes_per_query, 1)
+    relevant = torch.zeros_like(own)
+    for start in range(0, len(own) if len(sides.reference_labels) else 0, rows):
+        tile = slice(start, min(start + rows, len(own)))
+        relevant[tile] = relevance(tile).relevant
+    return relevant
+
+
+def query_scores(
+    functions: Sequence[Callable[[PositiveRanks], Tensor]],
+    tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
+    like: Tensor,
+) -> Tensor:
+    # like: (Q, ...)  ->  (F, Q) float64
+    """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
+    scores = like.new_empty(len(functions), len(like), dtype=torch.float64)
+    for rows, ranks in tiles:
+        for score, function in zip(scores, functions, strict=True):
+            score[rows] = function(ranks)
+    return scores
+
+
+def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
+    # lone: (Q,) bool  ->  (Q,) bool
+    """Which queries enter the averages; a warning if there is none, a ValueError if that is asked for."""
+    if on_lone == "error" and lone.any():
+        raise ValueError(
+            f"on_lone='error': {int(lone.sum())} of {len(lone)} queries have no relevant reference, the first is "
+            f"query {int(lone.nonzero()[0])}; write on_lone='exclude' to leave them out"
+        )
+    scored = torch.ones_like(lone) if on_lone == "zero" else ~lone
+    if not len(lone):
+        log.warning("there is no query: every metric is NaN")
+    elif not scored.any():
+        log.warning("no query has a relevant reference: every metric of neighbours is NaN")
+    return scored
+
+
+class Classes(NamedTuple):
+    """The classes of the queries that are scored: labels (C,) or (C, L), sorted; codes (Q,) int64, -1 = not scored."""
+
+    labels: Tensor
+    codes: Tensor
+
+    @classmethod
+    def of(cls, labels: Tensor, scored: Tensor) -> "Classes":
+        # labels: (Q,) or (Q, L)  scored: (Q,) bool
+        distinct, codes = labels[scored].unique(dim=0, return_inverse=True)
+        return cls(distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes))
+
+
+def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Tensor:
+    # scores: (Q,) float64, NaN = undefined  ->  () for "micro" and "macro", (C,) for "class", (Q,) for "none"
+    """Mean or median over the scored queries, or over each class of them; undefined scores are left out."""
+    if average == "none":
+        return scores
+    scored = (classes.codes >= 0) & ~scores.isnan()
+    scores, codes = scores[scored], classes.codes[scored]
+    if average == "micro":
+        codes, count = torch.zeros_like(codes), 1
+    else:
+        count = len(classes.labels)
+    order = scores.argsort(stable=True)
+    order = order[codes[order].argsort(stable=True)]
+    number = torch.bincount(codes, minlength=count)
+    values = _centres(scores[order], number, statistic)
+    if average == "micro":
+        return values[0]
+    return values.nanmean() if average == "macro" else values
+
+
+def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
+    # scores: (Q,), ascending in each group, group after group  number: (G,) of each  ->  (G,), NaN for an empty group
+    if not len(scores):
+        return scores.new_full(number.shape, torch.nan)
+    if statistic == "mean":
+        return torch.segment_reduce(scores, "sum", lengths=number) / number
+    first = number.cumsum(0) - number
+    middle = [scores[(first + half).clamp(0, len(scores) - 1)] for half in ((number - 1) // 2, number // 2)]
+    return ((middle[0] + middle[1]) / 2).masked_fill(number == 0, torch.nan)
+
+
+class QueryMetric(EmbeddingMetric):
+    """An average over queries of `score`, a function of their ranks (or of what a subclass scores in `scores`).
+
+    Args:
+        score: `(PositiveRanks) -> (Q,)`, NaN where undefined.
+        depth: how deep it looks: an integer, "relevant" (as deep as there are relevant references) or None (all).
+        statistic: "mean" or "median" over queries.
+        gains: graded relevance, a function of pairs of labels.
+        average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
+            each label in `class_labels`; "none", (Q,), NaN for lone queries.
+        on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
+            ValueError ("error").
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
+        distance, memory_budget: as in `TorchKNN`.
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+
+    def __init__(
+        self,
+        score: Callable[[PositiveRanks], Tensor] | None,
+        depth: int | str | None,
+        statistic: str = "mean",
+        *,
+        gains: Comparison | None = None,
+        average: str = "micro",
+        on_lone: str = "exclude",
+        label_comparison_fn: Comparison | None = None,
+        ignore: Ignore | None = None,
+        ties: str = "index",
+        distance: str = "l2",
+        memory_budget: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(label_columns=bool(label_comparison_fn or gains), **kwargs)
+        _checks.one_of("average", average, AVERAGES)
+        _checks.one_of("on_lone", on_lone, ON_LONE)
+        _checks.one_of("ties", ties, TIES)
+        _checks.one_of("distance", distance, DISTANCES)
+        if memory_budget is not None:
+            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+        self.score, self.depth, self.statistic = score, depth, statistic
+        self.gains, self.label_comparison_fn = gains, label_comparison_fn
+        self.average, self.on_lone = average, on_lone
+        self.ignore, self.ties = ignore, ties
+        self.distance, self.memory_budget = distance, memory_budget
+        self.class_labels: Tensor | None = None
+
+    def rows_may_stay(self) -> bool:
+        return self.score is not None and self.ignore is None
+
+    def compute(self) -> Tensor:
+        # ->  () float64, or as `average` says
+        sides = self.kept()._replace(gains=self.gains).without(self.ignore)
+        scores = self.scores(sides)
+        scored = scored_queries(scores.isnan(), self.on_lone)
+        if self.on_lone == "zero":
+            scores = scores.masked_fill(scores.isnan(), 0)
+        classes = Classes.of(sides.query_labels, scored)
+        self.class_labels = classes.labels
+        return averaged(scores, classes, self.average, self.statistic)
+
+    @torch.no_grad()
+    def scores(self, sides: Sides) -> Tensor:
+        # ->  (Q,) float64, NaN = lone
+        depth = self.depth
+        if depth == "relevant":
+            relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
+            depth = max(int(relevant.max()), 1) if len(relevant) else 1
+        tiles = tiles_of(
+            sides,
+            label_comparison_fn=self.label_comparison_fn,
+            depth=depth,
+            ties=self.ties,
+            distance=self.distance,
+            memory_budget=self.memory_budget,
+        )
+        return query_scores([self.score], tiles, sides.query_labels)[0]

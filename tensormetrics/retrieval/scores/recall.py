@@ -1,0 +1,49 @@
+"""Recall among the nearest neighbours, in the two senses of the word."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from .query_metric import QueryMetric
+
+
+def recall(ranks: PositiveRanks, k: int) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """Fraction of the relevant references that are among the k nearest: #{r_j <= k} / R, as in information retrieval.
+
+    What papers on metric learning call Recall@K is `hit_rate`. In [0, 1], higher is better; NaN for a lone query
+    (R = 0). ValueError for k < 1.
+    """
+    return ranks.within(_checks.integer_at_least("k", k, 1)).sum(-1).double() / ranks.relevant
+
+
+def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """1 if a relevant reference is among the k nearest, else 0.
+
+    The Recall@K of papers on metric learning and a point of the cumulative match curve; the share of all relevant
+    references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+    Jégou, Douze and Schmid, Product Quantization for Nearest Neighbor Search, 2011, DOI 10.1109/TPAMI.2010.57.
+    """
+    hit = ranks.within(_checks.integer_at_least("k", k, 1)).any(-1)
+    return hit.double().masked_fill(ranks.relevant == 0, torch.nan)
+
+
+class RecallAtK(QueryMetric):
+    """Mean `recall` at k; options as in `QueryMetric`."""
+
+    def __init__(self, k: int, **options: Any) -> None:
+        k = _checks.integer_at_least("k", k, 1)
+        super().__init__(functools.partial(recall, k=k), k, **options)
+
+
+class HitRate(QueryMetric):
+    """Mean `hit_rate` at k; options as in `QueryMetric`."""
+
+    def __init__(self, k: int, **options: Any) -> None:
+        k = _checks.integer_at_least("k", k, 1)
+        super().__init__(functools.partial(hit_rate, k=k), k, **options)

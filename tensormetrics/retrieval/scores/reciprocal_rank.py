@@ -1,0 +1,33 @@
+"""Reciprocal rank."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..ranks.ranks import PositiveRanks
+from .position import first_rank
+from .query_metric import QueryMetric
+
+
+def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
+    """1 / r_1, one over the rank of the nearest relevant reference; 0 where that is deeper than k.
+
+    In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1. Voorhees, The TREC-8 Question
+    Answering Track Report, 1999, DOI 10.6028/NIST.SP.500-246.qa-overview.
+    """
+    first = first_rank(ranks)
+    if k is not None:
+        first = first.masked_fill(first > _checks.integer_at_least("k", k, 1), torch.inf)
+    return 1 / first
+
+
+class ReciprocalRank(QueryMetric):
+    """Mean `reciprocal_rank` (MRR), cut at k or not; options as in `QueryMetric`."""
+
+    def __init__(self, k: int | None = None, **options: Any) -> None:
+        k = None if k is None else _checks.integer_at_least("k", k, 1)
+        super().__init__(functools.partial(reciprocal_rank, k=k), k, **options)

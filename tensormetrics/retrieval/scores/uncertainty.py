@@ -1,0 +1,241 @@
+"""How sure can we be of a mean over queries: bootstrap intervals, and a randomisation test between two systems.
+
+Random numbers are a function of a key, drawn once from the generator, and of their place in the stream. They are the
+same on every device, however the work is cut into pieces, and every row of a batch gets the same ones.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from ... import _checks
+from ..rows import as_labels, budget, check_finite
+from ..sums import distinct
+
+METHODS = ("percentile", "basic", "bca")
+ALTERNATIVES = ("two-sided", "greater", "less")
+ENUMERATED = 20  # differences whose sign vectors are all tried
+
+
+class Interval(NamedTuple):
+    """A mean with its confidence interval and its standard error, each (...) float64."""
+
+    mean: Tensor
+    low: Tensor
+    high: Tensor
+    standard_error: Tensor
+
+
+class Test(NamedTuple):
+    """A mean difference (...) float64, its p-value (...) float64, the pairs used (...) int64, exact or not (...)."""
+
+    __test__ = False  # pytest takes every class of such a name for a test
+
+    mean_difference: Tensor
+    p_value: Tensor
+    n: Tensor
+    exact: Tensor
+
+
+@torch.no_grad()
+def bootstrap(
+    scores: Tensor,
+    n_resamples: int = 10_000,
+    level: float = 0.95,
+    *,
+    method: str = "percentile",
+    groups: Tensor | None = None,
+    generator: Generator | None = None,
+) -> Interval:
+    # scores: (..., Q)  groups: (Q,)  ->  Interval of (...) float64
+    """Confidence interval of the mean over queries, from resampled queries; NaN scores (lone queries) are left out.
+
+    With `groups`, for example the queries' labels, whole groups are resampled. Queries of one class share their
+    references and are not independent, so that intervals without groups are too narrow: groups are recommended.
+    Where NaN falls on different queries of different rows, a resample's mean is over as many as it happens to hold.
+
+    `method`: "percentile" and "basic" (Davison and Hinkley, 1997, DOI 10.1017/CBO9780511802843), or "bca", corrected
+    for bias and skewness (Efron, 1987, DOI 10.1080/01621459.1987.10478410). NaN without any score. ValueError for other
+    methods, shapes, `n_resamples` < 1 and a level outside (0, 1).
+    """
+    _checks.one_of("method", method, METHODS)
+    n_resamples = _checks.integer_at_least("n_resamples", n_resamples, 1)
+    if not 0 < level < 1:
+        raise ValueError(f"level: got {level!r}, wanted a number between 0 and 1")
+    _checks.shape("scores", scores, "...", "Q")
+    sums, sizes = _by_group(scores, groups)
+    sums, sizes = (side[:, (sizes > 0).any(0)] for side in (sums, sizes))
+    mean = sums.sum(1) / sizes.sum(1)
+    resampled = torch.empty(n_resamples, len(sums), dtype=torch.float64, device=scores.device)
+    for piece, counts in _resamples(n_resamples, sums.shape[1], scores.device, generator):
+        resampled[piece] = (counts @ sums.T) / (counts @ sizes.T)
+    ordered = resampled.T.sort(1).values  # NaN, a resample of nothing, goes last
+    defined = ordered.isfinite().sum(1)
+    spread = (ordered - ordered.nanmean(1, keepdim=True)).nan_to_num(0).square().sum(1)
+    tails = mean.new_tensor([(1 - level) / 2, (1 + level) / 2]).expand(len(mean), 2)
+    if method == "bca":
+        tails = _corrected(tails, mean, ordered, defined, sums, sizes)
+    low, high = _quantiles(ordered, defined, tails).unbind(1)
+    if method == "basic":
+        low, high = 2 * mean - high, 2 * mean - low
+    interval = mean, low, high, (spread / (defined - 1).clamp(min=0)).sqrt()
+    return Interval(*(value.view(scores.shape[:-1]) for value in interval))
+
+
+@torch.no_grad()
+def paired_randomisation(
+    a: Tensor,
+    b: Tensor,
+    n_resamples: int = 100_000,
+    *,
+    alternative: str = "two-sided",
+    groups: Tensor | None = None,
+    generator: Generator | None = None,
+) -> Test:
+    # a, b: (..., Q), broadcast against each other  groups: (Q,)  ->  Test of (...)
+    """Randomisation test of the mean difference of paired scores: are a and b exchangeable within each query?
+
+    The signs of the differences are flipped at random, with `groups` those of a whole group at once; the p-value is
+    the share of flips whose mean is at least as extreme: in size ("two-sided"), or so high ("greater": a above b), or
+    so low ("less"). Up to 20 differences that are not zero: all sign vectors, an exact p-value; above, (1 + hits) /
+    (1 + n_resamples). Pairs with NaN are left out. A p-value in (0, 1], small values speak against exchangeability.
+    ValueError for other alternatives, shapes and `n_resamples` < 1. Smucker, Allan and Carterette, A Comparison of
+    Statistical Significance Tests for Information Retrieval Evaluation, 2007, DOI 10.1145/1321440.1321528.
+    """
+    _checks.one_of("alternative", alternative, ALTERNATIVES)
+    n_resamples = _checks.integer_at_least("n_resamples", n_resamples, 1)
+    for name, scores in (("a", a), ("b", b)):
+        _checks.shape(name, scores, "...", "Q")
+    _checks.shape("b", b, "...", a.shape[-1])
+    _checks.same_device(a=a, b=b)
+    difference = a.double() - b.double()
+    sums, sizes = _by_group(difference, groups)
+    n = sizes.sum(1).long()
+    decisive = (sums != 0).sum(1)
+    exact = decisive <= ENUMERATED
+    p_value = torch.empty(len(sums), dtype=torch.float64, device=a.device)
+    key = _key(generator, a.device)  # also where it is not needed, so that the generator moves on all the same
+    if exact.any():
+        few = int(decisive[exact].max())
+        # Zeros have no sign: the largest differences are all there are.
+        largest = sums[exact].gather(1, sums[exact].abs().topk(few).indices)
+        p_value[exact] = _hits(largest, alternative, _all_signs(few, len(largest), a.device)) / 2**few
+    if not exact.all():
+        flips = _random_signs(n_resamples, sums.shape[1], len(sums), key)
+        p_value[~exact] = (1 + _hits(sums[~exact], alternative, flips)) / (1 + n_resamples)
+    result = sums.sum(1) / n, p_value, n, exact
+    return Test(*(value.view(difference.shape[:-1]) for value in result))
+
+
+def _by_group(scores: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
+    # scores: (..., Q)  groups: (Q,)  ->  (L, G) float64 sums, (L, G) float64 numbers of scores that are not NaN
+    scores = scores.double().reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
+    items = torch.stack([scores.nan_to_num(0.0, torch.inf, -torch.inf), (~scores.isnan()).double()])
+    if groups is None:
+        return items[0], items[1]
+    groups = as_labels("groups", groups)
+    _checks.shape("groups", groups, scores.shape[1])
+    _checks.same_device(scores=scores, groups=groups)
+    if groups.is_floating_point():
+        check_finite(groups=groups)
+    _, lengths, group = distinct(groups)
+    # In sorted order, because scattered additions on a GPU come in any order.
+    items = items.flatten(0, 1).T[group.argsort(stable=True)].contiguous()
+    return torch.segment_reduce(items, "sum", lengths=lengths).T.unflatten(0, (2, -1)).unbind(0)
+
+
+def _quantiles(ordered: Tensor, defined: Tensor, levels: Tensor) -> Tensor:
+    # ordered: (L, B) ascending  defined: (L,) how many count  levels: (L, 2)  ->  (L, 2), linear between values
+    place = levels * (defined[:, None] - 1).clamp(min=0)
+    below = place.floor().long().clamp(0, ordered.shape[1] - 1)
+    above = (below + 1).minimum((defined[:, None] - 1).clamp(min=0))
+    return ordered.gather(1, below).lerp(ordered.gather(1, above), place - below)
+
+
+def _corrected(tails: Tensor, mean: Tensor, ordered: Tensor, defined: Tensor, sums: Tensor, sizes: Tensor) -> Tensor:
+    # tails: (L, 2)  mean: (L,)  ordered: (L, B)  defined: (L,)  sums, sizes: (L, G)  ->  (L, 2)
+    below = (ordered < mean[:, None]).sum(1) + (ordered <= mean[:, None]).sum(1)
+    share = (below.double() / (2 * defined)).clamp(0.5 / ordered.shape[1], 1 - 0.5 / ordered.shape[1])
+    bias = torch.special.ndtri(share)[:, None]
+    without = (sums.sum(1, keepdim=True) - sums) / (sizes.sum(1, keepdim=True) - sizes)
+    influence = without.mean(1, keepdim=True) - without
+    skewness = influence.pow(3).sum(1) / (6 * influence.square().sum(1).pow(1.5))
+    shifted = bias + torch.special.ndtri(tails)
+    return torch.special.ndtr(bias + shifted / (1 - skewness.nan_to_num(0.0)[:, None] * shifted))
+
+
+def _hits(differences: Tensor, alternative: str, flips: Iterator[Tensor]) -> Tensor:
+    # differences: (L, G)  flips: pieces (R, G) of 0 and 1  ->  (L,) float64: how many sums are as extreme
+    observed = differences.sum(1)
+    slack = 1e-12 * differences.abs().sum(1)  # equal sums differ by rounding
+    hits = torch.zeros_like(observed)
+    for positive in flips:
+        total = 2 * (positive @ differences.T) - observed
+        if alternative == "two-sided":
+            extreme = total.abs() >= observed.abs() - slack
+        elif alternative == "greater":
+            extreme = total >= observed - slack
+        else:
+            extreme = total <= observed + slack
+        hits += extreme.sum(0)
+    return hits
+
+
+def _all_signs(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
+    # ->  pieces of (2^count, count) float64, short enough for products with a batch
+    for codes in torch.arange(2**count, device=device).split(_rows(max(count, batch), device)):
+        yield _bits(codes[:, None], count)
+
+
+def _random_signs(n_resamples: int, count: int, batch: int, key: Tensor) -> Iterator[Tensor]:
+    # ->  pieces of (n_resamples, count) float64, short enough for products with a batch
+    words = -(-count // 64)
+    for row in torch.arange(n_resamples, device=key.device).split(_rows(max(64 * words, batch), key.device)):
+        yield _bits(_words(key, row[:, None] * words + torch.arange(words, device=key.device)), count)
+
+
+def _resamples(
+    n_resamples: int, count: int, device: torch.device, generator: Generator | None
+) -> Iterator[tuple[slice, Tensor]]:
+    # ->  slices of the resamples, and for each (R, count) float64: how often every item was drawn
+    key, rows = _key(generator, device), _rows(count, device)
+    for start in range(0, n_resamples, rows):
+        piece = range(start, min(start + rows, n_resamples))
+        words = _words(key, torch.arange(start * count, piece.stop * count, device=device))
+        # The upper 32 bits times count, shifted: a uniform index.
+        drawn = ((words >> 32 & 0xFFFFFFFF) * count >> 32).view(len(piece), count)
+        cell = drawn + count * torch.arange(len(piece), device=device)[:, None]
+        counts = torch.bincount(cell.flatten(), minlength=len(piece) * count).view(len(piece), count)
+        yield slice(start, piece.stop), counts.double()
+
+
+def _rows(width: int, device: torch.device) -> int:
+    # Pieces that stay in a CPU's cache are several times faster than ones that fill the memory budget.
+    return max(budget(None, device) // 512 // max(width, 1), 1)
+
+
+def _key(generator: Generator | None, device: torch.device) -> Tensor:
+    # ->  () int64
+    home = "cpu" if generator is None else generator.device
+    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=home).to(device)
+
+
+def _bits(words: Tensor, count: int) -> Tensor:
+    # words: (R, W) int64  ->  (R, count) float64 of 0 and 1, lowest bit first
+    width = min(count, 64)
+    return (words[:, :, None] >> torch.arange(width, device=words.device) & 1).flatten(1)[:, :count].double()
+
+
+def _words(key: Tensor, place: Tensor) -> Tensor:
+    # key: () int64  place: int64  ->  64 random bits for every place
+    """SplitMix64: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014, 10.1145/2714064.2660195.
+
+    Products wrap around; shifts are arithmetic and masked.
+    """
+    x = key + place * (0x9E3779B97F4A7C15 - 2**64)
+    x = (x ^ x >> 30 & 2**34 - 1) * (0xBF58476D1CE4E5B9 - 2**64)
+    x = (x ^ x >> 27 & 2**37 - 1) * (0x94D049BB133111EB - 2**64)
+    return x ^ x >> 31 & 2**33 - 1

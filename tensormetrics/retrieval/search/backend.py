@@ -1,0 +1,101 @@
+"""What the backends of a nearest-neighbour search share: their arguments, unit rows, and the order of candidates."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..relevance import rows_of
+from ..rows import as_embeddings
+
+
+def search_arguments(
+    query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, self_index: Tensor | None
+) -> tuple[Tensor, int, Tensor, Tensor | None]:
+    # query: (Q, D)  reference: (R, D)  self_index: (Q,) integer  ->  (Q, D) floating, k, (R, D) floating, (Q,) int64
+    """Checked arguments of a search. A self_index comes back for either way of saying that queries are references."""
+    k = _checks.integer_at_least("k", k, 1)
+    query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
+    _checks.same_device(query=query, reference=reference, self_index=self_index)
+    if query.shape[1] != reference.shape[1]:
+        raise ValueError(
+            f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
+            "wanted the same number of columns"
+        )
+    if self_index is not None:
+        _checks.shape("self_index", self_index, len(query))
+        _checks.integral("self_index", self_index)
+        return query, k, reference, self_index.long()
+    own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
+    return query, k, reference, own
+
+
+def first_references(queries: int, references: int, device: torch.device) -> Tensor:
+    # ->  (Q,) int64
+    """The self_index where the references begin with the queries; ValueError where they cannot."""
+    if references < queries:
+        raise ValueError(
+            f"ref_includes_query: got {queries} queries and {references} references, wanted references "
+            "that begin with the queries"
+        )
+    return torch.arange(queries, device=device)
+
+
+def ignored_pairs(ignore: Tensor | Callable[[slice], Tensor] | None, query: Tensor, references: int) -> Tensor | None:
+    # ignore: (Q, R) bool, or a function of a slice of the queries that gives its rows  query: (Q, D)  ->  (Q, R) bool
+    _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+    rows = rows_of("ignore", ignore, (len(query), references))
+    return None if rows is None else rows(slice(0, len(query)))
+
+
+def most_ignored(ignored: Tensor | None) -> int:
+    """How many more neighbours have to be found, for some of them are dropped. Waits for the device."""
+    return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
+
+
+def eligible(
+    values: Tensor, indices: Tensor, k: int, self_index: Tensor | None, ignored: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    # values: (Q, C) smaller is nearer  indices: (Q, C)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k), (Q, k) int64
+    """The first k candidates, without the query itself and what is ignored."""
+    if self_index is not None and indices.numel():
+        values, indices = _without_self(values, indices, self_index)
+    if ignored is not None and indices.numel():
+        indices = indices.masked_fill(ignored.gather(1, indices.clamp(min=0)), -1)
+    return nearest(values, indices, k)
+
+
+def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
+    # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first that are others
+    own = indices == self_index[:, None]
+    place = torch.where(own.any(1), own.int().argmax(1), indices.shape[1])
+    column = torch.arange(indices.shape[1] - 1, device=indices.device)
+    column = column + (column >= place[:, None])
+    return values.gather(1, column), indices.gather(1, column)
+
+
+def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    # values: (Q, C) smaller is nearer  indices: (Q, C) int64, -1 for none  ->  (Q, k), (Q, k) int64
+    """The first k candidates by (value, index); where there are fewer, infinity and -1."""
+    short = max(k - indices.shape[1], 0)
+    indices = torch.nn.functional.pad(indices, (0, short), value=-1)
+    values = torch.nn.functional.pad(values, (0, short)).masked_fill(indices < 0, torch.inf)
+    last = torch.iinfo(torch.int64).max
+    indices = indices.masked_fill(indices < 0, last)
+    before, after = values[:, :-1], values[:, 1:]
+    ordered = (before < after) | ((before == after) & (indices[:, :-1] <= indices[:, 1:]))
+    # Most searches return ordered rows, and sorting takes longer than waiting for the device to know.
+    rows = (~ordered.all(1)).nonzero()[:, 0]
+    if len(rows):
+        by_index, order = indices[rows].sort(1)
+        values[rows], order = values[rows].gather(1, order).sort(dim=1, stable=True)
+        indices[rows] = by_index.gather(1, order)
+    indices = indices[:, :k]
+    return values[:, :k], indices.masked_fill(indices == last, -1)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    # rows: (N, D) floating  ->  (N, D) of its dtype, with norm 1, or 0 where a row is zero
+    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64).to(rows.dtype)
+    return rows / norm.where(norm > 0, 1)

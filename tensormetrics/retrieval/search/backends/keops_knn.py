@@ -1,0 +1,79 @@
+"""k nearest neighbours by KeOps, behind the protocol of `TorchKNN`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .... import _checks
+from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ..distance import DISTANCES, as_distance
+
+
+class KeOpsKNN:
+    """k nearest neighbours by a compiled reduction of KeOps: `knn(query, k, reference, ref_includes_query)`.
+
+    Fast for few dimensions, below about 64. Compiles once per number of dimensions and k, so k is rounded up to 1, 2,
+    5, 10, 20, 50, ... and cut. The order is that of distances in the input's dtype; equal ones among the returned are
+    ordered by index. Charlier et al., JMLR 22(74), 2021.
+
+    Args:
+        distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
+    """
+
+    def __init__(self, distance: str = "l2") -> None:
+        _checks.one_of("distance", distance, DISTANCES)
+        _lazy_tensor()
+        self.distance = distance
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor,
+        ref_includes_query: bool,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
+        """Distances and indices of the k nearest references, nearest first; see `TorchKNN`."""
+        query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+        ignored = ignored_pairs(ignore, query, len(reference))
+        dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
+        delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
+        indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
+        if len(query) and len(reference):
+            # KeOps keeps indices in the dtype of the values.
+            wanted = k + (own is not None) + most_ignored(ignored)
+            exact = torch.float64 if len(reference) > 2**24 else dtype
+            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
+        delta, indices = eligible(delta.to(dtype), indices, k, own, ignored)
+        return as_distance(delta, self.distance), indices
+
+    def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  reference: (R, D)  ->  (Q, k), (Q, k) int64, -1 where there are fewer references
+        lazy = _lazy_tensor()
+        if self.distance == "cosine":
+            query, reference = unit_rows(query), unit_rows(reference)
+        query, reference = lazy(query.contiguous()[:, None]), lazy(reference.contiguous()[None])
+        euclidean = self.distance in ("l2", "sqeuclidean")
+        values = ((query - reference) ** 2).sum(-1) if euclidean else -(query | reference)
+        delta, indices = values.Kmin_argKmin(k, dim=1)
+        indices = torch.where(delta == torch.inf, -1, indices)
+        return delta + 1 if self.distance == "cosine" else delta, indices
+
+
+def _rounded(k: int) -> int:
+    """k rounded up to 1, 2 or 5 times a power of ten."""
+    power = 10 ** (len(str(k)) - 1)
+    return next(step * power for step in (1, 2, 5, 10) if k <= step * power)
+
+
+def _lazy_tensor() -> type:
+    try:
+        from pykeops.torch import LazyTensor
+    except ModuleNotFoundError as error:
+        raise ImportError("KeOpsKNN needs pykeops: pip install tensormetrics[keops]") from error
+    return LazyTensor

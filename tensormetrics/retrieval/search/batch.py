@@ -1,0 +1,155 @@
+"""A search with leading dimensions or padding: small items of the batch all at once, others one after the other."""
+
+import functools
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..rows import as_embeddings, check_squares
+from .distance import as_distance, canonical_pairs
+from .filter import Filter
+from .nearest import kept_of, settled
+
+SMALL = 2**16  # pairs of an item that is searched together with others
+
+
+class Item:
+    """The rows of one item of a batch that are no padding; tensors have one leading dimension B."""
+
+    def __init__(self, item: int, query_mask: Tensor, reference_mask: Tensor) -> None:
+        # query_mask: (B, Q) bool  reference_mask: (B, N) bool
+        self.item = item
+        self.query, self.reference = (mask[item].nonzero()[:, 0] for mask in (query_mask, reference_mask))
+        self.number = item * query_mask.shape[1] + self.query  # among the queries of all items
+        self.place = torch.where(reference_mask[item], reference_mask[item].cumsum(0) - 1, -1)
+
+    def of_query(self, values: Tensor) -> Tensor:
+        # values: (B, Q, ...)  ->  (q, ...), q queries are present
+        return values[self.item, self.query]
+
+    def of_reference(self, values: Tensor) -> Tensor:
+        # values: (B, N, ...)  ->  (n, ...), n references are present
+        return values[self.item, self.reference]
+
+    def of_pairs(self, values: Tensor) -> Tensor:
+        # values: (B, Q, N)  ->  (q, n)
+        return values[self.item][self.query[:, None], self.reference]
+
+    def index(self, index: Tensor) -> Tensor:
+        # index: (B, Q) int64 among all references, -1 = none  ->  (q,) among those present
+        index = self.of_query(index)
+        return torch.where(index < 0, -1, self.place[index])
+
+    def original(self, index: Tensor) -> Tensor:
+        # index: (q, k) int64 among the references present, -1 = none  ->  (q, k) among all
+        if not len(self.reference):
+            return index
+        return torch.where(index < 0, -1, self.reference[index])
+
+
+class Batch:
+    """Queries and references of B items, with padding; all tensors have one leading dimension, B = 1 for none."""
+
+    def __init__(
+        self,
+        query: Tensor,
+        reference: Tensor,
+        query_mask: Tensor | None,
+        reference_mask: Tensor | None,
+        self_index: Tensor | None,
+    ) -> None:
+        # query: (..., Q, D)  reference: (..., N, D)  query_mask, self_index: (..., Q)  reference_mask: (..., N)
+        for name, rows in (("query", query), ("reference", reference)):
+            _checks.shape(name, rows, "...", "N", "D")
+        self.lead = query.shape[:-2]
+        if reference.shape[:-2] != self.lead or reference.shape[-1] != query.shape[-1]:
+            raise ValueError(
+                f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
+                "wanted the same leading dimensions and columns"
+            )
+        _checks.same_device(
+            query=query,
+            reference=reference,
+            query_mask=query_mask,
+            reference_mask=reference_mask,
+            self_index=self_index,
+        )
+        self.query, self.reference = (
+            as_embeddings(name, rows.flatten(0, -2)).view(self.lead.numel(), *rows.shape[-2:])
+            for name, rows in (("query", query), ("reference", reference))
+        )
+        self.query_mask = self._mask("query_mask", query_mask, self.query)
+        self.reference_mask = self._mask("reference_mask", reference_mask, self.reference)
+        if self_index is None:
+            self_index = torch.full(query.shape[:-1], -1, device=query.device)
+        _checks.integral("self_index", self_index)
+        self.self_index = self.flattened("self_index", self_index, query.shape[-2]).long()
+
+    def _mask(self, name: str, mask: Tensor | None, rows: Tensor) -> Tensor:
+        # mask: (..., N) bool  rows: (B, N, D)  ->  (B, N)
+        if mask is None:
+            return torch.ones(rows.shape[:-1], dtype=torch.bool, device=rows.device)
+        if mask.dtype != torch.bool:
+            raise ValueError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name}.bool()")
+        return self.flattened(name, mask, rows.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def flattened(self, name: str, values: Tensor, *tail: int | str) -> Tensor:
+        # values: (..., *tail)  ->  (B, *tail)
+        _checks.shape(name, values, *self.lead, *tail)
+        return values.reshape(len(self), *values.shape[len(self.lead) :])
+
+    def item(self, item: int) -> Item:
+        return Item(item, self.query_mask, self.reference_mask)
+
+    def together(
+        self, k: int, distance: str, exact: bool, memory: int, ignored: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 among the references of an item, -1 = none
+        """The k nearest references of small items, as far as these are proven; k is at most N."""
+        (queries, dim), size = self.query.shape[1:], self.reference.shape[1]
+        most = SMALL // 4 if k == size else SMALL  # sorting all takes longer
+        if len(self) < 2 or not 0 < queries * size <= most:
+            return
+        step = max(memory // (96 * queries * size + 32 * dim * (queries + size)), 1)
+        for start in range(0, len(self), step):
+            nearest, proven = self._search(slice(start, start + step), k, distance, exact, memory, ignored)
+            yield start + proven.nonzero()[:, 0], nearest[proven]
+
+    def distances(self, items: Tensor, nearest: Tensor, distance: str, memory: int) -> Tensor:
+        # items: (b,) int64  nearest: (b, Q, k) int64  ->  (b, Q, k) float64, where the index is -1 any value
+        queries, size = self.query.shape[1], self.reference.shape[1]
+        row = (items[:, None] * queries + torch.arange(queries, device=items.device))[..., None].expand_as(nearest)
+        pairs = row.flatten(), (items[:, None, None] * size + nearest.clamp(min=0)).flatten()
+        sides = self.query.flatten(0, 1), self.reference.flatten(0, 1)
+        return as_distance(canonical_pairs(*sides, *pairs, distance, memory // 4), distance).view_as(nearest)
+
+    def _search(
+        self, items: slice, k: int, distance: str, exact: bool, memory: int, ignored: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        # ->  (b, Q, k) int64, (b,) bool
+        present = self.query_mask[items], self.reference_mask[items]
+        query = self.query[items].where(present[0][..., None], 0)
+        reference = self.reference[items].where(present[1][..., None], 0)
+        (count, queries, dim), size = query.shape, reference.shape[1]
+        query, reference = query.flatten(0, 1), reference.flatten(0, 1)
+        check_squares(query=query, reference=reference)
+        filter_ = Filter(reference, distance, torch.float64)
+        x, error = filter_.query(query)
+        sides = x.view(count, queries, dim), filter_.rows[: count * size].view(count, size, dim)
+        values = torch.baddbmm(filter_.bias[: count * size].view(count, 1, size), sides[0], sides[1].mT)
+        hidden = torch.arange(size, device=x.device) == self.self_index[items, :, None]
+        hidden |= ~(present[0][..., None] & present[1][:, None])
+        values.masked_fill_(hidden if ignored is None else hidden | ignored[items], torch.inf)
+        values, columns = values.topk(kept_of(k, size, exact), largest=False)
+        first = size * torch.arange(count, device=x.device)[:, None, None]
+        deltas = functools.partial(canonical_pairs, query, reference, distance=distance, memory=memory // 4)
+        flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
+        nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
+        nearest = nearest.view(count, queries, k)
+        proven = (proven.view(count, queries) | ~present[0]).all(1)
+        return torch.where(nearest < 0, -1, nearest - first), proven

@@ -1,0 +1,177 @@
+"""A filter: matrix products that approximate canonical distances, with a bound on what they may be off by.
+
+A product's bits depend on the device and the tile, so it may only rule pairs out, within its bound.
+"""
+
+import contextlib
+import functools
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..sums import halving_sum, row_norms
+from .distance import EUCLIDEAN, rows_at_once
+
+BLOCK = 64  # the filter's columns are a multiple of it
+
+
+class Filter:
+    """References made ready for matrix products that approximate canonical distances, with a bound on the error.
+
+    Rows are centred, which keeps them short and moves no neighbour, scaled by a power of two, so that float32 neither
+    overflows nor loses small squares, and rounded to `dtype`: once where that takes at most `memory` bytes, else again
+    for each product. With u and v the unit roundoffs of `dtype` and float64, the products are off by at most (D + 8) u
+    in any order of summation, canonical distances and centring by (4 log2 D + 32) v, in units of the terms' size and
+    with room for second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
+    DOI 10.1137/1.9780898718027).
+    """
+
+    def __init__(
+        self,
+        reference: Tensor,
+        distance: str,
+        dtype: torch.dtype,
+        memory: float = math.inf,
+        chosen: Tensor | None = None,
+    ) -> None:
+        # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
+        self.reference, self.chosen = reference, chosen
+        self.distance, self.dtype = distance, dtype
+        self.factor = -2 if distance in EUCLIDEAN else -1
+        self.count = len(reference) if chosen is None else len(chosen)
+        self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
+        self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
+        some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)))
+        # A median of all of these would take longer than a small search.
+        away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
+        near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
+        self.centre = torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
+        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+        self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
+        for piece in self._steps(0, self.count):
+            self.norms[piece] = self.centred(self._given(piece)).norm(dim=1)
+        self.scale = power_of_two(self.norms.amax())
+        self.norm = self.norms.amax() * self.scale
+        self.finite = self.norms.isfinite().all()
+        rows = memory / max(dim * dtype.itemsize, 1)
+        self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
+
+    def __len__(self) -> int:
+        return self.size
+
+    @functools.cached_property
+    def bias(self) -> Tensor:
+        # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
+        bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
+        bias[: self.count] = (self.norms * self.scale).square().nan_to_num().clamp(max=1) * (-1 - self.factor)
+        return bias
+
+    @functools.cached_property
+    def rows(self) -> Tensor | None:
+        # ->  (R', D), None where the memory takes only pieces of it
+        return self._prepared(slice(0, self.size)) if self.step == self.size else None
+
+    @property
+    def rounding(self) -> float:
+        """What canonical distances and centring are off by, in units of the terms' size."""
+        return (4 * math.log2(max(len(self.centre), 1)) + 32) * 2.0**-53
+
+    def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
+        """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
+        euclidean = self.distance in EUCLIDEAN
+        x = self.centred(rows, euclidean)
+        norm = x.norm(dim=1)
+        scale = self.scale if euclidean else power_of_two(norm)
+        norm = norm * scale
+        finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
+        filtering = (dim + 8) * finfo.eps / 2 + rounding
+        if euclidean:
+            error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
+        else:
+            error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
+        error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
+        # Beyond this a square may leave the range of a dtype: then nothing is known.
+        known = self.finite & (norm < 2.0**40)
+        x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
+        return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
+
+    def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  ->  (Q,), (Q,) float64
+        """Factor and shift that take canonical distances to what `values` approximates, within its error."""
+        euclidean = self.distance in EUCLIDEAN
+        x = self.centred(rows, euclidean)
+        if euclidean:
+            factor = (self.scale * self.scale).expand(len(x))
+            return factor, -factor * halving_sum(x * x)
+        factor = self.scale * power_of_two(x.norm(dim=1))
+        centre = halving_sum(x * self.centre)
+        return factor, factor * (centre if self.distance == "ip" else centre - 1)
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
+        # ->  (C, D) each, from row `first`
+        """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
+        for first in range(start, self.count, self.step):
+            piece = slice(first, min(first + self.step, self.count))
+            yield first, self._prepared(piece) if self.rows is None else self.rows[piece]
+
+    def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
+        # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
+        """Canonical distances times a power of two, up to a constant for each query and up to its error."""
+        bias = self.bias[columns]
+        start = columns.start or 0
+        rows = self._prepared(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
+        with plain_products(x.device):
+            return torch.addmm(bias, x, rows.T)
+
+    def _prepared(self, rows: slice) -> Tensor:
+        # ->  (N, D), zeros where there is no reference
+        prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
+        prepared[max(self.count - rows.start, 0) :] = 0
+        for piece in self._steps(rows.start, min(rows.stop, self.count)):
+            x = self.centred(self._given(piece)) * self.scale
+            x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
+            prepared[piece.start - rows.start : piece.stop - rows.start] = x
+        return prepared
+
+    def _given(self, rows: slice) -> Tensor:
+        # ->  (N, D)
+        return self.reference[rows if self.chosen is None else self.chosen[rows]]
+
+    def _steps(self, start: int, stop: int) -> Iterator[slice]:
+        step = rows_at_once(self.reference)
+        return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
+
+    def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
+        # rows: (N, D)  ->  (N, D) float64, of length 1 before where the distance is "cosine"
+        rows = rows.double()
+        if self.distance == "cosine":
+            norm = row_norms(rows)[:, None]
+            rows = rows / torch.where(norm > 0, norm, 1.0)
+        return rows - self.centre if centred else rows
+
+
+@contextlib.contextmanager
+def plain_products(device: torch.device) -> Iterator[None]:
+    # Settings that let a float32 product be rounded to fewer bits would break the bound.
+    rounded = [
+        (backend, backend.fp32_precision)
+        for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+        if backend.fp32_precision != "ieee"
+    ]
+    for backend, _ in rounded:
+        backend.fp32_precision = "ieee"
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for backend, precision in rounded:
+            backend.fp32_precision = precision
+
+
+def power_of_two(norm: Tensor) -> Tensor:
+    # The factor that brings a norm into [1/2, 1); 1 for 0. The quotient is exact, and not rounded to float32 as torch's
+    # own power of an integer.
+    return torch.where(norm > 0, norm.frexp().mantissa / norm, 1.0)

@@ -1,0 +1,103 @@
+"""Triton kernels of the order: canonical distances of listed pairs, and the nearest of a few candidates.
+
+Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...._triton import on_its_device
+
+WIDEST = 8192  # columns of a row whose terms are made at once
+_RANKED = 256  # entries that are put in order by comparing all with all
+
+
+@triton.jit
+def _terms(x, x_step, y, y_step, d, there, dim, KIND: tl.constexpr):
+    there = there & (d < dim)
+    a = tl.load(x + d * x_step, mask=there, other=0).to(tl.float64)
+    b = tl.load(y + d * y_step, mask=there, other=0).to(tl.float64)
+    return (a - b) * (a - b) if KIND == 0 else a * b
+
+
+@triton.jit
+def _halving_sum(
+    x, x_step, y, y_step, there, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr
+):
+    # x, y: (COUNT, 1) pointers to rows  ->  (COUNT,), in the order of `halving_sum`
+    quarter: tl.constexpr = SIZE // 4
+    d = tl.arange(0, quarter).to(tl.int64)[None, :]
+    first = _terms(x, x_step, y, y_step, d, there, dim, KIND)
+    second = _terms(x, x_step, y, y_step, d + quarter, there, dim, KIND)
+    first += _terms(x, x_step, y, y_step, d + 2 * quarter, there, dim, KIND)
+    second += _terms(x, x_step, y, y_step, d + 3 * quarter, there, dim, KIND)
+    terms = first + second
+    for step in tl.static_range(LOG - 2):
+        terms = tl.sum(tl.reshape(terms, (COUNT, 2, quarter >> (step + 1))), axis=1)
+    return tl.reshape(terms, (COUNT,))
+
+
+@triton.jit
+def _canonical(
+    query, query_row, query_step, reference, reference_row, reference_step, row, column, delta, pairs, dim,
+    KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
+    i = tl.load(row + n, mask=n < pairs, other=0).to(tl.int64)
+    j = tl.load(column + n, mask=n < pairs, other=-1).to(tl.int64)
+    there, x, y = (j >= 0)[:, None], query + (i * query_row)[:, None], reference + (j * reference_row)[:, None]
+    value = _halving_sum(x, query_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG)
+    if KIND == 2:
+        norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, there, dim, KIND, COUNT, SIZE, LOG))
+        norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG))
+        value = tl.where(norms > 0, 1 - value / tl.where(norms > 0, norms, 1.0), 1.0)
+    if KIND == 1:
+        value = -value
+    tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)
+
+
+@triton.jit
+def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexpr):
+    q = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, ROOM)
+    d, j = tl.load(delta + q * room + n)[:, None], tl.load(index + q * room + n)
+    rank = tl.zeros((ROOM,), dtype=tl.int32)
+    for start in range(0, ROOM, PIECE):
+        m = start + tl.arange(0, PIECE)
+        other, at = tl.load(delta + q * room + m)[None, :], tl.load(index + q * room + m)[None, :]
+        before = (at >= 0) & ((other < d) | ((other == d) & (at < j[:, None])))
+        rank += tl.sum(before.to(tl.int32), axis=1)
+    tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
+
+
+@on_its_device
+def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, kind: int) -> Tensor:
+    # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
+    """Canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
+    delta = torch.empty(len(row), dtype=torch.float64, device=query.device)
+    size = max(triton.next_power_of_2(query.shape[1]), 16)
+    count = max(4096 // size, 1)
+    # A fused multiply-add would change the bits.
+    _canonical[(triton.cdiv(len(row), count),)](
+        query, *query.stride(), reference, *reference.stride(), row.contiguous(), column.contiguous(), delta, len(row),
+        query.shape[1], KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1, enable_fp_fusion=False,
+    )  # fmt: skip
+    return delta
+
+
+@on_its_device
+def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
+    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 = none  ->  (Q, k) int64 by (delta, index), -1 = none
+    if index.shape[1] <= _RANKED:
+        nearest = torch.full((len(index), k), -1, device=index.device)
+        room = index.shape[1]
+        _rank[(len(index),)](
+            delta, index, nearest, k, room, ROOM=room, PIECE=min(room, 32), num_warps=max(room // 32, 1),
+            enable_fp_fusion=False,
+        )  # fmt: skip
+        return nearest
+    order = index.argsort(1)
+    order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :k]
+    return index.gather(1, order).long()

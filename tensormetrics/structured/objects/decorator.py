@@ -1,0 +1,84 @@
+"""`@metametric`: a dataclass gets the metric that its fields imply."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ..tensors.constraints import Constraint
+from ..tensors.normalizers import Normalizer
+from ..tensors.policy import Policy
+from .derive import Plan, UnknownName
+from .metric import StructuredMetric
+
+
+def metametric(
+    normalizer: str | Normalizer | type = "none",
+    constraint: str | Constraint = "<->",
+    *,
+    policy: str | Policy | None = None,
+    empty: str | None = None,
+    zero_division: float | str | None = None,
+    duplicates: str | None = None,
+) -> Any:
+    """Give a dataclass a `metric` derived from its fields; written above `@dataclass`, with or without arguments.
+
+    The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
+    a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
+    lets be matched. The normalizer makes a score of the overlap and the two self-overlaps. The constraint and the
+    policy hold for every collection below the class that has no metric of its own. An empty collection is worth 0, and
+    so is what holds one beside other fields, unless `empty="one"`.
+
+    normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ... constraint: see `Constraint`; `->`
+    and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.
+    policy, empty, zero_division, duplicates: see `Policy`; "conventional" unless the enclosing metric says otherwise.
+
+        @metametric(normalizer="f1")
+        @dataclass
+        class Bag:
+            items: list[str]
+
+        Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"]))  # 0.8
+
+    A class that holds a `Variable` outside of any collection gets a `latent_metric` instead: collections of it are
+    matched under the best one-to-one mapping of their variables.
+
+    TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
+    are looked up at first use.
+    """
+    bare = not isinstance(normalizer, str | Normalizer)  # it is the class then
+    target, normalizer = (normalizer, "none") if bare else (None, normalizer)
+    normalizer, constraint = Normalizer.parse(normalizer), Constraint.parse(constraint)
+    own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
+    given = policy is not None or any(value is not None for value in own.values())
+    chosen = Policy.parse(policy or "conventional", **own) if given else None
+    localns = dict(sys._getframe(1).f_locals)
+
+    def decorate(cls: type) -> type:
+        if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+            raise TypeError(f"metametric: got {cls!r}, wanted a dataclass; write @metametric above @dataclass")
+        for name in ("metric", "latent_metric"):
+            if name in (field.name for field in dataclasses.fields(cls)):
+                raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
+        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), normalizer, chosen)
+        try:
+            latent = metric.node().has_variables
+        except UnknownName:  # until its first use
+            latent = False
+        setattr(cls, "latent_metric" if latent else "metric", metric)
+        return cls
+
+    return decorate(target) if bare else decorate
+
+
+def derive(
+    tp: Any,
+    *,
+    constraint: str | Constraint = "<->",
+    policy: str | Policy = "conventional",
+    localns: Mapping[str, Any] | None = None,
+) -> StructuredMetric:
+    """The metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`."""
+    constraint, policy = Constraint.parse(constraint), Policy.parse(policy)
+    names = {**sys._getframe(1).f_locals, **(localns or {})}
+    return StructuredMetric(Plan(tp, constraint, names, decorated=False), Normalizer.parse("none"), policy)

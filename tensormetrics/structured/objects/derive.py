@@ -1,0 +1,274 @@
+"""From a type to the plan of its metric."""
+
+import collections
+import dataclasses
+import enum
+import sys
+import types
+import typing
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from torch import Tensor
+
+from ..tensors.constraints import Constraint
+from ..tensors.policy import Policy
+from .columns import Where, as_list, check_tuple, check_type
+from .metric import StructuredMetric
+from .nodes.function import Reader
+from .nodes.latent import LatentSet, VariableLeaf
+from .nodes.node import Leaf, Node, Product, Union
+from .nodes.set import Matched, Set
+from .variable import Variable
+
+COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, abc.Iterable, abc.Set, abc.MutableSet)
+SEQUENCES = (abc.Sequence, abc.MutableSequence)
+MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
+SCALARS = (str, bytes, bool, int, float, complex, type(None))
+field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
+REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
+
+
+class UnknownName(TypeError):
+    """A name in an annotation that is not defined, or not yet."""
+
+
+class Plan:
+    """The nodes of a type, for a policy. names: what is in sight where it is written; pickles do without.
+
+    decorated: the type is a dataclass that asks for a metric of its own.
+    """
+
+    def __init__(self, tp: Any, constraint: Constraint, names: Mapping[str, Any] | None, decorated: bool) -> None:
+        self.tp, self.constraint, self.names, self.decorated = tp, constraint, names, decorated
+        self.at_work = False
+
+    def __call__(self, policy: Policy) -> Node:
+        derivation, name = Derivation(self.constraint, policy, self.names), name_of(self.tp)
+        if self.at_work:
+            raise recursive(name, [name, "...", name])
+        self.at_work = True
+        try:
+            return (derivation.record if self.decorated else derivation.node)(self.tp, name)
+        finally:
+            self.at_work = False
+
+    def __reduce__(self) -> tuple:
+        return Plan, (self.tp, self.constraint, None, self.decorated)
+
+    def __deepcopy__(self, memo: dict) -> "Plan":
+        return self
+
+
+@dataclasses.dataclass
+class Derivation:
+    """How the types below one class become nodes: the constraint and policy of collections, the names in sight."""
+
+    constraint: Constraint
+    policy: Policy
+    localns: Mapping[str, Any] | None = None
+    stack: tuple[type, ...] = ()
+
+    def node(self, tp: Any, at: str) -> Node:
+        """The node of a type. `at` is where it stands, for messages."""
+        tp = plain(tp)
+        origin, arguments = typing.get_origin(tp), typing.get_args(tp)
+        if origin is typing.Annotated:
+            return self.annotated(tp, at)
+        if tp is Variable:
+            return VariableLeaf()
+        if (metric := own_metric(tp)) is not None:
+            return metric.nested(self.policy)
+        if is_record(tp):
+            return self.record(tp, at)
+        if origin in (typing.Union, types.UnionType):
+            return self.union(tp, at)
+        if origin is collections.Counter:
+            return self.set(self.node(arguments[0], f"{at}[0]"), elements_of)
+        if origin in MAPPINGS:
+            return self.mapping(arguments, at)
+        if origin in (*COLLECTIONS, *SEQUENCES):
+            return self.set(self.node(arguments[0], f"{at}[*]"), as_list)
+        if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
+            return Leaf()
+        raise TypeError(f"{at}: got the type {name_of(tp)}, which has no metric; {REMEDY}")
+
+    def set(self, inner: Node, items: Callable) -> Matched:
+        return (LatentSet if inner.has_variables else Set).under(self.policy, inner, items, self.constraint)
+
+    def annotated(self, tp: Any, at: str) -> Node:
+        for extra in tp.__metadata__:
+            if isinstance(extra, StructuredMetric):
+                return extra.nested(self.policy)
+        return self.node(tp.__origin__, at)
+
+    def record(self, tp: Any, at: str) -> Product:
+        nodes = {names: (read, inner.node(hint, here)) for names, read, hint, here, inner in self.components(tp, at)}
+        product = Product(nodes, record_check(tp))
+        if product.has_variables and product.binds:
+            raise TypeError(
+                f"{at}: got variables both inside and outside of a collection; wrap it in a collection of its own"
+            )
+        return product
+
+    def numbers(self, tp: Any, at: str) -> list[list[Reader]]:
+        """How to read the numbers that a value consists of, in order."""
+        tp = plain(tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp)
+        if tp in (int, float, bool):
+            return [[]]
+        if not is_record(tp):
+            raise TypeError(f"{at}: got the type {name_of(tp)}, wanted numbers, or records of them, for tensor_func")
+        return [
+            [(names, read), *readers]
+            for names, read, hint, here, inner in self.components(tp, at)
+            for readers in inner.numbers(hint, here)
+        ]
+
+    def components(self, tp: Any, at: str) -> Iterator[tuple[tuple, Callable, Any, str, "Derivation"]]:
+        """Of a record: what its path is extended by, how to read it, its type, its place, and what derives it."""
+        if tp in self.stack:
+            raise recursive(at, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
+        inner = dataclasses.replace(self, stack=(*self.stack, tp))
+        if typing.get_origin(tp) is tuple:
+            for n, hint in enumerate(typing.get_args(tp)):
+                yield (n,), position(n), hint, f"{at}[{n}]", inner
+            return
+        hints = self.hints(tp)
+        for name in field_names(tp):
+            yield (name,), field(name), hints[name], f"{at}.{name}".removeprefix("."), inner
+
+    def hints(self, tp: type) -> dict[str, Any]:
+        """The resolved annotations of a class; TypeError naming the field whose name is unknown."""
+        module = vars(sys.modules[tp.__module__]) if tp.__module__ in sys.modules else {}
+        names = {**module, **(self.localns or {}), tp.__name__: tp}
+        try:
+            return typing.get_type_hints(tp, names, names, include_extras=True)
+        except NameError as error:
+            name = next((name for name, hint in tp.__annotations__.items() if error.name in str(hint)), "?")
+            raise UnknownName(
+                f"{tp.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
+            ) from error
+
+    def mapping(self, arguments: tuple, at: str) -> Node:
+        key, value = (
+            (name, (position(n), self.node(tp, f"{at}[*].{name}")))
+            for n, (name, tp) in enumerate(zip(("key", "value"), arguments, strict=True))
+        )
+        pair = Product({(key[0],): key[1], (value[0],): value[1]}, no_check)
+        return self.set(pair, pairs_of)
+
+    def union(self, tp: Any, at: str) -> Node:
+        return union_of(tp, [self.node(case, at) for case in typing.get_args(tp)], at)
+
+
+def union_of(tp: Any, nodes: list[Node], at: str) -> Union:
+    """A union whose cases, in order, have these nodes; TypeError where values do not tell the case."""
+    cases = typing.get_args(tp)
+    runtime = [runtime_classes(case) for case in cases]
+    for n, classes in enumerate(runtime):
+        for earlier in range(n):
+            if shared := [c for c in classes if c in runtime[earlier] and not isinstance(c, tuple)]:
+                both = f"{name_of(cases[earlier])} and {name_of(cases[n])}"
+                raise TypeError(
+                    f"{at}: {both} of {name_of(tp)} are both {shared[0].__name__} at run time; "
+                    "wrap one of them in a dataclass"
+                )
+    return Union(nodes, chooser(runtime), name_of(tp))
+
+
+def recursive(at: str, names: Iterable[str]) -> TypeError:
+    return TypeError(f"{at}: got the recursive type {' -> '.join(names)}; use dsl.graph_matching over its nodes")
+
+
+def own_metric(tp: Any) -> StructuredMetric | None:
+    """The metric of a decorated class."""
+    names = vars(tp) if isinstance(tp, type) else {}
+    found = (names.get(name) for name in ("metric", "latent_metric"))
+    return next((metric for metric in found if isinstance(metric, StructuredMetric)), None)
+
+
+def plain(tp: Any) -> Any:
+    """What a NewType or an alias stands for."""
+    while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
+        tp = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+    return tp
+
+
+def is_record(tp: Any) -> bool:
+    """Whether values are products of a fixed number of components."""
+    if typing.get_origin(tp) is tuple:
+        return Ellipsis not in typing.get_args(tp)
+    return isinstance(tp, type) and (dataclasses.is_dataclass(tp) or issubclass(tp, tuple) and hasattr(tp, "_fields"))
+
+
+def field_names(tp: type) -> list[str]:
+    """The fields of a dataclass that take part in comparisons, or those of a NamedTuple."""
+    if dataclasses.is_dataclass(tp):
+        return [f.name for f in dataclasses.fields(tp) if f.compare]
+    return list(tp._fields)
+
+
+def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
+    """What raises for values that are no such record."""
+    if typing.get_origin(tp) is not tuple:
+        return partial(check_type, tp)
+    return partial(check_tuple, len(typing.get_args(tp)))
+
+
+def no_check(values: Sequence[Any], where: Where) -> None:
+    """Whatever comes is right."""
+
+
+def elements_of(counter: collections.Counter) -> list[Any]:
+    return list(counter.elements())
+
+
+def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    return list(mapping.items())
+
+
+def is_discrete(tp: Any) -> bool:
+    """Hashable, and compared by an equality of its own."""
+    if not isinstance(tp, type) or tp in (object, type, tuple, frozenset) or issubclass(tp, Tensor):
+        return False
+    if issubclass(tp, enum.Enum):
+        return True
+    return tp.__hash__ is not None and tp.__eq__ is not object.__eq__ and not getattr(tp, "_is_protocol", False)
+
+
+def runtime_classes(case: Any) -> list[Any]:
+    """The classes of a case's values; of a Literal its members, as (type, value)."""
+    case = plain(case)
+    origin = typing.get_origin(case)
+    if origin is typing.Annotated:
+        return runtime_classes(case.__origin__)
+    if origin is typing.Literal:
+        return [(type(member), member) for member in typing.get_args(case)]
+    return [origin or (type(None) if case is None else case)]
+
+
+def chooser(runtime: list[list[Any]]) -> Callable[[Any], int | None]:
+    """Literal members by type and value; else the case of exactly the value's class, else the first it is one of."""
+    members = {member: n for n, classes in enumerate(runtime) for member in classes if isinstance(member, tuple)}
+    classes = {cls: n for n, found in enumerate(runtime) for cls in found if not isinstance(cls, tuple)}
+
+    def choose(value: Any) -> int | None:
+        kind = type(value)
+        if members:
+            try:
+                if (n := members.get((kind, value))) is not None:
+                    return n
+            except TypeError:  # unhashable values are no members
+                pass
+        if (n := classes.get(kind)) is not None:
+            return n
+        return next((n for cls, n in classes.items() if isinstance(value, cls)), None)
+
+    return choose
+
+
+def name_of(tp: Any) -> str:
+    return tp.__name__ if isinstance(tp, type) and not typing.get_args(tp) else str(tp).replace("typing.", "")

@@ -1,0 +1,248 @@
+"""Scores of a corpus of objects: families of averages of one metric, and suites of families."""
+
+import copy
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ... import _checks
+from ..._metric import Lock, NoDataError, one_at_a_time
+from ..tensors.normalizers import Normalizer, parse_normalizers
+from ..tensors.overlap import Overlap
+from ..tensors.policy import Policy
+from ..tensors.reduction import OverlapMetric
+from .by_label import ByLabel
+from .columns import shared_columns
+from .matching import Hook, Path
+from .metric import StructuredMetric
+
+Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+
+
+class Reduction(NamedTuple):
+    """An average of normalised scores; made by `micro_average` and `macro_average`."""
+
+    average: str
+    normalizers: tuple[Normalizer, ...]
+
+
+def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
+    """Overlaps are summed over documents, then normalised."""
+    return Reduction("micro", parse_normalizers("normalizers", normalizers))
+
+
+def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
+    """Overlaps are normalised in each document; the mean is over the documents where the score is defined."""
+    return Reduction("macro", parse_normalizers("normalizers", normalizers))
+
+
+class OverlapScores(OverlapMetric):
+    """Scores of overlaps that are known already; see `normalize`."""
+
+    def update(self, overlap: Overlap) -> None:
+        # overlap: (B,) each
+        self.add_documents(torch.stack(overlap, -1))
+
+
+class Corpus(nn.Module):
+    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out.
+
+    Threads may share it: what reads or writes the sums does so one after the other.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = Lock()
+        self.extras: list[Extra] = []
+
+    def update_single(self, pred: Any, ref: Any) -> None:
+        """Add one document."""
+        self.update([pred], [ref])
+
+    def with_extra(self, function: Extra) -> "Corpus":
+        """Let `function` of the computed values add values of its own."""
+        self.extras.append(function)
+        return self
+
+    def extended(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        # values: name -> ()
+        for extra in self.extras:
+            values |= extra(values)
+        return values
+
+
+class Family(Corpus):
+    """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
+
+    reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
+    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `ByLabel`.
+    hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
+    the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
+    bootstrap, confidence, seed: see `CountMetric`.
+    """
+
+    def __init__(
+        self,
+        metric: StructuredMetric,
+        reduction: Reduction | Mapping[str, Reduction],
+        *,
+        by: str | None = None,
+        labels: Sequence[Hashable] | None = None,
+        hooks: Mapping[Path | str, Hook] | None = None,
+        policy: str | Policy | None = None,
+        empty: str | None = None,
+        zero_division: float | str | None = None,
+        duplicates: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if not isinstance(metric, StructuredMetric):
+            raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
+        reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
+        for prefix, given in reductions.items():
+            if not isinstance(given, Reduction):
+                raise TypeError(
+                    f"reduction {prefix!r}: got {given!r}, wanted micro_average([...]) or macro_average([...])"
+                )
+        own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
+        self.metric = metric.under(Policy.parse(policy or metric.policy, **own))
+        self.prefixes = list(reductions)
+        self.averages = nn.ModuleList(
+            OverlapScores(scores=given.normalizers, average=given.average, policy=self.metric.policy, **kwargs)
+            for given in reductions.values()
+        )
+        names = {score.name: score for given in reductions.values() for score in given.normalizers}
+        self.by_label = [] if by is None else [ByLabel(self.metric, by, list(names.values()), labels)]
+        self.hooks = dict(hooks or {})
+        self.documents = 0
+
+    @one_at_a_time
+    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """Add documents; ValueError for lists of different lengths."""
+        overlap = self.metric.cross_and_selves(preds, refs)
+        for average in self.averages:
+            average.update(overlap)
+        for scores in self.by_label:
+            scores.update(preds, refs)
+        self._run_hooks(preds, refs)
+
+    @one_at_a_time
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Add documents; key -> () float64, of these alone, and of this rank alone."""
+        overlap = self.metric.cross_and_selves(preds, refs)
+        values = self._keyed([average(overlap) for average in self.averages])
+        for scores in self.by_label:
+            values |= scores(preds, refs)
+        self._run_hooks(preds, refs)
+        return self.extended(values)
+
+    @one_at_a_time
+    def compute(self) -> dict[str, Tensor]:
+        """Key -> () float64."""
+        values = self._keyed(list(map(computed, self.averages)))
+        for scores in self.by_label:
+            values |= scores.compute()
+        return self.extended(values)
+
+    def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Normalizer -> (B,) float64; the state is left as it is."""
+        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1)
+        return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
+
+    @one_at_a_time
+    def reset(self) -> None:
+        """Forget all documents."""
+        self.documents = 0
+        for scores in (*self.averages, *self.by_label):
+            scores.reset()
+
+    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
+        """The same without documents."""
+        fresh = copy.deepcopy(self)
+        fresh.reset()
+        fresh.hooks = dict(hooks or {})
+        return fresh
+
+    def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        named = zip(self.prefixes, scores, strict=True)
+        return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
+
+    def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        if self.hooks:
+            for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
+                self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
+        self.documents += len(preds)
+
+
+class Suite(Corpus):
+    """Families and suites by name, fed with the same objects; the names are the first part of the keys."""
+
+    def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
+        super().__init__()
+        for name, member in members.items():
+            if not isinstance(member, Corpus):
+                raise TypeError(f"member {name!r}: got {member!r:.60}, wanted a Family or a Suite")
+        self.names, self.parts = list(members), nn.ModuleList(members.values())  # a ModuleDict refuses some names
+
+    @property
+    def members(self) -> dict[str, "Family | Suite"]:
+        """Families and suites by name."""
+        return dict(zip(self.names, self.parts, strict=True))
+
+    @one_at_a_time
+    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """Add documents; ValueError for lists of different lengths."""
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            for member in self.members.values():
+                member.update(preds, refs)
+
+    @one_at_a_time
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Add documents; key -> () float64, of these alone."""
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
+
+    @one_at_a_time
+    def compute(self) -> dict[str, Tensor]:
+        """Key -> () float64."""
+        return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
+
+    def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Key -> (B,) float64; the state is left as it is."""
+        with shared_columns():
+            return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
+
+    @one_at_a_time
+    def reset(self) -> None:
+        """Forget all documents."""
+        for member in self.members.values():
+            member.reset()
+
+    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Suite":
+        """The same without documents; every family runs the hooks, in order."""
+        fresh = Suite({name: member.new(hooks) for name, member in self.members.items()})
+        fresh.extras = list(self.extras)
+        return fresh
+
+    def _named(self, found: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
+
+
+def computed(average: OverlapScores) -> dict[str, Tensor]:
+    """Its scores; NaN before the first document, so that a logging hook need not care."""
+    try:
+        return average.compute()
+    except NoDataError:
+        scores = average.read_scores(torch.zeros(3, dtype=torch.float64, device=average.device))
+        return {name: torch.full_like(score, torch.nan) for name, score in scores.items()}
+
+
+def keyed(*parts: str) -> str:
+    """The parts of a key that are not empty, joined."""
+    if len(parts) > 1 and parts[0] and parts[1] == "overlap":
+        parts = parts[:1]
+    return "-".join(filter(None, parts))

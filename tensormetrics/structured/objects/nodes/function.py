@@ -1,0 +1,104 @@
+"""Nodes of a user's own similarity, of Python values or of their numbers."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..columns import Where
+from .node import Node, below
+
+
+class Values(NamedTuple):
+    values: Sequence[Any]
+    known: dict[tuple[int, int], float]  # pair of rows -> similarity
+    where: Where
+
+
+class Function(Node):
+    """f(x, y) on the host, called once for each pair that is needed."""
+
+    cost = 3
+
+    def __init__(self, function: Callable[[Any, Any], float], dominated: bool = False) -> None:
+        self.function, self.dominated = function, dominated
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Values:
+        return Values(values, {}, where)
+
+    def similarity(self, rows: Values, i: Tensor, j: Tensor) -> Tensor:
+        pairs = list(zip(i.tolist(), j.tolist(), strict=True))
+        for pair in pairs:
+            if pair not in rows.known:
+                rows.known[pair] = self._call(rows, *pair)
+        return torch.tensor([rows.known[pair] for pair in pairs], dtype=torch.float64, device=i.device)
+
+    def _call(self, rows: Values, a: int, b: int) -> float:
+        got = self.function(rows.values[a], rows.values[b])
+        try:
+            value = got.__float__()
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            value = math.nan
+        if not value < math.inf:  # False for NaN
+            raise ValueError(
+                f"from_func: got {got!r:.60} for {rows.where(a)} and {rows.where(b)}, wanted a number below infinity"
+            )
+        return value
+
+
+class Numbers(NamedTuple):
+    table: Tensor  # (n, F) float64
+    where: Where
+
+
+Reader = tuple[tuple[str | int, ...], Callable[[Any], Any]]  # a component of the path, how to read it from a value
+
+
+class TensorFunction(Node):
+    """f((pairs, F), (pairs, F)) -> (pairs,), of the numbers of two values as float64.
+
+    columns: the readers that lead from a value to each number. check: raises for values of another type.
+    """
+
+    cost = 2
+
+    def __init__(
+        self,
+        function: Callable[[Tensor, Tensor], Tensor],
+        columns: Sequence[Sequence[Reader]],
+        check: Callable[[Sequence[Any], Where], None],
+        dominated: bool = False,
+    ) -> None:
+        self.function, self.columns, self.check, self.dominated = function, columns, check, dominated
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Numbers:
+        self.check(values, where)
+        table = [_column(values, readers, where) for readers in self.columns]
+        return Numbers(torch.stack(table, -1).to(device), where)
+
+    def similarity(self, rows: Numbers, i: Tensor, j: Tensor) -> Tensor:
+        value = self.function(rows.table[i], rows.table[j])
+        if not isinstance(value, Tensor) or value.shape != i.shape:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ValueError(f"tensor_func: got {got} for {len(i)} pairs, wanted a tensor of shape ({len(i)},)")
+        (wrong,) = (~(value < torch.inf)).nonzero(as_tuple=True)
+        if len(wrong):
+            pair = " and ".join(rows.where(int(side[wrong[0]])) for side in (i, j))
+            raise ValueError(f"tensor_func: got {value[wrong[0]].item()} for {pair}, wanted a number below infinity")
+        return value.double()
+
+
+def _column(values: Sequence[Any], readers: Sequence[Reader], where: Where) -> Tensor:  # ->  (n,) float64
+    for names, read in readers:
+        values, where = list(map(read, values)), below(where, names)
+    try:
+        column = torch.tensor(values, dtype=torch.float64)
+        fault = column.isnan()
+    except (TypeError, ValueError, RuntimeError):
+        fault = torch.tensor([not isinstance(value, int | float) for value in values])
+    if fault.any():
+        row = int(fault.nonzero()[0])
+        raise ValueError(f"{where(row)}: got {values[row]!r:.60}, wanted a number")
+    return column

@@ -1,0 +1,92 @@
+"""Node of graphs: nodes are matched so that they agree on who reaches whom."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...tensors._pairs import expand
+from ...tensors._programme import Solved
+from ...tensors.graph import graph_overlap, reachability
+from ..columns import Keys, Where
+from .node import Part
+from .set import Bounded, Candidates
+
+
+class GraphRows(NamedTuple):
+    start: Tensor  # (n,) int64: the first node of each graph
+    count: Tensor  # (n,) int64
+    items: Any  # rows of the inner node
+    key: Keys | None  # of the nodes
+    first: Tensor  # (n,) int64: the first edge of each graph
+    edges: Tensor  # (n,) int64: how many it has
+    ends: Tensor  # (edges, 2) int64: numbers of nodes within their graph
+    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
+
+
+class Graph(Bounded):
+    """The heaviest relation of nodes that agrees on reachability; see `graph_overlap`.
+
+    A value has `nodes()`, hashable, and `successors(node)`.
+    """
+
+    ordered = "a graph"
+
+    def check(self, values: Sequence[Any], where: Where) -> None:
+        for row, value in enumerate(values):
+            if not (hasattr(value, "nodes") and hasattr(value, "successors")):
+                got = f"{value!r:.60} of type {type(value).__name__}"
+                raise TypeError(f"{where(row)}: got {got}, wanted a graph with nodes() and successors(node)")
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> GraphRows:
+        rows = super().encode(values, split, where, device)
+        ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
+        edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
+        table = torch.tensor([end for graph in ends for end in graph], dtype=torch.int64, device=device).view(-1, 2)
+        return GraphRows(*rows, edges.cumsum(0) - edges, edges, table, {})
+
+    def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        return self._solve(rows, self.dense(rows, Candidates.of(rows, i, j), i, j), i, j)[:2]
+
+    def parts(self, rows: GraphRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+        """Of the pairs of nodes those without which the value is less, taken out one after another, the last first."""
+        x, y = self.items(x), self.items(y)
+        one, other = torch.tensor([[i], [j]], device=rows.start.device)
+        gain = self.dense(rows, Candidates.of(rows, one, other), one, other).clamp(min=0)
+        value = self._solve(rows, gain, one, other).value
+        for a, b in reversed(gain[0].nonzero().tolist()):
+            without = gain.clone()
+            without[0, a, b] = 0
+            if self._solve(rows, without, one, other).value >= value * (1 - 1e-12):
+                gain = without
+        for a, b in gain[0].nonzero().tolist():
+            yield self.part(rows, i, j, a, b, x, y)
+
+    def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> Solved:
+        # similarity: (P, N, M)
+        reach = self._reach(rows, i), self._reach(rows, j)
+        return graph_overlap(similarity, *reach, rows.count[i], rows.count[j], self.constraint)
+
+    def _reach(self, rows: GraphRows, i: Tensor) -> Tensor:
+        # i: (P,)  ->  (P, N, N) bool
+        owner, edge = expand(rows.first[i], rows.edges[i])
+        size = int(rows.count[i].max()) if len(i) else 0
+        adjacency = torch.zeros(len(i), size, size, dtype=torch.bool, device=i.device)
+        true = torch.ones_like(owner, dtype=torch.bool)
+        return reachability(adjacency.index_put_((owner, *rows.ends[edge].unbind(1)), true))
+
+
+def _edges(graph: Any, where: Callable[[], str]) -> list[tuple[int, int]]:
+    """The edges of a graph, as numbers of its nodes."""
+    number = {node: place for place, node in enumerate(graph.nodes())}
+    edges = [(node, after) for node in number for after in graph.successors(node)]
+    for node, after in edges:
+        if after not in number:
+            raise ValueError(f"{where()}: got an edge from {node!r} to {after!r}, which is not among its nodes()")
+    return [(number[node], number[after]) for node, after in edges]
+
+
+def nodes_of(graph: Any) -> list[Any]:
+    return list(graph.nodes())

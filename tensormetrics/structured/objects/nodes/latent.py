@@ -1,0 +1,159 @@
+"""Nodes of variables, and of collections whose items share them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...tensors._pairs import expand, matched, places
+from ...tensors._programme import PROOF, Answer, Programme, solve
+from ...tensors.constraints import Constraint
+from ...tensors.latent.latent import SolvedMapping, latent_overlap
+from ..columns import Keys, Where, check_type
+from ..variable import Variable
+from .node import Node, Part
+from .set import Bounded, Candidates, Ragged, equal_pairs
+
+NODE_LIMIT = 200_000
+
+
+class Named(NamedTuple):
+    key: Keys  # all the same
+    values: Sequence[Variable]
+
+
+class VariableLeaf(Node):
+    """1: on their own any two variables stand for each other."""
+
+    equality = dominated = has_variables = True
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Named:
+        check_type(Variable, values, where)
+        return Named(Keys([None] * len(values), where, device), values)
+
+    def similarity(self, rows: Named, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ones(len(i), dtype=torch.float64, device=i.device)
+
+    def key(self, rows: Named) -> Keys:
+        return rows.key
+
+    def variables(self, rows: Named) -> list[Sequence[Variable | None]]:
+        return [rows.values]
+
+
+class BoundRows(NamedTuple):
+    start: Tensor  # (n,) int64: the first item of each collection
+    count: Tensor  # (n,) int64
+    items: Any  # rows of the inner node
+    key: Keys | None  # of the items
+    numbers: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
+    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
+
+
+class Chosen(NamedTuple):
+    value: Tensor  # (P,) float64
+    bound: Tensor  # (P,) float64
+    pairs: list[tuple[int, int]]  # places in the collections, of all documents
+
+
+class LatentSet(Bounded):
+    """The heaviest relation that one one-to-one mapping of the variables explains; see `latent_overlap`."""
+
+    binds = True
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> BoundRows:
+        rows: Ragged = super().encode(values, split, where, device)
+        ids: dict[Variable | None, int] = {None: -1}
+        slots = [[ids.setdefault(variable, len(ids)) for variable in slot] for slot in self.inner.variables(rows.items)]
+        slots = torch.tensor(slots, dtype=torch.int64, device=device).mT
+        owner = torch.repeat_interleave(rows.count)
+        used = slots >= 0
+        numbers = torch.full_like(slots, -1)
+        numbers[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
+        return BoundRows(*rows, numbers, {})
+
+    def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        found = self._mapped(rows, i, j, distinct) if self.inner.equality else self._chosen(rows, i, j)
+        return found[:2]
+
+    def parts(self, rows: BoundRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+        x, y = self.items(x), self.items(y)
+        for a, b in self._relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
+            yield self.part(rows, i, j, a, b, x, y)
+
+    def _mapped(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> SolvedMapping:
+        # i, j: (P,) of like length
+        sides = *self._props(rows, i), *self._props(rows, j)
+        duplicates = "set" if distinct else "multiset"
+        return latent_overlap(*sides, rows.count[i], rows.count[j], self.constraint, duplicates=duplicates)
+
+    def _props(self, rows: BoundRows, i: Tensor) -> tuple[Tensor, Tensor]:
+        # ->  (P, N, 1 + S) int64, bool: what must be equal, then the variables
+        owner, item = expand(rows.start[i], rows.count[i])
+        place = owner, item - rows.start[i][owner]
+        numbers = rows.numbers[item]
+        shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + numbers.shape[1]
+        props = torch.cat([rows.key.ids[item, None], numbers.clamp(min=0)], 1)
+        is_var = torch.nn.functional.pad(numbers >= 0, (1, 0))
+        return tuple(table.new_zeros(shape).index_put_(place, table) for table in (props, is_var))
+
+    def _chosen(self, rows: BoundRows, i: Tensor, j: Tensor) -> Chosen:
+        # i, j: (P,)
+        candidates = Candidates.of(rows, i, j)
+        delta = self.inner.similarity(rows.items, candidates.x, candidates.y)
+        a, b, owner = candidates.a, candidates.b, candidates.owner
+        bound, _ = matched(a, b, delta, candidates.block, owner, len(i), self.constraint)
+        value, pairs = torch.zeros_like(bound), []
+        for document in bound.nonzero()[:, 0].tolist():
+            here = (owner == document) & (delta > 0)
+            variables = (rows.numbers[side[here]].cpu().numpy() for side in (candidates.x, candidates.y))
+            found = consistent_choice(a[here], b[here], delta[here].cpu().numpy(), *variables, self.constraint)
+            taken = here.nonzero()[:, 0][torch.from_numpy(found.taken).to(here.device)]
+            value[document] = delta[taken].sum()
+            proved = found.bound <= value[document] * (1 + PROOF)
+            bound[document] = torch.where(proved, value[document], bound[document].clamp(max=found.bound))
+            start = torch.stack([rows.start[i[document]], rows.start[j[document]]])
+            pairs += (torch.stack([candidates.x[taken], candidates.y[taken]], 1) - start).tolist()
+        return Chosen(value, bound, sorted(map(tuple, pairs)))
+
+    def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
+        if not self.inner.equality:
+            return self._chosen(rows, i, j).pairs
+        distinct = self.duplicates != "multiset"
+        (mapping,) = self._mapped(rows, i, j, distinct).mapping
+        (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
+        table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
+        numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
+        keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], numbers], 1).tolist()))
+        return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, distinct)
+
+
+def consistent_choice(
+    a: Tensor,  # (K,) items
+    b: Tensor,  # (K,)
+    weight: np.ndarray,  # (K,), positive
+    x: np.ndarray,  # (K, S) variables of the items, -1: none
+    y: np.ndarray,  # (K, S)
+    constraint: Constraint,
+) -> Answer:
+    """Which of K pairs of items to take: a column for each, and for each pair of variables that some of them need."""
+    used = x >= 0
+    links, link = np.unique(np.stack([x[used], y[used]], 1), axis=0, return_inverse=True)
+    item, column = np.arange(len(weight)), len(weight) + np.arange(len(links))
+    once = [(links[:, 0], column), (links[:, 1], column)]
+    once += [(a.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY))
+    once += [(b.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE))
+    row, col, end = [], [], 0
+    for group, columns in once:
+        number = np.unique(group, return_inverse=True)[1]
+        row, col, end = [*row, end + number], [*col, columns], end + number.max() + 1
+    need = np.arange(used.sum())  # an item needs its links
+    row, col = [*row, end + need, end + need], [*col, used.nonzero()[0], len(weight) + link]
+    sign = np.ones(sum(map(len, row)))
+    sign[len(sign) - len(need) :] = -1
+    limit = np.concatenate([np.ones(end), np.zeros(len(need))])
+    gain = np.concatenate([weight, np.zeros(len(links))])
+    answer = solve(Programme(gain, np.concatenate(row), np.concatenate(col), sign, limit), 0.0, NODE_LIMIT)
+    return Answer(answer.taken[: len(weight)] > 0.5, answer.bound)

@@ -1,0 +1,302 @@
+"""Nodes of collections: ragged rows whose items are matched under a constraint."""
+
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...tensors._pairs import counted_overlap, expand, join, matched
+from ...tensors.constraints import Constraint
+from ...tensors.overlap import common
+from ...tensors.policy import Policy
+from ..columns import Keys, Where, check_collection, read_once
+from .node import Leaf, Node, Part, bounding
+
+MAX_PAIRS = 2**22  # candidate pairs of items at a time
+MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
+
+
+class Ragged(NamedTuple):
+    start: Tensor  # (n,) int64: the first item of each collection
+    count: Tensor  # (n,) int64
+    items: Any  # rows of the inner node
+    key: Keys | None  # of the items
+
+
+class Collection(Node):
+    """What sets, sequences and the best pair share: how they are read. `items` gives the items of a value in order."""
+
+    cost = 1
+
+    def __init__(self, inner: Node, items: Callable[[Any], Sequence[Any]]) -> None:
+        self.inner, self.items = inner, items
+        self.take_on([inner])
+        self.has_variables = False
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Ragged:
+        self.check(values, where)
+        counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
+        count = torch.tensor(counts, dtype=torch.int64)
+        start = count.cumsum(0) - count
+        rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
+        key = self.inner.key(rows)
+        if key is not None:
+            key.ids  # noqa: B018  unhashable items are found whether or not they are compared
+        return Ragged(start.to(device), count.to(device), rows, key)
+
+    def check(self, values: Sequence[Any], where: Where) -> None:
+        check_collection(values, where)
+
+    def candidates(self, rows: Ragged, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
+        """Pairs of items that may be similar, for a few pairs (i, j) of collections at a time."""
+        most = (rows.count[i] * rows.count[j]).clamp(min=1).cumsum(0)
+        first = 0
+        while first < len(i):
+            done = most[first - 1] if first else 0
+            last = max(int(torch.searchsorted(most, done + MAX_PAIRS, right=True)), first + 1)
+            yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
+            first = last
+
+    def dense(self, rows: Ragged, pairs: "Candidates", i: Tensor, j: Tensor) -> Tensor:
+        # i, j: (P,)  ->  (P, N, M) float64
+        """Similarities of all pairs of items, 0 where there are none."""
+        shape = [len(i), *(int(rows.count[side].max()) if len(i) else 0 for side in (i, j))]
+        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+        place = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
+        return delta.new_zeros(shape).index_put_(place, delta)
+
+    def part(self, rows: Ragged, i: int, j: int, a: int, b: int, x: Any, y: Any) -> Part:
+        """Item a of row i beside item b of row j."""
+        place = int(rows.start[i]) + a, int(rows.start[j]) + b
+        return Part((a,), (b,), self.inner, rows.items, *place, x[a], y[b])
+
+
+class Candidates(NamedTuple):
+    """Places a, b in the items of two sides of pairs of collections, and where to find them."""
+
+    size: int  # pairs of collections
+    owner: Tensor  # (T,) which of them
+    a: Tensor  # (T,) a running number of the items of the first side
+    b: Tensor  # (T,)
+    x: Tensor  # (T,) rows of the inner node
+    y: Tensor  # (T,)
+    block: Tensor  # (T,) pairs compete within it alone
+
+    @classmethod
+    def of(cls, rows: Ragged, i: Tensor, j: Tensor) -> "Candidates":
+        # i, j: (P,)
+        x_owner, x = expand(rows.start[i], rows.count[i])
+        y_owner, y = expand(rows.start[j], rows.count[j])
+        x_block, y_block = x_owner, y_owner
+        if rows.key is not None:
+            x_block, y_block = (
+                owner * rows.key.size + rows.key.ids[item] for owner, item in ((x_owner, x), (y_owner, y))
+            )
+        a, b = join(x_block, y_block)
+        return cls(len(i), x_owner[a], a, b, x[a], y[b], x_block[a])
+
+
+class Matched(Collection):
+    """What sets and sequences share: the heaviest relation between the items that the constraint allows.
+
+    empty_is_one: an empty collection has self-overlap 1, and cross-overlap 1 with another. duplicates, of items that
+    are equal or not: "multiset"; "set": equal items of one side count once; "set_cross": in the cross-overlap alone.
+    ordered: what it is called where equal items are told apart by their places, so that each of them counts.
+    """
+
+    ordered = ""
+
+    def __init__(
+        self,
+        inner: Node,
+        items: Callable[[Any], Sequence[Any]],
+        constraint: Constraint,
+        *,
+        empty_is_one: bool = False,
+        duplicates: str = "multiset",
+    ) -> None:
+        super().__init__(inner, items)
+        self.constraint, self.empty_is_one = constraint, empty_is_one
+        self.duplicates = duplicates if inner.equality else "multiset"
+        self.dominated = constraint is Constraint.ONE_TO_ONE and inner.dominated
+
+    @classmethod
+    def under(
+        cls, policy: Policy, inner: Node, items: Callable[[Any], Sequence[Any]], constraint: Constraint
+    ) -> "Matched":
+        """With what a policy says; its "set_cross" is about plain values matched one-to-one."""
+        if cls.ordered and policy.duplicates == "set":
+            raise ValueError(
+                f"duplicates: got 'set' for {cls.ordered}, whose equal items stand at different places; wanted "
+                "'multiset', which a dataclass of its own may say by @metametric(duplicates='multiset')"
+            )
+        plain = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
+        duplicates = "multiset" if policy.duplicates == "set_cross" and not plain else policy.duplicates
+        return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
+
+    @abstractmethod
+    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        # i, j: (P,)  ->  (P,) float64
+        """The weight of the heaviest relation; distinct: of equal items only one counts."""
+
+    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+        value = self.overlap(rows, i, j, self.duplicates != "multiset")
+        if self.empty_is_one:
+            value = torch.where((rows.count[i] == 0) & (rows.count[j] == 0), 1.0, value)
+        return value
+
+    def self_similarity(self, rows: Ragged, i: Tensor) -> Tensor:
+        distinct = self.duplicates == "set"
+        solved = self.constraint is Constraint.MANY_TO_MANY or distinct
+        if self.inner.equality and not solved:
+            value = rows.count[i].double()
+        elif self.inner.dominated and not solved:
+            owner, item = expand(rows.start[i], rows.count[i])
+            value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+            value.index_add_(0, owner, self.inner.self_similarity(rows.items, item))
+        else:
+            value = self.overlap(rows, i, i, distinct)
+        return torch.where(rows.count[i] == 0, 1.0, value) if self.empty_is_one else value
+
+
+class Bounded(Matched):
+    """What graphs and latent sets share: the weight of a relation that is hard to find, and a bound on the heaviest.
+
+    Both are found at once, and once for each pair of collections: the rows hold what is `known`.
+    """
+
+    inexact = True
+
+    @abstractmethod
+    def solve(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
+        # i, j: (P,) of like length  ->  value (P,) float64, bound (P,) float64
+        """The weight that is reached, and what no relation exceeds."""
+
+    def overlap(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        of_bounds = self.inner.inexact and bounding.get()
+        pairs = [(*pair, distinct, of_bounds) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        place = {pair: n for n, pair in enumerate(pairs) if pair not in rows.known}
+        new = torch.tensor(list(place.values()), dtype=torch.int64, device=i.device)
+        for part in alike(rows.count[i[new]], rows.count[j[new]]):
+            solved = torch.stack(self.solve(rows, i[new[part]], j[new[part]], distinct), -1)
+            rows.known.update(zip((pairs[n] for n in new[part].tolist()), solved.tolist(), strict=True))
+        wanted = int(bounding.get())
+        return torch.tensor([rows.known[pair][wanted] for pair in pairs], dtype=torch.float64, device=i.device)
+
+
+class Set(Matched):
+    """Sigma_c: items are matched whatever their order."""
+
+    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        if self.inner.equality:
+            return self._counted(rows, i, j, distinct)
+        value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+        for part, pairs in self.candidates(rows, i, j):
+            delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+            value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
+        return value
+
+    def _counted(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+        # i, j: (P,)  ->  (P,) float64
+        collections, pairs, keys = len(rows.count), len(i), rows.key.size
+        if max(collections, pairs) * keys > MAX_TABLE:
+            both = torch.cat([i, j])
+            owner, item = expand(rows.start[both], rows.count[both])
+            return counted_overlap(owner, rows.key.ids[item], pairs, keys, self.constraint, distinct)
+        cell = torch.repeat_interleave(rows.count) * keys + rows.key.ids
+        times = torch.bincount(cell, minlength=collections * keys).view(collections, keys)
+        if distinct:
+            times = times.clamp(max=1)
+        return common(times[i], times[j], self.constraint).sum(-1).double()
+
+    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+        x, y = self.items(x), self.items(y)
+        for a, b in self._relation(rows, i, j):
+            yield self.part(rows, i, j, a, b, x, y)
+
+    def _relation(self, rows: Ragged, i: int, j: int) -> list[tuple[int, int]]:
+        if self.inner.equality:
+            keys = [rows.key.ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j)]
+            return equal_pairs(*keys, self.constraint, self.duplicates != "multiset")
+        here = torch.tensor([[i], [j]], device=rows.start.device)
+        pairs = Candidates.of(rows, *here)
+        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+        _, chosen = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
+        return sorted(zip(pairs.a[chosen].tolist(), pairs.b[chosen].tolist(), strict=True))
+
+
+def equal_pairs(x: list[Hashable], y: list[Hashable], constraint: Constraint, distinct: bool) -> list[tuple[int, int]]:
+    """Which equal items are paired: the n-th with the n-th one-to-one, with the first where one may be used again."""
+    places: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for b, key in enumerate(y):
+        places[key].append(b)
+    seen: Counter[Hashable] = Counter()
+    pairs = []
+    for a, key in enumerate(x):
+        found, n = places.get(key, []), seen[key]
+        seen[key] += 1
+        if distinct and n:
+            continue
+        if distinct:
+            found = found[:1]
+        if constraint is Constraint.ONE_TO_ONE:
+            found = found[n : n + 1]
+        elif constraint is Constraint.ONE_TO_MANY:
+            found = found[:1]
+        elif constraint is Constraint.MANY_TO_ONE and n:
+            found = []
+        pairs += [(a, b) for b in found]
+    return pairs
+
+
+class MaxPair(Collection):
+    """The best single pair of items, 0 if a side is empty."""
+
+    def __init__(self, inner: Node, items: Callable[[Any], Sequence[Any]]) -> None:
+        super().__init__(inner, items)
+        self.dominated = inner.dominated
+
+    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+        value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+        for part, pairs in self.candidates(rows, i, j):
+            delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+            value[part] = value[part].scatter_reduce(0, pairs.owner, delta, "amax")
+        return value
+
+    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+        x, y = self.items(x), self.items(y)
+        pairs = Candidates.of(rows, *torch.tensor([[i], [j]], device=rows.start.device))
+        delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
+        if len(delta):
+            best = int(delta.argmax())
+            yield self.part(rows, i, j, int(pairs.a[best]), int(pairs.b[best]), x, y)
+
+
+def alike(n: Tensor, m: Tensor) -> Iterator[Tensor]:
+    # n, m: (P,) lengths  ->  (few,) places of pairs of like length, whose padded matrices fit
+    side = torch.maximum(n, m)
+    order = side.argsort()
+    square = side[order].clamp(min=1) ** 2
+    while len(order):
+        size = torch.arange(1, len(order) + 1, device=order.device) * square
+        few = max(int((size <= MAX_PAIRS).sum()), 1)
+        yield order[:few]
+        order, square = order[few:], square[few:]
+
+
+def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:
+    """How many items each value has, and the items of all."""
+    columns = list(map(items, values))
+    return list(map(len, columns)), list(chain.from_iterable(columns))
+
+
+def _item_paths(where: Where, start: Tensor) -> Where:
+    def path(item: int) -> str:
+        row = int(torch.searchsorted(start, item, right=True)) - 1
+        return f"{where(row)}[{item - int(start[row])}]"
+
+    return path

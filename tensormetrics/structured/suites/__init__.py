@@ -1,0 +1,1 @@
+"""Ready-made scores of one kind of structure: entities, coreference, events, relations, rankings, meaning graphs."""

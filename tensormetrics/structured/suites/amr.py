@@ -1,0 +1,153 @@
+"""Smatch: how many triples two AMR graphs share, under the best mapping of their variables."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..objects.variable import Variable
+from ..tensors._programme import check_solver
+from ..tensors.latent.latent import latent_overlap
+from ..tensors.normalizers import normalize
+from ..tensors.reduction import CountMetric
+from .structures import AMR, Prop
+
+NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # roles whose name ends so
+
+
+Triple = tuple[str, str, str | None]  # source, role, target: a variable has an `instance` triple; None is left out
+
+
+def read_penman(text: str, top: bool | str = True) -> list[Prop]:
+    """The triples of a graph in PENMAN notation; see `read_triples` for what is made of them."""
+    try:
+        import penman
+        from penman.models import amr
+    except ImportError as error:
+        raise ImportError("text: PENMAN notation is read by penman; write pip install penman") from error
+    try:
+        graphs = list(penman.iterdecode(text, model=amr.model))
+    except penman.exceptions.PenmanError as error:
+        reason = getattr(error, "message", None) or error
+        raise ValueError(f"text: {text[:60]!r} is no graph in PENMAN notation: {reason}") from error
+    if len(graphs) != 1:
+        raise ValueError(f"text: {text[:60]!r} holds {len(graphs)} graphs in PENMAN notation, wanted one")
+    (graph,) = graphs
+    return read_triples(graph.triples, top, graph.top)
+
+
+def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | None = None) -> list[Prop]:
+    """Triples as Smatch counts them.
+
+    Roles and constants are written small and without quotes; the inverse role in (x, role-of, y) is turned round;
+    (x, mod, y) between variables is (y, domain, x). `top=True` adds (root, top, "top"), "concept" adds (root, top, its
+    concept), False nothing. `root` is the source of the first triple if it is not given.
+    """
+    _checks.one_of("top", top, (True, False, "concept"))
+    triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
+    concepts = {source: target for source, role, target in triples if role == "instance"}
+    props = [_prop(*triple, concepts) for triple in triples if triple[2] is not None]
+    root = root if root is not None or not triples else triples[0][0]
+    label = concepts.get(root) if top == "concept" else "top"
+    if top and root is not None and label is not None:
+        props.append(Prop(Variable(root), "top", _plain(label)))
+    return props
+
+
+def _prop(source: str, role: str, target: str, concepts: dict[str, str | None]) -> Prop:
+    if role == "instance" or target not in concepts:
+        return Prop(Variable(source), role, _plain(target))
+    if role.endswith("-of") and role not in NEVER_INVERSE:
+        source, role, target = target, role.removesuffix("-of"), source
+    if role == "mod":
+        source, role, target = target, "domain", source
+    return Prop(Variable(source), role, Variable(target))
+
+
+def _plain(constant: str) -> str:
+    return constant.strip('"').lower()
+
+
+class Smatch(CountMetric):
+    """Precision, recall and F1 of the triples of AMR graphs (S. Cai, K. Knight, 2013, aclanthology.org/P13-2131).
+
+    `update` takes two lists of graphs: PENMAN text, `AMR`s, or lists of `Prop`s or of (source, role, target) triples.
+    `top` is that of `read_triples`; `AMR`s and `Prop`s are taken as they are. `solver`, `restarts`, `node_limit` and
+    `seed` are those of `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the share of pairs whose
+    match is proved to be the best; and `bound-f1`, which the F1 of the best matches does not exceed.
+    """
+
+    def __init__(
+        self,
+        top: bool | str = True,
+        solver: str = "auto",
+        restarts: int = 4,
+        average: str = "micro",
+        node_limit: int = 200_000,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(6, average, seed=seed, **kwargs)
+        _checks.one_of("top", top, (True, False, "concept"))
+        check_solver(solver, node_limit)
+        self.top = top
+        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
+
+    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """Add pairs of graphs."""
+        for name, graphs in (("preds", preds), ("refs", refs)):
+            if isinstance(graphs, str):
+                raise TypeError(f"{name}: got a str, wanted a list of graphs; write [{name}]")
+        _checks.same_length(preds=preds, refs=refs)
+        constants: dict[str, int] = {}
+        pred, ref = (
+            [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]
+            for name, graphs in (("preds", preds), ("refs", refs))
+        )
+        *pred_items, n_pred = _encode(pred, constants, self.device)
+        *ref_items, n_ref = _encode(ref, constants, self.device)
+        solved = latent_overlap(*pred_items, *ref_items, n_pred, n_ref, **self.options)
+        columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
+        self.add_documents(torch.stack([column.double() for column in columns], -1))
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., 6)  ->  name: (...)
+        matched, pred, ref, exact, bound, documents = counts.unbind(-1)
+        scores = {name: normalize(matched, pred, ref, name) for name in ("precision", "recall", "f1")}
+        return scores | {"exact": exact / documents, "bound-f1": normalize(bound, pred, ref, "f1")}
+
+
+def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
+    if isinstance(graph, str):
+        try:
+            return read_penman(graph, top)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+    items = list(graph.props if isinstance(graph, AMR) else graph) if isinstance(graph, AMR | Iterable) else [graph]
+    if all(isinstance(item, Prop) for item in items):
+        return items
+    for item in items:
+        if not (isinstance(item, tuple | list) and len(item) == 3):
+            raise TypeError(f"{where}: got {item!r:.60}, wanted PENMAN text, an AMR, Props or triples of three texts")
+    return read_triples(items, top)
+
+
+def _encode(graphs: list[list[Prop]], constants: dict[str, int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    # -> props (B, N, 3), is_var (B, N, 3), lengths (B,); `constants` grows
+    lengths = [len(graph) for graph in graphs]
+    props = torch.zeros(len(graphs), max(lengths, default=0), 3, dtype=torch.int64)
+    is_var = torch.zeros_like(props, dtype=torch.bool)
+    for b, graph in enumerate(graphs):
+        variables: dict[Variable, int] = {}
+        rows = [(prop.subj, prop.pred, prop.obj) for prop in graph]
+        kinds = [[isinstance(entry, Variable) for entry in row] for row in rows]
+        tables = {True: variables, False: constants}
+        numbers = [
+            [tables[kind].setdefault(entry, len(tables[kind])) for entry, kind in zip(row, kind_row, strict=True)]
+            for row, kind_row in zip(rows, kinds, strict=True)
+        ]
+        props[b, : len(graph)] = torch.tensor(numbers, dtype=torch.int64).view(-1, 3)
+        is_var[b, : len(graph)] = torch.tensor(kinds, dtype=torch.bool).view(-1, 3)
+    return props.to(device), is_var.to(device), torch.tensor(lengths, dtype=torch.int64, device=device)

@@ -1,0 +1,201 @@
+"""Coreference: two clusterings of the mentions of a document, and the scores that papers report."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ...assignment import linear_sum_assignment
+from ..tensors import policy
+from ..tensors.normalizers import normalize
+from ..tensors.overlap import numbered, sorted_groups
+from ..tensors.reduction import CountMetric
+
+METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
+_TABLE_CELLS = 1 << 22  # of the tables of clusters against clusters that are held at a time
+# The counts of a document: numerators, or links (c), of cells; denominators, or links, of the predicted (a) and the
+# reference (b) clusters.
+_COUNTS = (
+    *("shared", "mentions_a", "mentions_b", "clusters_a", "clusters_b", "muc", "b_cubed_a", "b_cubed_b"),
+    *("ceaf_m", "ceaf_e", "lea_a", "lea_b", "link_c", "link_a", "link_b", "other_c", "other_a", "other_b"),
+)
+
+
+class CorefScores(CountMetric):
+    """Precision, recall and F1 of coreference, keys `<metric>-precision` and so on, in [0, 1]; higher is better.
+
+    `mentions` found; MUC (Vilain et al. 1995); B-cubed (Bagga, Baldwin 1998); CEAF-m and CEAF-e (Luo 2005,
+    doi:10.3115/1220575.1220579); BLANC with predicted mentions (Luo et al. 2014, doi:10.3115/v1/P14-2005); LEA
+    (Moosavi, Strube 2016, doi:10.18653/v1/P16-1060); `conll-f1`, the mean of the F1 of MUC, B-cubed and CEAF-e.
+    "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
+    `singletons="drop"` takes clusters of one mention away on both sides first. Other arguments: see `CountMetric`,
+    and `normalize` for `zero_division`.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str] = METRICS,
+        average: str = "micro",
+        singletons: str = "keep",
+        zero_division: float | str = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        for metric in metrics:
+            _checks.one_of("metrics", metric, METRICS)
+        _checks.one_of("singletons", singletons, ("keep", "drop"))
+        policy.check_zero_division(zero_division)
+        self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
+        super().__init__(len(_COUNTS), average, **kwargs)
+
+    def update(self, pred_ids: Tensor, ref_ids: Tensor) -> None:
+        # pred_ids, ref_ids: (..., W) int
+        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
+        _checks.integral("pred_ids", pred_ids)
+        _checks.integral("ref_ids", ref_ids)
+        _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
+        _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
+        pred_ids, ref_ids = (torch.atleast_2d(ids.long()).flatten(0, -2) for ids in (pred_ids, ref_ids))
+        if self.singletons == "drop":
+            pred_ids, ref_ids = _without_singletons(pred_ids), _without_singletons(ref_ids)
+        documents = max(_TABLE_CELLS // max(pred_ids.shape[1], 1) ** 2, 1)
+        chunks = zip(pred_ids.split(documents), ref_ids.split(documents), strict=True)
+        self.add_documents(torch.cat([_count(pred, ref) for pred, ref in chunks]))
+
+    def update_clusters(
+        self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
+    ) -> None:
+        """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
+        _checks.same_length(preds=preds, refs=refs)
+        named = {"preds": preds, "refs": refs}
+        sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
+        mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
+        width = max(map(len, mentions), default=0)
+        ids = [
+            [[of.get(mention, -1) for mention in row] + [-1] * (width - len(row)) for of, row in zip(side, mentions)]  # noqa: B905
+            for side in sides
+        ]
+        self.update(*torch.tensor(ids, dtype=torch.int64).reshape(2, len(preds), width).to(self.device))
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., 18)  ->  name: (...)
+        n = dict(zip(_COUNTS, counts.unbind(-1), strict=True))
+        size, clusters = (n["mentions_a"], n["mentions_b"]), (n["clusters_a"], n["clusters_b"])
+        parts = {
+            "mentions": (n["shared"], n["shared"], *size),
+            "muc": (n["muc"], n["muc"], size[0] - clusters[0], size[1] - clusters[1]),
+            "b_cubed": (n["b_cubed_a"], n["b_cubed_b"], *size),
+            "ceaf_m": (n["ceaf_m"], n["ceaf_m"], *size),
+            "ceaf_e": (n["ceaf_e"], n["ceaf_e"], *clusters),
+            "lea": (n["lea_a"], n["lea_b"], *size),
+        }
+        scores = {metric: _scores(*part, self.zero_division) for metric, part in parts.items()}
+        scores["blanc"] = _blanc(n, scores["mentions"])
+        keys = ("precision", "recall", "f1")
+        named = {f"{metric}-{key}": scores[metric][i] for metric in METRICS[:-1] for i, key in enumerate(keys)}
+        named["conll-f1"] = (named["muc-f1"] + named["b_cubed-f1"] + named["ceaf_e-f1"]) / 3
+        return {name: score for name, score in named.items() if name.split("-")[0] in self.metrics}
+
+
+def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hashable, int]:
+    clusters = getattr(clusters, "entities", clusters)
+    if not isinstance(clusters, Iterable):
+        raise TypeError(f"{where}: got {clusters!r:.60}, wanted a collection of clusters")
+    found: dict[Hashable, int] = {}
+    for number, cluster in enumerate(clusters):
+        mentions = getattr(cluster, "mentions", cluster)
+        if isinstance(mentions, str) or not isinstance(mentions, Iterable):
+            raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
+        for mention in mentions:
+            if found.setdefault(mention, number) != number:
+                raise ValueError(f"{where}: mention {mention!r} is in two clusters")
+    return found
+
+
+def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
+    # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
+    ids = ids.clamp(min=-1)
+    cluster = numbered(ids[..., None]) - (ids < 0).any(-1, keepdim=True).long()
+    return cluster, torch.zeros_like(ids).scatter_add(-1, cluster.clamp(min=0), (ids >= 0).long())
+
+
+def _without_singletons(ids: Tensor) -> Tensor:
+    # ids: (B, W)  ->  (B, W)
+    cluster, sizes = _clusters(ids)
+    return ids.where(sizes.gather(-1, cluster.clamp(min=0)) > 1, -1)
+
+
+def _links(sizes: Tensor) -> Tensor:
+    return sizes * (sizes - 1) // 2
+
+
+def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
+    # pred_ids, ref_ids: (B, W)  ->  (B, 18)
+    (row, rows), (col, cols) = _clusters(pred_ids), _clusters(ref_ids)
+    a, b, total_a, total_b = rows, cols, rows.sum(-1), cols.sum(-1)
+    # Cells of the contingency table, each at the first of its mentions.
+    order, cell = sorted_groups(torch.stack([row, col], -1))
+    row, col = row.gather(-1, order), col.gather(-1, order)
+    both = (row >= 0) & (col >= 0)
+    c = torch.zeros_like(cell).scatter_add(-1, cell, both.long()).gather(-1, cell)
+    c = c * (both & (cell.diff(dim=-1, prepend=cell[..., :1] - 1) > 0))
+    row, col = row.clamp(min=0), col.clamp(min=0)
+    shared_a, shared_b = torch.zeros_like(a).scatter_add(-1, row, c), torch.zeros_like(b).scatter_add(-1, col, c)
+    size_a, size_b = a.gather(-1, row).clamp(min=1).double(), b.gather(-1, col).clamp(min=1).double()
+    alone = ((size_a == 1) & (size_b == 1)).double() * c
+    shared, links = c.sum(-1), (_links(c).sum(-1), _links(a).sum(-1), _links(b).sum(-1))
+    clusters_a, clusters_b = (a > 0).sum(-1), (b > 0).sum(-1)
+    table = (row, col, clusters_a, clusters_b)
+    counts = {
+        "shared": shared,
+        "mentions_a": total_a,
+        "mentions_b": total_b,
+        "clusters_a": clusters_a,
+        "clusters_b": clusters_b,
+        "muc": (c - 1).clamp(min=0).sum(-1),
+        "b_cubed_a": (c * c / size_a).sum(-1),
+        "b_cubed_b": (c * c / size_b).sum(-1),
+        "ceaf_m": _best(c.double(), *table),
+        "ceaf_e": _best(2 * c / (size_a + size_b), *table),
+        "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + alone).sum(-1),
+        "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + alone).sum(-1),
+        "link_c": links[0],
+        "link_a": links[1],
+        "link_b": links[2],
+        "other_c": _links(shared) - _links(shared_a).sum(-1) - _links(shared_b).sum(-1) + links[0],
+        "other_a": _links(total_a) - links[1],
+        "other_b": _links(total_b) - links[2],
+    }
+    return torch.stack([counts[name].double() for name in _COUNTS], -1)
+
+
+def _best(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:
+    # weight: (B, W) of the cells at row, col (B, W)  n_rows, n_cols: (B,)  ->  (B,)
+    width = weight.shape[-1]
+    table = weight.new_zeros(len(weight), width * width).scatter_add_(-1, row * width + col, weight)
+    table = table.unflatten(-1, (width, width))
+    return linear_sum_assignment(table, maximize=True, row_lengths=n_rows, col_lengths=n_cols, check=False).cost
+
+
+def _scores(
+    num_a: Tensor, num_b: Tensor, den_a: Tensor, den_b: Tensor, zero_division: float | str
+) -> tuple[Tensor, Tensor, Tensor]:
+    # precision, recall, F1: (...)
+    precision = normalize(num_a, den_a, den_b, "precision", zero_division)
+    recall = normalize(num_b, den_a, den_b, "recall", zero_division)
+    if num_a is num_b:
+        return precision, recall, normalize(num_a, den_a, den_b, "f1", zero_division)
+    total = precision + recall
+    return precision, recall, 2 * precision * recall / total.where(total != 0, 1)
+
+
+def _blanc(n: dict[str, Tensor], mentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Mean over links and non-links; a class that the reference lacks is left out, as the CoNLL scorer does."""
+    link, other = (_scores(n[f"{k}_c"], n[f"{k}_c"], n[f"{k}_a"], n[f"{k}_b"], 0.0) for k in ("link", "other"))
+    has_link, has_other = n["link_b"] > 0, n["other_b"] > 0
+    no_pred = (n["link_a"] == 0) & (n["other_a"] == 0)
+    return tuple(
+        torch.where(has_link & has_other, (x + y) / 2, torch.where(has_link, x, torch.where(has_other, y, m * no_pred)))
+        for x, y, m in zip(link, other, mentions, strict=True)
+    )

@@ -1,0 +1,187 @@
+"""Events: triggers with types, and arguments with roles."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..objects.columns import numbers
+from ..tensors import _lengths
+from ..tensors.normalizers import normalize
+from ..tensors.overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
+from ..tensors.policy import Policy
+from ..tensors.reduction import CountMetric
+from ._tables import items_of, padded
+from .structures import Argument, Event, EventSet, Trigger
+
+METRICS = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
+SCORES = ("precision", "recall", "f1")
+
+
+class EventScores(CountMetric):
+    """Precision, recall and F1 of events, keys `<metric>-precision` and so on, in [0, 1]; higher is better.
+
+    `trigger_identification`: spans of triggers; `trigger_classification`: also their types; `argument_identification`:
+    spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument counts under an
+    event of the same trigger span and type, events being matched one-to-one so that most do; with "type" under any
+    event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
+    """
+
+    def __init__(
+        self, link: str = "trigger", average: str = "micro", policy: str | Policy = "conventional", **kwargs: Any
+    ) -> None:
+        _checks.one_of("link", link, ("trigger", "type"))
+        self.link, self.policy = link, Policy.parse(policy)
+        super().__init__(3 * len(METRICS), average, **kwargs)
+
+    def update(
+        self,
+        pred_triggers: Tensor,  # (..., N, 3) int: type, first, last
+        ref_triggers: Tensor,  # (..., M, 3) int
+        pred_args: Tensor,  # (..., A, 4) int: number of the event, role, first, last
+        ref_args: Tensor,  # (..., C, 4) int
+        n_pred: Tensor | None = None,  # (...) triggers
+        n_ref: Tensor | None = None,  # (...)
+        n_pred_args: Tensor | None = None,  # (...)
+        n_ref_args: Tensor | None = None,  # (...)
+    ) -> None:
+        """Add documents."""
+        _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
+        batch = pred_triggers.shape[:-2]
+        _checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)
+        _checks.shape("pred_args", pred_args, *batch, "A", 4)
+        _checks.shape("ref_args", ref_args, *batch, "C", 4)
+        given = {
+            "pred_triggers": pred_triggers,
+            "ref_triggers": ref_triggers,
+            "pred_args": pred_args,
+            "ref_args": ref_args,
+        }
+        for name, tensor in given.items():
+            _checks.integral(name, tensor)
+        _checks.same_device(**given)
+        sizes = {"n_pred": n_pred, "n_ref": n_ref, "n_pred_args": n_pred_args, "n_ref_args": n_ref_args}
+        triggers, args = (pred_triggers, ref_triggers), (pred_args, ref_args)
+        lengths = [
+            _lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2])
+            for (name, n), tensor in zip(sizes.items(), given.values(), strict=True)
+        ]
+        n_events, n_args = lengths[:2], lengths[2:]
+        overlaps = [
+            self._counted(*(side[..., 1:] for side in triggers), *n_events),
+            self._counted(*triggers, *n_events),
+        ]
+        owner = [side[..., 0].long() for side in args]
+        both = torch.cat(args, -2).long()
+        span = numbered(both[..., 2:])
+        for number in (span, numbered(torch.stack([both[..., 1], span], -1))):  # spans alone, and with roles
+            wanted = number.split([side.shape[-2] for side in args], -1)
+            if self.link == "type":
+                types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
+                rows = (torch.stack(pair, -1) for pair in zip(types, wanted, strict=True))
+                overlaps.append(self._counted(*rows, *n_args))
+            else:
+                overlaps.append(self._nested(triggers, owner, wanted, n_events, n_args))
+        self.add_documents(torch.stack([part.double() for overlap in overlaps for part in overlap], -1))
+
+    def update_events(
+        self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
+    ) -> None:
+        """Add documents given as `EventSet`s or collections of `Event`s."""
+        _checks.same_length(preds=preds, refs=refs)
+        types, roles = numbers(), numbers()
+        triggers, args = [], []
+        for name, side in (("preds", preds), ("refs", refs)):
+            documents, events = items_of(side, "events", Event, name)
+            heads = [event.trigger for event in events]
+            columns = [types[head.type] for head in heads], *_ends(heads)
+            triggers.append(padded(map(len, documents), columns, self.device))
+            sizes = [[len(event.args) for event in document] for document in documents]
+            given = [argument for event in events for argument in event.args]
+            owner = [number for row in sizes for number, size in enumerate(row) for _ in range(size)]
+            columns = owner, [roles[argument.role] for argument in given], *_ends(given)
+            args.append(padded(map(sum, sizes), columns, self.device))
+        rows, lengths = zip(*triggers, *args, strict=True)
+        self.update(*rows, *lengths)
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., 12)  ->  name: (...)
+        overlaps = counts.unflatten(-1, (len(METRICS), 3)).unbind(-2)
+        return {
+            f"{metric}-{score}": normalize(*overlap.unbind(-1), score, self.policy.zero_division)
+            for metric, overlap in zip(METRICS, overlaps, strict=True)
+            for score in SCORES
+        }
+
+    def _counted(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Overlap:
+        # pred: (..., N, F)  ref: (..., M, F)  ->  (...) each
+        overlap = multiset_overlap(pred, ref, n_pred, n_ref, duplicates=self._duplicates, columns=True)
+        return Overlap(*self.policy.count_empty(*overlap, n_pred, n_ref))
+
+    def _nested(
+        self,
+        triggers: Sequence[Tensor],  # (..., N, 3), (..., M, 3)
+        owner: Sequence[Tensor],  # (..., A), (..., C) the events of the arguments
+        args: Sequence[Tensor],  # (..., A), (..., C) in [0, A + C): equal arguments have one number
+        n_events: Sequence[Tensor],  # (...), (...)
+        n_args: Sequence[Tensor],  # (...), (...)
+    ) -> Overlap:  # (...) each
+        """Events of equal trigger are worth the arguments they share; those of one event are a multiset."""
+        sizes = [side.shape[-2] for side in triggers]
+        owner = [
+            events.where(_lengths.mask(n, events.shape[-1]) & (events >= 0), size).clamp(max=size)
+            for events, n, size in zip(owner, n_args, sizes, strict=True)
+        ]  # an event behind the last takes what does not count
+        width = sum(a.shape[-1] for a in args)
+        repeats = [_occurrences(o * width + a) for o, a in zip(owner, args, strict=True)]
+        if self._duplicates == "set":
+            owner = [o.where(r == 0, size) for o, r, size in zip(owner, repeats, sizes, strict=True)]
+        # The n-th of equal arguments of an event is a key of its own: two events share it once or not at all.
+        keys = [a * width + n for a, n in zip(args, repeats, strict=True)]
+        same = (keys[0][..., :, None] == keys[1][..., None, :]).float()  # (..., A, C); counts exactly up to 2**24
+        shared = _by_event(_by_event(same, owner[0], sizes[0]).mT, owner[1], sizes[1]).mT  # (..., N, M)
+        ones = (torch.ones_like(o, dtype=same.dtype)[..., None] for o in owner)
+        n_pred, n_ref = map(_by_event, ones, owner, sizes)  # (..., N, 1), (..., M, 1)
+        n_ref = n_ref.mT
+        cross, pred, ref = self.policy.count_empty(shared, n_pred, n_ref, n_pred, n_ref)
+        equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
+        inside = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
+        overlap = Overlap(
+            set_overlap(cross * equal, *n_events),
+            (pred[..., :, 0] * inside[0]).sum(-1),
+            (ref[..., 0, :] * inside[1]).sum(-1),
+        )
+        return Overlap(*self.policy.count_empty(*overlap, *n_events))
+
+    @property
+    def _duplicates(self) -> str:
+        # "set_cross" is about plain values, which triggers and arguments are not
+        return "set" if self.policy.duplicates == "set" else "multiset"
+
+
+def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:
+    mentions = [item.mention for item in items]
+    return [mention.left for mention in mentions], [mention.right for mention in mentions]
+
+
+def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
+    # triggers: (..., N, 3)  event: (..., A)  ->  (..., A), 0 where there is no such event
+    types = torch.nn.functional.pad(triggers[..., 0], (0, 1))
+    return types.gather(-1, event.clamp(0, triggers.shape[-2]))
+
+
+def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:
+    # values: (..., A, C)  event: (..., A) up to `events`, where it does not count  ->  (..., events, C)
+    """The sums over the arguments of each event."""
+    total = values.new_zeros(*event.shape[:-1], events + 1, values.shape[-1])
+    return total.scatter_add_(-2, event[..., None].expand_as(values), values)[..., :events, :]
+
+
+def _occurrences(keys: Tensor) -> Tensor:
+    # keys: (..., A)  ->  (..., A) how often the key came before
+    order, group = sorted_groups(keys[..., None])
+    place = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
+    first = torch.full_like(place, keys.shape[-1]).scatter_reduce_(-1, group, place, "amin").gather(-1, group)
+    return torch.empty_like(place).scatter_(-1, order, place - first)

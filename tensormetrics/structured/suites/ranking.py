@@ -1,0 +1,156 @@
+"""Rankings: predictions in order of rank against a set of reference items with gains."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ... import _checks
+from ..objects.nodes.ranking import Ranking
+from ..tensors import _lengths, policy
+from ..tensors.normalizers import normalize
+from ..tensors.overlap import numbered
+from ..tensors.reduction import CountMetric
+
+AT_K = ("precision", "recall", "hit", "ap", "ndcg")
+WHOLE = ("ap", "ndcg", "r_precision", "rr", "ap_metametric")
+CUT = 10  # of metametric's average precision
+
+
+class RankingScores(CountMetric):
+    """Means over queries of the scores of a ranking, in [0, 1]; higher is better. Textbook forms, as in trec_eval.
+
+    With h the hits in order of rank (a repeated prediction is a miss), o their running sum and m the reference items:
+    `precision@k` o_k / k, `recall@k` o_k / m, `hit@k` [o_k > 0], `r_precision` o_m / m, `rr` one over the rank of the
+    first hit, `ap@k` the sum of h_i o_i / i up to k over m, `ndcg@k` the sum of gain_i / log2(i + 1) up to k over the
+    same sum for the best order. `ap` and `ndcg` see the whole ranking. On request `ap_metametric`, as the package of
+    that name has it: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
+    o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; the
+    mean leaves out NaN. Other arguments: see `CountMetric`.
+    """
+
+    def __init__(
+        self,
+        ks: Sequence[int] = (1, 5, 10),
+        scores: Sequence[str] = (*AT_K, "r_precision", "rr"),
+        zero_division: float | str = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        self.ks = tuple(_checks.integer_at_least("ks", k, 1) for k in ks)
+        for score in scores:
+            _checks.one_of("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
+        policy.check_zero_division(zero_division)
+        self.zero_division = zero_division
+        self.names = tuple(f"{score}@{k}" for score in scores if score in AT_K for k in self.ks)
+        self.names += tuple(score for score in scores if score in WHOLE)
+        super().__init__(len(self.names), "macro", **kwargs)
+
+    def update(
+        self,
+        pred_keys: Tensor,  # (..., N) int, best first
+        ref_keys: Tensor,  # (..., M) int, distinct
+        n_pred: Tensor | None = None,  # (...)
+        n_ref: Tensor | None = None,  # (...)
+        ref_gain: Tensor | None = None,  # (..., M), default 1
+    ) -> None:
+        """Add queries."""
+        _checks.integral("pred_keys", pred_keys)
+        _checks.integral("ref_keys", ref_keys)
+        *batch, n = pred_keys.shape
+        _checks.shape("ref_keys", ref_keys, *batch, "M")
+        m = ref_keys.shape[-1]
+        _checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys, ref_gain=ref_gain)
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
+        if ref_gain is None:
+            ref_gain = torch.ones_like(ref_keys)
+        _checks.shape("ref_gain", ref_gain, *ref_keys.shape)
+        inside = _lengths.mask(n_ref, m)
+        ref_gain = ref_gain.double().where(inside, 0)
+
+        # A hit is the first prediction of a key that the reference has too.
+        key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
+        pred_key, ref_key = key[..., :n], key[..., n:]
+        wanted = torch.zeros_like(key).scatter_add(-1, ref_key, inside.long())
+        gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)
+        rank = torch.arange(n, device=key.device).expand_as(pred_key).where(_lengths.mask(n_pred, n), n)
+        first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
+        hit = (first == rank) & (rank < n) & (wanted.gather(-1, pred_key) > 0)
+        gained = gains.gather(-1, pred_key) * hit
+        ideal = ref_gain.sort(descending=True, dim=-1).values
+        self._add(hit.double().cumsum(-1), gained, ideal, n_pred, n_ref)
+
+    def update_rankings(
+        self,
+        ranking: Ranking,
+        preds: Sequence[Sequence[Any]],
+        refs: Sequence[Any],
+        gains: Sequence[Sequence[float]] | None = None,
+    ) -> None:
+        """Add queries of objects: the predictions, best first, the references and, if wanted, their gains in order.
+
+        Items are compared by the inner metric of `dsl.ranking[max_k](inner)`: o_k is the best one-to-one overlap of the
+        first k predictions with the references, and h_k = o_k - o_(k-1) may lie between 0 and 1. ValueError for a k
+        above max_k, and for gains with an inner metric that is no equality.
+        """
+        deepest = max((int(name.partition("@")[2] or 0) for name in self.names), default=0)
+        if deepest > ranking.max_k:
+            raise ValueError(f"ks: got {deepest} above max_k {ranking.max_k}; write ranking[{deepest}]")
+        queries = ranking(preds, refs, gains)
+        add = self._wrap_update(self._add)  # so that it counts as an update, and leaves no trace where it fails
+        add(*(part.to(self.device) for part in queries))
+
+    def _add(self, hits: Tensor, gained: Tensor, ideal: Tensor, n_pred: Tensor, n_ref: Tensor) -> None:
+        # hits, gained: (..., N)  ideal: (..., M)  n_pred, n_ref: (...)
+        scores = _scores(hits, gained, ideal, n_pred, n_ref, self.names, self.zero_division)
+        self.add_documents(torch.stack([scores[name].expand(n_ref.shape) for name in self.names], -1))
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., K) the scores of a query themselves  ->  name: (...)
+        return dict(zip(self.names, counts.unbind(-1), strict=True))
+
+
+def _scores(
+    hits: Tensor,  # (..., N) their running sum, whose steps are 0 or 1, or between
+    gained: Tensor,  # (..., N)
+    ideal: Tensor,  # (..., M) gains, largest first
+    n_pred: Tensor,  # (...)
+    n_ref: Tensor,  # (...)
+    names: Sequence[str],
+    zero_division: float | str,
+) -> dict[str, Tensor]:  # name: (...)
+    *_, n = hits.shape
+    rank = torch.arange(1, n + 1, device=hits.device, dtype=hits.dtype)
+    from_none = nn.functional.pad(hits, (1, 0))
+    hit = from_none.diff(dim=-1)
+
+    def over(numerator: Tensor, denominator: Tensor) -> Tensor:
+        return normalize(numerator, n_pred, denominator, "recall", zero_division)
+
+    def discounted(gain: Tensor) -> Tensor:
+        return (gain / torch.arange(2, gain.shape[-1] + 2, device=gain.device, dtype=gain.dtype).log2()).sum(-1)
+
+    def score(name: str, k: int) -> Tensor:
+        found = from_none[..., min(k, n)]
+        if name == "precision":
+            return found / k
+        if name == "recall":
+            return over(found, n_ref)
+        if name == "hit":
+            return (found > 0).to(hit.dtype)
+        if name == "ap":
+            return over((hit * hits / rank)[..., :k].sum(-1), n_ref)
+        if name == "ndcg":
+            return over(discounted(gained[..., :k]), discounted(ideal[..., :k]))
+        if name == "rr":
+            return ((from_none > 0).to(hit.dtype).diff(dim=-1) / rank).sum(-1)
+        if name == "ap_metametric":
+            cut = torch.arange(1, CUT + 1, device=hit.device)
+            so_far = nn.functional.pad(hit, (0, CUT))[..., :CUT].cumsum(-1)
+            p, r = (so_far / torch.minimum(cut, most[..., None]).clamp(min=1) for most in (n_pred, n_ref))
+            return over((p * r.diff(dim=-1, prepend=torch.zeros_like(r[..., :1]))).sum(-1), (n_ref > 0).to(hit.dtype))
+        return over((hit * (rank <= n_ref[..., None])).sum(-1), n_ref)
+
+    whole = max(n, ideal.shape[-1])
+    return {name: score(text, int(k or whole)) for name in names for text, _, k in [name.partition("@")]}

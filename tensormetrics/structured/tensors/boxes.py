@@ -1,0 +1,109 @@
+"""Detected boxes matched to reference boxes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from . import _lengths
+from .normalizers import normalize
+from .overlap import set_overlap
+from .reduction import CountMetric
+
+
+class BoxMatch(CountMetric):
+    """Scores of boxes after the best one-to-one matching of each image, in [0, 1]; higher is better.
+
+    Pairs of IoU >= threshold (and > 0), of equal label where labels are given, may match. `objective="iou"` takes the
+    matching of largest total IoU, "count" the one of most pairs. `precision`, `recall` and `f1` count pairs; with "iou"
+    also `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which add up their IoU. At threshold
+    0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019, doi:10.1109/CVPR.2019.00963).
+    Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or "cxcywh".
+    Other arguments: see `CountMetric`.
+    """
+
+    def __init__(
+        self,
+        threshold: float | Sequence[float] = 0.5,
+        format: str = "xyxy",
+        objective: str = "iou",
+        average: str = "micro",
+        **kwargs: Any,
+    ) -> None:
+        _checks.one_of("format", format, ("xyxy", "xywh", "cxcywh"))
+        _checks.one_of("objective", objective, ("iou", "count"))
+        several = not isinstance(threshold, float | int)
+        thresholds = tuple(threshold) if several else (threshold,)
+        for t in thresholds:
+            if not (isinstance(t, float | int) and 0 <= t <= 1):
+                raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
+        self.suffixes = {t: f"@{t:g}" if several else "" for t in thresholds}
+        self.format, self.objective = format, objective
+        super().__init__(2 + 2 * len(thresholds), average, **kwargs)
+
+    def update(
+        self,
+        pred_boxes: Tensor,  # (..., N, 4)
+        ref_boxes: Tensor,  # (..., M, 4)
+        n_pred: Tensor | None = None,  # (...)
+        n_ref: Tensor | None = None,  # (...)
+        pred_labels: Tensor | None = None,  # (..., N) int
+        ref_labels: Tensor | None = None,  # (..., M) int
+    ) -> None:
+        """Add images."""
+        _checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
+        *batch, n, _ = pred_boxes.shape
+        _checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
+        m = ref_boxes.shape[-2]
+        if (pred_labels is None) != (ref_labels is None):
+            raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
+        _checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
+        iou = box_iou(_corners(pred_boxes, self.format), _corners(ref_boxes, self.format))
+        if pred_labels is not None:
+            _checks.shape("pred_labels", pred_labels, *batch, n)
+            _checks.shape("ref_labels", ref_labels, *batch, m)
+            iou = iou * (pred_labels[..., None] == ref_labels[..., None, :])
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, iou, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, iou, batch, m)
+        counts = [n_pred.double(), n_ref.double()]
+        for threshold in self.suffixes:
+            allowed = (iou >= threshold) & (iou > 0)
+            worth = iou.where(allowed, 0) if self.objective == "iou" else allowed.to(iou.dtype)
+            found = set_overlap(worth, n_pred, n_ref, return_pairs=True)
+            counts += [(found.ref_of_pred >= 0).sum(-1).double(), found.value]
+        self.add_documents(torch.stack(counts, -1))
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., 2 + 2 per threshold)  ->  name: (...)
+        n_pred, n_ref, *sums = counts.unbind(-1)
+        scores = {}
+        for suffix, pairs, total in zip(self.suffixes.values(), sums[::2], sums[1::2], strict=True):
+            for name in ("precision", "recall", "f1"):
+                scores[name + suffix] = normalize(pairs, n_pred, n_ref, name)
+            if self.objective == "iou":
+                scores["mean_iou" + suffix] = normalize(total, pairs, pairs, "precision")
+                for name in ("precision", "recall", "f1"):
+                    scores[f"soft-{name}{suffix}"] = normalize(total, n_pred, n_ref, name)
+        return scores
+
+
+def box_iou(a: Tensor, b: Tensor) -> Tensor:
+    # a: (..., N, 4)  b: (..., M, 4) as x1, y1, x2, y2  ->  (..., N, M)
+    """Intersection over union; 0 for a box without area."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
+    shared = sides.clamp(min=0).prod(-1)
+    area_a, area_b = ((box[..., 2:] - box[..., :2]).clamp(min=0).prod(-1) for box in (a, b))
+    union = area_a + area_b - shared
+    return (shared / union.where(union > 0, 1)).where((area_a > 0) & (area_b > 0), 0)
+
+
+def _corners(boxes: Tensor, format: str) -> Tensor:
+    boxes = boxes if boxes.dtype == torch.float64 else boxes.float()
+    if format == "xyxy":
+        return boxes
+    start, size = boxes[..., :2], boxes[..., 2:]
+    start = start - size / 2 if format == "cxcywh" else start
+    return torch.cat([start, start + size], -1)

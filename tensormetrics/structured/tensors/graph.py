@@ -1,0 +1,196 @@
+"""The overlap of two graphs: the heaviest relation of nodes that agrees on who reaches whom."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ._programme import PROOF, Programme, Solved, check_solver, relax, solve
+from .constraints import Constraint
+from .overlap import read_similarity, set_overlap
+
+STARTS = 8  # of the search
+CELLS = 1 << 24  # of its tables at once
+
+
+def reachability(adjacency: Tensor) -> Tensor:
+    # adjacency: (..., N, N) bool  ->  (..., N, N) bool
+    """Which node reaches which along edges, in any number of steps; every node reaches itself."""
+    _check_square("adjacency", adjacency)
+    n = adjacency.shape[-1]
+    reach = adjacency | torch.eye(n, dtype=torch.bool, device=adjacency.device)
+    for _ in range(max(n - 1, 1).bit_length()):  # each squaring doubles the steps
+        reach = reach.float() @ reach.float() > 0
+    return reach
+
+
+def graph_overlap(
+    similarity: Tensor,  # (..., N, M)
+    pred_reach: Tensor,  # (..., N, N) bool
+    ref_reach: Tensor,  # (..., M, M) bool
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+    solver: str = "auto",
+    node_limit: int = 200_000,
+) -> Solved:
+    """Largest sum of similarities over pairs of nodes that `constraint` allows and that agree on reachability.
+
+    Two pairs agree if one predicted node reaches the other exactly when their reference nodes do so, in both
+    directions; see `reachability`. Lengths, NaN and pairs of similarity <= 0 as in `set_overlap`, whose value is the
+    first bound.
+
+    NP-hard. `solver="search"` looks for the value, all documents at once; "auto" hands documents whose value is not
+    proved to scipy's integer programmes, with at most `node_limit` nodes each; "exact" has no limit.
+
+    >>> chain = reachability(torch.tensor([[0, 1], [0, 0]]).bool())
+    >>> graph_overlap(torch.eye(2), chain, chain.mT).value
+    tensor(1., dtype=torch.float64)
+    """
+    constraint = Constraint.parse(constraint)
+    nodes = check_solver(solver, node_limit)
+    gain, _, _, valid = read_similarity(similarity.detach(), n_pred, n_ref)
+    *batch, n, m = gain.shape
+    for name, reach, size in (("pred_reach", pred_reach, n), ("ref_reach", ref_reach, m)):
+        _check_square(name, reach)
+        _checks.shape(name, reach, *batch, size, size)
+        _checks.same_device(similarity=similarity, **{name: reach})
+    flat = (math.prod(batch),)
+    parts = [
+        x.reshape(flat + x.shape[-2:]).split(max(CELLS // max(STARTS * n * m, 1), 1))
+        for x in (gain.double(), pred_reach, ref_reach)
+    ]
+    solved = [_solve(*part, constraint, solver, nodes) for part in zip(*parts, strict=True)]
+    value, bound = (torch.cat(x).reshape(batch).masked_fill(~valid, torch.nan) for x in zip(*solved, strict=True))
+    return Solved(value, bound, value == bound)
+
+
+def _solve(
+    gain: Tensor,  # (D, N, M)
+    pred_reach: Tensor,  # (D, N, N)
+    ref_reach: Tensor,  # (D, M, M)
+    constraint: Constraint,
+    solver: str,
+    node_limit: int | None,
+) -> tuple[Tensor, Tensor]:
+    # -> value (D,), bound (D,)
+    links = _links(pred_reach, ref_reach, constraint)
+    pairs = _best_set(gain, constraint)
+    bound = (gain * pairs).sum((-2, -1))
+    agree = ((_agreeing(pairs.double(), links) == pairs.sum((-2, -1), keepdim=True)) | ~pairs).flatten(1).all(-1)
+    value = bound.where(agree, _climb(gain, links))
+    unproved = (value < bound).nonzero()[:, 0].tolist() if solver != "search" else []
+    for document in unproved:
+        programme = _programme(gain[document], links.pred[:, document], links.ref[:, document])
+        least, most = value[document].item(), min(bound[document].item(), relax(programme).bound)
+        if least * (1 + PROOF) < most:
+            answer = solve(programme, least, node_limit)
+            least = max(least, float(programme.weight @ answer.taken))
+            most = min(most, answer.bound)
+        value[document], bound[document] = least, most if least * (1 + PROOF) < most else least
+    return value, bound
+
+
+def _check_square(name: str, relation: Tensor) -> None:
+    _checks.shape(name, relation, "...", *relation.shape[-1:] * 2)
+    if relation.dtype != torch.bool:
+        raise ValueError(f"{name}: got {relation.dtype}, wanted torch.bool; write {name}.bool()")
+
+
+class Links(NamedTuple):
+    """How two nodes of one side stand to each other, one plane for each kind: neither reaches the other, the second
+    the first, the first the second, both do, they are the same. On the reference side plane k holds what a predicted
+    pair of kind k may be matched to: a node of a reusable side may be split over nodes that reach each other."""
+
+    pred: Tensor  # (5, D, N, N) float64, 0 or 1
+    ref: Tensor  # (5, D, M, M)
+
+
+def _links(pred_reach: Tensor, ref_reach: Tensor, constraint: Constraint) -> Links:
+    # pred_reach: (D, N, N)  ref_reach: (D, M, M)
+    def planes(reach: Tensor) -> list[Tensor]:
+        same = torch.eye(reach.shape[-1], dtype=torch.bool, device=reach.device).expand_as(reach)
+        other = ((~reach, ~reach.mT), (~reach, reach.mT), (reach, ~reach.mT), (reach, reach.mT))
+        return [*(out & back & ~same for out, back in other), same]
+
+    pred, ref = planes(pred_reach), planes(ref_reach)
+    mutual, same = ref[3:]
+    if constraint in (Constraint.ONE_TO_MANY, Constraint.MANY_TO_MANY):
+        ref[3] = mutual | same
+    if constraint in (Constraint.MANY_TO_ONE, Constraint.MANY_TO_MANY):
+        ref[4] = mutual | same
+    return Links(torch.stack(pred).double(), torch.stack(ref).double())
+
+
+def _agreeing(pairs: Tensor, links: Links) -> Tensor:
+    # pairs: (..., D, N, M) weights  ->  (..., D, N, M): the weight of the pairs that agree with each pair
+    return sum(pred @ pairs @ ref.mT for pred, ref in zip(*links, strict=True))
+
+
+def _best_set(gain: Tensor, constraint: Constraint) -> Tensor:
+    # gain: (D, N, M)  ->  (D, N, M) bool: the pairs of the heaviest relation that knows nothing of edges
+    if constraint is Constraint.MANY_TO_MANY or 0 in gain.shape[1:]:
+        return gain > 0
+    _, ref_of_pred, pred_of_ref = set_overlap(gain, constraint=constraint, return_pairs=True)
+    if ref_of_pred is None:
+        return pred_of_ref[:, None] == torch.arange(gain.shape[1], device=gain.device)[:, None]
+    return ref_of_pred[..., None] == torch.arange(gain.shape[2], device=gain.device)
+
+
+def _climb(gain: Tensor, links: Links) -> Tensor:
+    # gain: (D, N, M)  ->  (D,)
+    """The heaviest of some local optima: each begins with the best pair of one predicted node and adds, as long as
+    that wins, the pair that wins most over the pairs which disagree with it."""
+    d, n, m = gain.shape
+    if n == 0 or m == 0:
+        return gain.sum((-2, -1))
+    best, partner = gain.max(-1)
+    first = best.sort(stable=True, dim=-1, descending=True).indices[:, :STARTS]  # (D, Q)
+    move = (first * m + partner.gather(-1, first)).mT
+    pairs = _one_hot(move, n, m) & (gain > 0)  # (Q, D, N, M)
+    document = torch.arange(d, device=gain.device)
+    while True:
+        weight = gain * pairs
+        lost = weight.sum((-2, -1), keepdim=True) - _agreeing(weight, links)
+        won = (gain - lost).masked_fill(pairs, 0)
+        most, move = won.flatten(-2).max(-1)
+        better = most > PROOF * gain.amax((-2, -1))
+        if not better.any():
+            return weight.sum((-2, -1)).amax(0)
+        u, v = move // m, move % m
+        agree = torch.einsum("kqdn,kqdm->qdnm", links.pred[:, document, u], links.ref[:, document, v]) > 0
+        pairs = ((pairs & agree) | _one_hot(move, n, m)).where(better[..., None, None], pairs)
+
+
+def _one_hot(cell: Tensor, n: int, m: int) -> Tensor:
+    # cell: (...) of a flattened table  ->  (..., N, M) bool
+    return (cell[..., None] == torch.arange(n * m, device=cell.device)).unflatten(-1, (n, m))
+
+
+def _programme(gain: Tensor, pred: Tensor, ref: Tensor) -> Programme:
+    # gain: (N, M)  pred: (5, N, N)  ref: (5, M, M)
+    """A column for each pair, a row for each family of pairs no two of which agree."""
+    u, v = gain.nonzero(as_tuple=True)
+    conflict = ((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0).cpu().numpy()
+    families = _cliques(conflict)
+    row = np.repeat(np.arange(len(families)), [len(family) for family in families])
+    weight = gain[u, v].cpu().numpy()
+    return Programme(weight, row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
+
+
+def _cliques(conflict: np.ndarray) -> list[np.ndarray]:
+    # conflict: (K, K) bool, symmetric
+    """Sets of pairs in mutual conflict that together cover every conflict; each is grown until nothing fits."""
+    uncovered, cliques = conflict.copy(), []
+    while uncovered.any():
+        clique = list(np.unravel_index(uncovered.argmax(), uncovered.shape))
+        fits = conflict[clique].all(0)
+        while fits.any():
+            clique.append(np.where(fits, uncovered[clique].sum(0), -1).argmax())
+            fits &= conflict[clique[-1]]
+        uncovered[np.ix_(clique, clique)] = False
+        cliques.append(np.array(clique))
+    return cliques

@@ -1,0 +1,147 @@
+"""The overlap of two collections of items with variables, under the best one-to-one mapping of the variables."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .... import _checks
+from .. import _lengths
+from .._programme import check_solver
+from ..constraints import Constraint
+from ..overlap import Overlap
+from ..reduction import OverlapMetric
+from .exact import prove
+from .search import bound_and_mapping
+from .terms import Side, Terms, read_terms
+
+CELLS = 1 << 24  # of the search's tables at once
+
+
+class SolvedMapping(NamedTuple):
+    """A value that is reached, a bound that no mapping exceeds, and the mapping that reaches the value."""
+
+    value: Tensor  # (...) float64
+    bound: Tensor  # (...) float64
+    exact: Tensor  # (...) bool: value and bound are proved to be the same
+    mapping: Tensor  # (..., V) int64: reference variable of each predicted one, -1 where that would match nothing
+
+
+def latent_overlap(
+    pred_props: Tensor,  # (..., N, F) int64
+    pred_is_var: Tensor,  # (..., N, F) bool
+    ref_props: Tensor,  # (..., M, F) int64
+    ref_is_var: Tensor,  # (..., M, F) bool
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+    solver: str = "auto",
+    restarts: int = 4,
+    node_limit: int = 200_000,
+    seed: int = 0,
+    duplicates: str = "multiset",
+) -> SolvedMapping:
+    """Largest `multiset_overlap` of items of F columns that a one-to-one mapping of the variables can give.
+
+    Where `is_var`, an entry is the number of a variable of its own side, from 0; elsewhere a constant of both sides.
+    Items match if their constants are equal and the mapping sends the variables of one to those of the other, column
+    by column. With `duplicates="set"` equal items of one side count once. `n_pred` and `n_ref` say how many items
+    count; what lies beyond never matters.
+
+    NP-hard. `solver="search"` bounds the value and looks for it, all documents at once, from `restarts` random
+    mappings and three others; "auto" hands documents whose value is below their bound to scipy's integer programmes,
+    with at most `node_limit` nodes each; "exact" has no limit. Equal input and `seed` give equal results.
+
+    S. Cai, K. Knight, 2013, Smatch: an evaluation metric for semantic feature structures, aclanthology.org/P13-2131
+    """
+    constraint = Constraint.parse(constraint)
+    _checks.one_of("duplicates", duplicates, ("multiset", "set"))
+    nodes = check_solver(solver, node_limit)
+    restarts = _checks.integer_at_least("restarts", restarts, 0)
+    seed = _checks.integer_at_least("seed", seed, 0)
+    pred = _read_side("pred", pred_props, pred_is_var, n_pred)
+    ref = _read_side("ref", ref_props, ref_is_var, n_ref)
+    *batch, _, width = pred_props.shape
+    _checks.shape("ref_props", ref_props, *batch, "M", width)
+    _checks.same_device(pred_props=pred_props, ref_props=ref_props)
+    terms = read_terms(pred, ref, constraint, duplicates == "set")
+    cells = (restarts + 3) * (max(terms.p, terms.r) + 1) ** 2  # of a document in the search
+    solved = [
+        _solve(terms.select(part), solver, restarts, nodes, seed)
+        for part in torch.arange(len(terms.free), device=pred_props.device).split(max(CELLS // cells, 1))
+    ]
+    value, bound, mapping = (torch.cat(parts) for parts in zip(*solved, strict=True))
+    mapping = mapping.where(mapping < terms.r, -1)
+    return SolvedMapping(*(x.reshape((*batch, *x.shape[1:])) for x in (value, bound, value == bound, mapping)))
+
+
+def _solve(terms: Terms, solver: str, restarts: int, nodes: int | None, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    # -> value (D,), bound (D,), mapping (D, P)
+    bound, value, mapping = bound_and_mapping(terms, restarts, seed)
+    unproved = (value < bound).nonzero()[:, 0]
+    if solver != "search" and len(unproved):
+        parts = (bound[unproved], value[unproved], mapping[unproved])
+        bound[unproved], value[unproved], mapping[unproved] = prove(terms.select(unproved), *parts, nodes)
+    return terms.free + value, terms.free + bound, mapping
+
+
+def _read_side(side: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Side:
+    _checks.shape(f"{side}_props", props, "...", "NM"[side == "ref"], "F")
+    _checks.integral(f"{side}_props", props)
+    _checks.shape(f"{side}_is_var", is_var, *props.shape)
+    if is_var.dtype != torch.bool:
+        raise ValueError(f"{side}_is_var: got {is_var.dtype}, wanted torch.bool; write {side}_is_var.bool()")
+    _checks.same_device(**{f"{side}_props": props, f"{side}_is_var": is_var})
+    *batch, size, width = props.shape
+    valid = _lengths.mask(_lengths.full_or_clamped(f"n_{side}", n, props, batch, size), size)
+    is_var = is_var & valid[..., None]
+    if bool((props.where(is_var, 0) < 0).any()):
+        raise ValueError(f"{side}_props: got a negative number of a variable, wanted numbers from 0")
+    flat = (math.prod(batch), size)
+    return Side(props.long().reshape(*flat, width), is_var.reshape(*flat, width), valid.reshape(flat))
+
+
+class LatentMatch(OverlapMetric):
+    """Scores of items with variables; see `latent_overlap`, `normalize` and `Policy`.
+
+    Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` waits for
+    the device.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        solver: str = "auto",
+        restarts: int = 4,
+        node_limit: int = 200_000,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, seed=seed, **kwargs)
+        check_solver(solver, node_limit)
+        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
+        self.options["duplicates"] = "set" if self.policy.duplicates == "set" else "multiset"
+
+    def update(
+        self,
+        pred_props: Tensor,  # (..., N, F) int64
+        pred_is_var: Tensor,  # (..., N, F) bool
+        ref_props: Tensor,  # (..., M, F) int64
+        ref_is_var: Tensor,  # (..., M, F) bool
+        n_pred: Tensor | None = None,  # (...)
+        n_ref: Tensor | None = None,  # (...)
+    ) -> None:
+        pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
+
+        def solve(left: tuple, right: tuple, n_left: Tensor | None, n_right: Tensor | None) -> Tensor:
+            return latent_overlap(*left, *right, n_left, n_right, self.constraint, **self.options).value
+
+        cross = solve(pred, ref, n_pred, n_ref)
+        *batch, n, _ = pred_props.shape
+        full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_props, batch, n)
+        full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_props, batch, ref_props.shape[-2])
+        selves = (full_pred, full_ref)
+        if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
+            selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
+        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref)

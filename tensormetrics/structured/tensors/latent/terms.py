@@ -1,0 +1,116 @@
+"""Items with variables, reduced to what a mapping of the variables can win."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._pairs import join
+from ..constraints import Constraint
+from ..overlap import common, numbered, sorted_groups
+
+
+class Terms(NamedTuple):
+    """What a mapping of variables wins: `weight` for each term all of whose `pred` variables go to its `ref` ones.
+
+    Predicted variables are numbered 0..P-1, reference ones 0..R-1; P and R fill up a term with fewer than K variables.
+    The variables of a term rise on the predicted side, and no two terms of a document ask for the same.
+    """
+
+    document: Tensor  # (T,) in [0, D), rising
+    pred: Tensor  # (T, K)
+    ref: Tensor  # (T, K)
+    weight: Tensor  # (T,) float64
+    free: Tensor  # (D,) float64: the overlap of the items without variables
+    n_pred: Tensor  # (D,): predicted variables
+    n_ref: Tensor  # (D,)
+    p: int
+    r: int
+
+    def select(self, documents: Tensor) -> "Terms":
+        # documents: (E,) rising
+        """The terms of these documents alone, which are numbered anew."""
+        number = torch.full_like(self.n_pred, -1).scatter(
+            0, documents, torch.arange(len(documents), device=documents.device)
+        )
+        document = number[self.document]
+        mine = document >= 0
+        parts = (document[mine], self.pred[mine], self.ref[mine], self.weight[mine])
+        return Terms(*parts, self.free[documents], self.n_pred[documents], self.n_ref[documents], self.p, self.r)
+
+
+class Side(NamedTuple):
+    """The items of one side of every document."""
+
+    props: Tensor  # (D, N, F) int64
+    is_var: Tensor  # (D, N, F) bool, False in the padding
+    valid: Tensor  # (D, N) bool
+
+    def variables(self) -> Tensor:
+        # -> (D,): one more than the highest variable
+        return torch.nn.functional.pad(self.props.where(self.is_var, -1).flatten(1), (1, 0), value=-1).amax(-1) + 1
+
+    def rows(self) -> Tensor:
+        # -> (L, 1 + 2 F): document, is_var, props
+        return torch.cat([self.valid.nonzero()[:, :1], self.is_var[self.valid].long(), self.props[self.valid]], -1)
+
+
+def read_terms(pred: Side, ref: Side, constraint: Constraint, distinct: bool) -> Terms:
+    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables. distinct: of equal
+    items of one side only one counts."""
+    width = pred.props.shape[-1]
+    n_pred, n_ref = pred.variables(), ref.variables()
+    p, r = (int(n.max()) if n.numel() else 0 for n in (n_pred, n_ref))
+    (pred_rows, pred_count), (ref_rows, ref_count) = merge_rows(pred.rows()), merge_rows(ref.rows())
+    if distinct:
+        pred_count, ref_count = torch.ones_like(pred_count), torch.ones_like(ref_count)
+    left, right = _equal_pairs(_form(pred_rows), _form(ref_rows))
+    weight = common(pred_count[left], ref_count[right], constraint).double()
+
+    first = _first_use(pred_rows)[left]  # equal forms: the same columns on both sides
+    a = pred_rows[left, -width:].masked_fill(~first, p)
+    x = ref_rows[right, -width:].masked_fill(~first, r)
+    a, order = a.sort(-1)
+    rows = torch.cat([pred_rows[left, :1], a, x.gather(-1, order)], -1)
+    rows, weight = merge_rows(rows, weight)
+    document, a, x = rows.split([1, width, width], -1)
+    used = (a < p).sum(-1)
+    k = min(max(int(used.max()) if len(used) else 0, 1), width)
+    free = weight.new_zeros(len(n_pred)).index_add(0, document[used == 0, 0], weight[used == 0])
+    kept = used > 0
+    return Terms(document[kept, 0], a[kept, :k], x[kept, :k], weight[kept], free, n_pred, n_ref, p, r)
+
+
+def merge_rows(rows: Tensor, weight: Tensor | None = None, reduce: str = "sum") -> tuple[Tensor, Tensor]:
+    # rows: (L, C)  weight: (L,) or None: 1 each  ->  distinct rows in rising order (U, C), their weights merged (U,)
+    order, group = sorted_groups(rows)
+    new = torch.ones_like(group, dtype=torch.bool)
+    new[1:] = group[1:] > group[:-1]
+    weight = torch.ones_like(order) if weight is None else weight[order]
+    distinct = rows[order[new]]
+    merged = weight.new_zeros(len(distinct)).scatter_reduce(0, group, weight, reduce, include_self=False)
+    return distinct, merged
+
+
+def _first_use(items: Tensor) -> Tensor:
+    # items: (U, 1 + 2 F)  ->  (U, F) bool: where a variable stands for the first time
+    width = items.shape[-1] // 2
+    return (items[:, 1 : 1 + width] > 0) & (_partner(items) == torch.arange(width, device=items.device))
+
+
+def _partner(items: Tensor) -> Tensor:
+    # items: (U, 1 + 2 F)  ->  (U, F): the first column that holds the same variable
+    _, is_var, value = items.split([1, items.shape[-1] // 2, items.shape[-1] // 2], -1)
+    same = (value[..., None] == value[:, None]) & (is_var[:, None] > 0)
+    return same.long().argmax(-1) if value.shape[-1] else value
+
+
+def _form(items: Tensor) -> Tensor:
+    # items: (U, 1 + 2 F) document, is_var, value  ->  (U, 1 + 2 F): the same but for the names of the variables
+    head, value = items.split([1 + items.shape[-1] // 2, items.shape[-1] // 2], -1)
+    return torch.cat([head, _partner(items).where(head[:, 1:] > 0, value)], -1)
+
+
+def _equal_pairs(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    # left: (U, C)  right: (W, C)  ->  index into left (T,), into right (T,) of all pairs of equal rows
+    return join(*numbered(torch.cat([left, right])).split([len(left), len(right)]))

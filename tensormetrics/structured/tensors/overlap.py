@@ -1,0 +1,193 @@
+"""The overlap of two collections: the heaviest relation between their items that a constraint allows."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ...assignment import linear_sum_assignment
+from . import _lengths
+from .constraints import Constraint
+
+
+class Overlap(NamedTuple):
+    """Overlap of prediction and reference, and of each side with itself."""
+
+    cross: Tensor  # (...)
+    pred: Tensor  # (...)
+    ref: Tensor  # (...)
+
+
+class Pairs(NamedTuple):
+    """An overlap and the pairs behind it; -1 is unmatched, None where the constraint allows several partners."""
+
+    value: Tensor  # (...)
+    ref_of_pred: Tensor | None  # (..., N) int64
+    pred_of_ref: Tensor | None  # (..., M) int64
+
+
+class Gain(NamedTuple):
+    """What pairs are worth: never negative, 0 in the padding. `valid` is False where an item pair was NaN or +inf."""
+
+    gain: Tensor  # (..., N, M)
+    n_pred: Tensor  # (...)
+    n_ref: Tensor  # (...)
+    valid: Tensor  # (...) bool
+
+
+def read_similarity(similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Gain:
+    # similarity: (..., N, M)  n_pred, n_ref: (...)
+    similarity, n_pred, n_ref = without_padding(similarity, n_pred, n_ref)
+    number = similarity < torch.inf  # False for NaN
+    return Gain(similarity.where(number, 0).clamp(min=0), n_pred, n_ref, number.flatten(-2).all(-1))
+
+
+def without_padding(
+    similarity: Tensor,  # (..., N, M)
+    n_pred: Tensor | None,  # (...) or None: all
+    n_ref: Tensor | None,  # (...)
+) -> tuple[Tensor, Tensor, Tensor]:
+    # -> similarity (..., N, M), at least single precision, 0 in the padding; n_pred, n_ref (...)
+    _checks.shape("similarity", similarity, "...", "N", "M")
+    _checks.floating("similarity", similarity)
+    *batch, n, m = similarity.shape
+    padded = n_pred is not None or n_ref is not None
+    n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
+    n_ref = _lengths.full_or_clamped("n_ref", n_ref, similarity, batch, m)
+    if similarity.dtype in (torch.float16, torch.bfloat16):
+        similarity = similarity.float()
+    if padded:
+        inside = _lengths.mask(n_pred, n)[..., None] & _lengths.mask(n_ref, m)[..., None, :]
+        similarity = similarity.where(inside, 0)
+    return similarity, n_pred, n_ref
+
+
+def set_overlap(
+    similarity: Tensor,  # (..., N, M)
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+    return_pairs: bool = False,
+) -> Tensor | Pairs:  # (...)
+    """Largest sum of similarities over pairs of items that `constraint` allows, in float64; higher is better.
+
+    A pair of similarity <= 0 is never taken, so -inf forbids one. `n_pred` and `n_ref` (int) say how many items count;
+    what lies beyond never matters. With NaN or +inf among a document's similarities its value is NaN.
+    Differentiable in `similarity` through the pairs taken; half types are summed from float32.
+    With `return_pairs` also the partner of each item, -1 for none; `~` allows many, and is a ValueError.
+
+    >>> set_overlap(torch.tensor([[0.9, 0.5], [0.8, 0.1]]))
+    tensor(1.3000, dtype=torch.float64)
+    """
+    constraint = Constraint.parse(constraint)
+    if return_pairs and constraint is Constraint.MANY_TO_MANY:
+        raise ValueError("return_pairs: got '~', under which an item has many partners; compare similarity > 0 instead")
+    gain, n_pred, n_ref, valid = read_similarity(similarity, n_pred, n_ref)
+    ref_of_pred = pred_of_ref = None
+    if constraint is Constraint.MANY_TO_MANY:
+        total = gain.sum((-2, -1), dtype=torch.float64)
+    elif constraint is Constraint.ONE_TO_ONE:
+        found = linear_sum_assignment(gain, maximize=True, row_lengths=n_pred, col_lengths=n_ref, check=False)
+        total = found.cost
+        if return_pairs:
+            ref_of_pred = _drop_worthless(found.col_of_row, gain)
+            pred_of_ref = _drop_worthless(found.row_of_col, gain.mT)
+    elif constraint is Constraint.ONE_TO_MANY:
+        total, ref_of_pred = _best_partners(gain)
+    else:
+        total, pred_of_ref = _best_partners(gain.mT)
+    total = total.masked_fill(~valid, torch.nan)
+    return Pairs(total, ref_of_pred, pred_of_ref) if return_pairs else total
+
+
+def _best_partners(gain: Tensor) -> tuple[Tensor, Tensor]:
+    # gain: (..., N, M)  ->  total (...), partner (..., N)
+    if gain.shape[-1] == 0:
+        return gain.sum((-2, -1), dtype=torch.float64), gain.new_full(gain.shape[:-1], -1, dtype=torch.int64)
+    best, partner = gain.max(-1)
+    return best.sum(-1, dtype=torch.float64), partner.where(best > 0, -1)
+
+
+def _drop_worthless(partner: Tensor, gain: Tensor) -> Tensor:
+    # partner: (..., N)  gain: (..., N, M)  ->  (..., N)
+    if gain.shape[-1] == 0:
+        return partner
+    taken = gain.gather(-1, partner.clamp(min=0)[..., None])[..., 0]
+    return partner.where(taken > 0, -1)
+
+
+def multiset_overlap(
+    pred_keys: Tensor,  # (..., N) int, or (..., N, F) with columns=True
+    ref_keys: Tensor,  # (..., M) int, or (..., M, F)
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+    duplicates: str = "multiset",
+    *,
+    columns: bool = False,
+) -> Overlap:  # int64
+    """Overlap of two multisets of items that are either equal or not: exact counts, no pairwise matrix.
+
+    With p and r the times an item occurs on the two sides, cross is the sum over items of min(p, r) under `<->`,
+    p [r > 0] under `->`, r [p > 0] under `<-` and p r under `~`; a self is the number of items, under `~` the sum of
+    squares. With `columns` an item is a row of F numbers; rows are equal if all columns are.
+    `duplicates`: see `Policy`. `n_pred` and `n_ref` say how many items count; what lies beyond never matters.
+
+    >>> multiset_overlap(torch.tensor([1, 2, 2]), torch.tensor([1, 1, 1, 2])).cross
+    tensor(2)
+    """
+    constraint = Constraint.parse(constraint)
+    _checks.one_of("duplicates", duplicates, ("multiset", "set", "set_cross"))
+    _checks.integral("pred_keys", pred_keys)
+    _checks.integral("ref_keys", ref_keys)
+    if not columns:
+        pred_keys, ref_keys = pred_keys[..., None], ref_keys[..., None]
+    *batch, n, width = pred_keys.shape
+    m = ref_keys.shape[-2]
+    _checks.shape("ref_keys", ref_keys, *batch, "M", width)
+    _checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys)
+    n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
+    n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
+
+    number = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
+    # (..., K) times that an item occurs; padding has some number and counts 0 there
+    p, r = (
+        torch.zeros_like(number).scatter_add_(-1, side, inside.long())
+        for side, inside in zip(
+            number.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True
+        )
+    )
+    if duplicates == "set":
+        p, r = p.clamp(max=1), r.clamp(max=1)
+    once = duplicates == "set_cross"
+    cross = common(p.clamp(max=1), r.clamp(max=1), constraint) if once else common(p, r, constraint)
+    if constraint is Constraint.MANY_TO_MANY:
+        return Overlap(cross.sum(-1), (p * p).sum(-1), (r * r).sum(-1))
+    return Overlap(cross.sum(-1), p.sum(-1), r.sum(-1))
+
+
+def common(p: Tensor, r: Tensor, constraint: Constraint) -> Tensor:
+    # p, r: (..., K) times that an item occurs  ->  (..., K)
+    if constraint is Constraint.ONE_TO_ONE:
+        return torch.minimum(p, r)
+    if constraint is Constraint.ONE_TO_MANY:
+        return p * (r > 0)
+    return r * (p > 0) if constraint is Constraint.MANY_TO_ONE else p * r
+
+
+def numbered(keys: Tensor) -> Tensor:
+    # keys: (..., L, F) int64  ->  (..., L) in [0, L): the same for equal rows, rising with their columns
+    order, group = sorted_groups(keys)
+    return torch.empty_like(order).scatter_(-1, order, group)
+
+
+def sorted_groups(keys: Tensor) -> tuple[Tensor, Tensor]:
+    # keys: (..., L, F) int64  ->  order (..., L), group (..., L) of the rows in that order, from 0, equal rows together
+    """Sort rows by column, last to first, each sort stable: rows of different content never share a group."""
+    order = torch.arange(keys.shape[-2], device=keys.device).expand(keys.shape[:-1])
+    for column in reversed(keys.unbind(-1)):
+        order = order.gather(-1, column.gather(-1, order).sort(stable=True, dim=-1).indices)
+    rows = keys.gather(-2, order[..., None].expand_as(keys))
+    new = (rows[..., 1:, :] != rows[..., :-1, :]).any(-1)
+    return order, torch.nn.functional.pad(new.long().cumsum(-1), (1, 0))[..., : keys.shape[-2]]

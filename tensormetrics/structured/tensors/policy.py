@@ -1,0 +1,71 @@
+"""What empty collections, divisions by zero and repeated items are worth."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from ... import _checks
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The three conventions in which scorers differ.
+
+    `empty`: "zero", an empty collection has overlap 0 with itself, or "one", it has 1, also with another empty one.
+    `zero_division`: the value of a ratio with denominator 0, a number or "agree" (1 if both selves are 0, else 0);
+    macro averages skip NaN. "metametric" stands for 0 under an F-score and NaN elsewhere.
+    `duplicates`: "multiset", equal items are counted as often as they occur; "set", once where equality is all that
+    items are compared by; "set_cross", plain values matched one-to-one are counted once in the cross overlap.
+    """
+
+    empty: str = "zero"
+    zero_division: float | str = 0.0
+    duplicates: str = "multiset"
+
+    def __post_init__(self) -> None:
+        _checks.one_of("empty", self.empty, ("zero", "one"))
+        check_zero_division(self.zero_division)
+        _checks.one_of("duplicates", self.duplicates, ("multiset", "set", "set_cross"))
+
+    @classmethod
+    def parse(
+        cls,
+        preset: "str | Policy",
+        *,
+        empty: str | None = None,
+        zero_division: float | str | None = None,
+        duplicates: str | None = None,
+    ) -> "Policy":
+        """A preset ("conventional", "agree" or "metametric") or a Policy, with the arguments given put in its place."""
+        if not isinstance(preset, cls):
+            _checks.one_of("policy", preset, tuple(_PRESETS))
+            preset = _PRESETS[preset]
+        given = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
+        return replace(preset, **{name: value for name, value in given.items() if value is not None})
+
+    def count_empty(
+        self,
+        cross: Tensor,  # (...)
+        pred: Tensor,  # (...)
+        ref: Tensor,  # (...)
+        n_pred: Tensor,  # (...)
+        n_ref: Tensor,  # (...)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        # -> cross, pred, ref: (...)
+        """The overlaps after this policy's word on empty collections."""
+        if self.empty == "zero":
+            return cross, pred, ref
+        no_pred, no_ref = n_pred == 0, n_ref == 0
+        return cross.masked_fill(no_pred & no_ref, 1), pred.masked_fill(no_pred, 1), ref.masked_fill(no_ref, 1)
+
+
+def check_zero_division(value: float | str) -> None:
+    if isinstance(value, bool) or not isinstance(value, float | int) and value not in ("agree", "metametric"):
+        raise ValueError(f"zero_division: got {value!r}, wanted a number, 'agree' or 'metametric'")
+
+
+_PRESETS = {
+    "conventional": Policy(),
+    "agree": Policy(zero_division="agree"),
+    "metametric": Policy("one", "metametric", "set_cross"),
+}

@@ -1,0 +1,81 @@
+"""The overlap of two sequences: the heaviest relation that keeps the order of both."""
+
+import torch
+from torch import Tensor
+
+from ..._interruptible import interruptible
+from ..._native import LIBRARY
+from .constraints import Constraint
+from .overlap import without_padding
+
+# similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN where one is NaN or +inf.
+# by_row, by_column: whether a pair moves its chain on to the next predicted, to the next reference item.
+LIBRARY.define(
+    "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor", tags=torch.Tag.pt2_compliant_tag
+)
+heaviest_chain = interruptible(torch.ops.tensormetrics.heaviest_chain, lambda similarity, *_: 2 * similarity.numel())
+BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::heaviest_chain", "CPU")
+
+
+@torch.library.register_fake("tensormetrics::heaviest_chain")
+def _fake(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
+    return similarity.new_empty(len(similarity), dtype=torch.float64)
+
+
+def sequence_overlap(
+    similarity: Tensor,  # (..., N, M)
+    n_pred: Tensor | None = None,  # (...)
+    n_ref: Tensor | None = None,  # (...)
+    constraint: str | Constraint = "<->",
+) -> Tensor:  # (...)
+    """Largest sum of similarities over a chain of pairs along which neither index falls, in float64.
+
+    Both indices rise at each step under `<->` (with equality as similarity, the longest common subsequence), the
+    predicted one under `->`, the reference one under `<-`; under `~` only no pair is repeated. Lengths, NaN and pairs
+    of similarity <= 0 as in `set_overlap`. Differentiable; O(N M) work.
+
+    >>> sequence_overlap(torch.eye(3).flip(0))
+    tensor(1., dtype=torch.float64)
+    """
+    constraint = Constraint.parse(constraint)
+    similarity, _, _ = without_padding(similarity, n_pred, n_ref)
+    *batch, n, m = similarity.shape
+    if n == 0 or m == 0:
+        return similarity.sum((-2, -1), dtype=torch.float64)
+    documents = similarity.reshape(-1, n, m)
+    if BUILT and similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
+        by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
+        by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
+        return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
+    value = antidiagonals(documents, constraint).reshape(batch)
+    return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
+
+
+def antidiagonals(similarity: Tensor, constraint: Constraint) -> Tensor:
+    # similarity: (B, N, M)  ->  (B,) float64
+    """The operator in plain torch, but for NaN: one step for each antidiagonal, over the whole batch."""
+    batch, n, m = similarity.shape
+    # Documents stand innermost, so that every step runs over adjacent numbers.
+    gain = similarity.clamp(min=0).reshape(batch, n * m).mT.contiguous()  # (N M, B)
+    border = torch.zeros_like(gain[:1], dtype=torch.float64)
+    # The best chains within the first i items of one side and j of the other, i + j the same along an antidiagonal.
+    before, last = border, torch.cat([border, border])  # (cells, B) in order of i
+    for total in range(2, n + m + 1):
+        first, stop = max(1, total - m), min(n + 1, total)
+        start, end = ((i - 1) * m + total - i - 1 for i in (first, stop))  # cell (i, total - i), counted from 1
+        here = gain[start : max(end, start + 1) : max(m - 1, 1)]
+        crossed = before[int(total > m + 1) :][: stop - first]
+        best = _step(constraint, last[:-1], last[1:], crossed, here)
+        before, last = last, torch.cat([border] * (total <= m) + [best] + [border] * (total <= n))
+    return last[0]
+
+
+def _step(constraint: Constraint, up: Tensor, left: Tensor, crossed: Tensor, gain: Tensor) -> Tensor:
+    # (cells, B) each: the best chains without the last predicted item, the last reference item, and both; the pair
+    if constraint is Constraint.ONE_TO_ONE:
+        return torch.maximum(torch.maximum(up, left), crossed + gain)
+    if constraint is Constraint.ONE_TO_MANY:
+        return torch.maximum(up + gain, left)
+    if constraint is Constraint.MANY_TO_ONE:
+        return torch.maximum(up, left + gain)
+    return torch.maximum(up, left) + gain
