@@ -1,7 +1,5 @@
 """`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
 
-import functools
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,7 +10,17 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._tables import EncodedTable, Table
+from ._tables import (
+    EncodedTable,
+    Table,
+    check_members,
+    checked_vectors,
+    from_array,
+    repeated_words,
+    rows_of,
+    table_of,
+    vocabulary_of,
+)
 from .lookup import (
     AS_THEY_STAND,
     PreprocessorArgs,
@@ -51,7 +59,7 @@ class WordEmbeddingModel:
         for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
             if not isinstance(value, str | None):
                 raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
-        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else _table_of(wv)
+        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
         self._table = table.to(device, dtype) if device or dtype else table
         self.wv = None if isinstance(wv, Table) else wv
         self.name = "Unnamed model" if name is None else name
@@ -63,14 +71,14 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         # vectors: (V, D)
         """By reference, also of a Parameter: what training does to the table is seen."""
-        return cls(Table(_checked_vectors("vectors", vectors), _vocabulary(words, len(vectors))), name, vocab_prefix)
+        return cls(Table(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix)
 
     @classmethod
     def from_numpy(
         cls, array: np.ndarray, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # array: (V, D), shared if it can be written to
-        return cls.from_tensor(_from_numpy("array", array), words, name, vocab_prefix)
+        return cls.from_tensor(from_array("array", array), words, name, vocab_prefix)
 
     @classmethod
     def from_word2vec(
@@ -86,7 +94,7 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         """From a word2vec or GloVe file; `options` as in `read_word2vec`: limit, only, no_header, encoding, errors."""
         words, vectors = read_word2vec(path, binary, **options)
-        table = Table(torch.from_numpy(vectors), _vocabulary(words, len(vectors)))
+        table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
         stem = Path(path).name.removesuffix(".gz")
         return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
 
@@ -124,14 +132,14 @@ class WordEmbeddingModel:
         """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
         if not contexts:
             raise ValueError("contexts: got no word, wanted at least one")
-        pools = [_checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
+        pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
         for word, pool in zip(contexts, pools, strict=True):
             _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
         ends = np.cumsum([len(pool) for pool in pools]).tolist()
         rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
         if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
             raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
-        _vocabulary(list(contexts), len(contexts))  # the words are str
+        vocabulary_of(list(contexts), len(contexts))  # the words are str
         members = dict(zip(contexts, rows, strict=True))
         return cls(
             Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members), name, vocab_prefix
@@ -212,8 +220,8 @@ class WordEmbeddingModel:
         words = list(check_words("words", words))
         if unknown := [word for word in words if word not in self]:
             raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")
-        vectors = _rows_of("embeddings", embeddings, len(words))
-        if repeated := _repeated(words):
+        vectors = rows_of("embeddings", embeddings, len(words))
+        if repeated := repeated_words(words):
             raise ValueError(f"words: got {repeated} more than once, wanted distinct words")
         if several := [word for word in words if len(self._table.rows(word)) > 1]:
             raise ValueError(
@@ -266,7 +274,7 @@ class WordEmbeddingModel:
         if not found.reason:
             self._table.add(key for side in found.words for keys in side for key in keys)
             if paired:
-                _check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
+                check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
         return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
 
     def get_embeddings_from_query(
@@ -337,89 +345,3 @@ def check_model(model: Any) -> None:
         raise TypeError(
             f"model: got a {type(model).__name__}, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
         )
-
-
-def _table_of(wv: Any) -> Table:
-    vectors = getattr(wv, "vectors", None)
-    listings = ("key_to_index", "index_to_key", "vocab")
-    # gensim 4 raises on access to `vocab`, so the first that is there decides.
-    listing = next((name for name in listings if hasattr(wv, name)), None)
-    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
-        raise TypeError(
-            f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
-            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, "
-            "from_encoder or from_contexts"
-        )
-    listed = getattr(wv, listing)
-    rows = None
-    if listing != "index_to_key":
-        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
-    vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("wv.vectors", vectors)
-    vectors = _checked_vectors("wv.vectors", vectors)
-    return Table(vectors, _vocabulary(list(listed), len(vectors), rows))
-
-
-def _checked_vectors(argument: str, vectors: Any) -> Tensor:
-    # -> (V, D) floating, the same tensor
-    if not isinstance(vectors, Tensor):
-        raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
-    _checks.shape(argument, vectors, "V", "D")
-    if not vectors.is_floating_point():
-        raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
-    return vectors
-
-
-def _from_numpy(argument: str, array: Any) -> Tensor:
-    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
-    if array.dtype.kind != "f":
-        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
-    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = array.astype(array.dtype.newbyteorder("="))
-    return torch.from_numpy(array)
-
-
-def _rows_of(argument: str, rows: Any, number: int) -> Tensor:
-    # -> (number, D), or what shape it has
-    if isinstance(rows, Tensor):
-        return rows
-    if isinstance(rows, np.ndarray):
-        return _from_numpy(argument, rows)
-    if not isinstance(rows, list | tuple):
-        raise TypeError(f"{argument}: got a {type(rows).__name__}, wanted an array, a tensor or a list of these")
-    rows = [row if isinstance(row, Tensor) else _from_numpy(f"{argument}[{i}]", row) for i, row in enumerate(rows)]
-    if len(rows) != number or len({row.shape for row in rows}) != 1:
-        raise ValueError(f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {number} words")
-    dtype = functools.reduce(torch.promote_types, (row.dtype for row in rows))
-    return torch.stack([row.to(dtype) for row in rows])
-
-
-def _vocabulary(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
-    """Word -> row; by default in order."""
-    if not isinstance(words, list | tuple | np.ndarray):
-        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
-    for i, word in enumerate(words):
-        if not isinstance(word, str):
-            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
-    if len(words) != rows:
-        raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
-    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
-    if len(vocab) < rows:
-        raise ValueError(f"words: got {_repeated(words)} more than once, wanted distinct words")
-    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
-        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
-    return vocab
-
-
-def _repeated(words: Sequence[str]) -> list[str]:
-    """The first few that stand there more than once."""
-    return [word for word, count in Counter(words).items() if count > 1][:5]
-
-
-def _check_members(sets: list[list[str]], table: Table) -> None:
-    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
-    for words in zip(*sets, strict=True):
-        counts = [len(table.rows(word)) for word in words]
-        if len(set(counts)) > 1:
-            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")
