@@ -65,8 +65,7 @@ class Validation:
     def __init__(self, device: torch.device) -> None:
         self.retrieval = AccuracyCalculator().to(device)
         self.clusters = ClusterAccuracy(CLASSES, TorchKMeans(n_init=10)).to(device)
-        # Without a prior: the default one, a wrong answer in ten to begin with, weighs too much at 60 images a class.
-        self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR), prevalence_prior=0, confusion_prior=0).to(device)
+        self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
     @torch.inference_mode()
     def __call__(self, model: nn.Module, loader: DataLoader) -> dict[str, Any]:

@@ -1,17 +1,24 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
 import functools
+import inspect
 import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torchmetrics
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
+
+from ._plots import plot_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class NoDataError(RuntimeError, ValueError):
@@ -46,6 +53,11 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
+        metric = super().__new__(cls)
+        object.__setattr__(metric, "_arguments", (args, kwargs))  # for `repr`
+        return metric
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dist_sync_fn", gather)
@@ -95,6 +107,30 @@ class Metric(torchmetrics.Metric):
             self._forward_cache = value
         return value
 
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
+
+        `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
+        `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        """
+        steps = [self.compute()] if val is None else val
+        steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
+        bounds = self.plot_lower_bound, self.plot_upper_bound
+        return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def extra_repr(self) -> str:
+        """The arguments of the constructor that are not its defaults."""
+        args, kwargs = self._arguments
+        signature = inspect.signature(type(self).__init__)
+        given = signature.bind(self, *args, **kwargs).arguments
+        packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+        flat = {**given, **given.pop(packed, {})}
+        return ", ".join(
+            f"{name}={_shown(value)}"
+            for name, value in flat.items()
+            if name not in ("self", packed) and not _is_default(value, signature.parameters.get(name))
+        )
+
     def batch_value(self) -> Any:
         """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
         return self.compute()
@@ -115,6 +151,10 @@ class Metric(torchmetrics.Metric):
             for name, reduction in self._reductions.items():
                 incoming = incoming_state[name].to(self.device)
                 if reduction is dim_zero_sum:
+                    got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
+                    if got != wanted:
+                        advice = "merge metrics of equal options"
+                        raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
                     setattr(self, name, getattr(self, name) + incoming.detach())
                 elif reduction is not dim_zero_cat:
                     raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
@@ -225,6 +265,16 @@ class Metric(torchmetrics.Metric):
         # Pickles and copies hold the kept rows, not the room for more behind them.
         state = super().__getstate__()
         return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"tensor of {tuple(value.shape)}"
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and (value is parameter.default or repr(value) == repr(parameter.default))
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -49,6 +49,10 @@ class Tile {
     const Row<T> row = p_.row(e, r);
     const Mode mode = p_.mode(e, r);
     T* const g = gammas_.data();
+    if (mode == kUndefined) {
+      std::fill(gammas_.begin(), gammas_.end(), std::numeric_limits<T>::quiet_NaN());
+      return true;
+    }
     if (mode == kCertain)
       for (int32_t j = 0; j < 2 * row.pairs; ++j) std::fill_n(g + j * kTile, kTile, T(row.cells[j].d > 0));
     if (mode == kCertain || mode == kEmpty) return mode == kCertain;

@@ -78,6 +78,11 @@ def fingerprint(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def digest(classes: list, truth: Tensor) -> bytes:
+    """Of the true classes of items."""
+    return hashlib.blake2b(repr(classes).encode() + truth.numpy().tobytes(), digest_size=16).digest()
+
+
 def write(config: dict[str, Any], path: str | Path) -> None:
     path = Path(path)
     kind = _suffix(path)
@@ -122,10 +127,11 @@ def _number(name: str, value: Any, kind: type) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
-        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic | Tensor):
+        held = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
+        if isinstance(held, bool) or not isinstance(held, str | numbers.Real | np.generic):
             raise TypeError
-        converted = kind(value)
-        if float(converted) != float(value):
+        converted = kind(held)
+        if float(converted) != float(held):
             raise TypeError
     except (TypeError, ValueError):
         wanted = "an integer" if kind is int else "a number"

@@ -53,6 +53,7 @@ NO_TAG = "wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
+GZIPPED = "bad.txt.gz: wanted a whole gzip file, as the name ends in .gz (Not a gzipped file (b'8 '))"
 CASES = {  # command -> its arguments -> what stands in the file called bad, the line
     "retrieval": {
         "bad.npy y.txt": [
@@ -101,11 +102,21 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
     "posterior": {
         "bad.csv": [
             ("", "bad.csv: the file is empty"),
-            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a finite number"),
+            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a count"),
             ("9,1\n2\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-            ("9,1,0\n2,8,1\n", "bad.csv: got shape (2, 3), wanted (C, C) with C >= 2"),
-            (",cat,dog\ncat,9,1\ncow,2,8\n", "bad.csv: rows are cat, cow, wanted the classes of the columns, cat, dog"),
+            (
+                "9,1,0\n2,8,1\n",
+                "bad.csv: got 2 rows of 3 columns, wanted a square, with at most one row and one column of names",
+            ),
+            (
+                ",cat,dog\ncat,9,1\ncow,2,8\n",
+                "bad.csv: rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names",
+            ),
+            ("cat,cat\n9,1\n2,8\n", "bad.csv: got classes called ['cat', 'cat'], wanted distinct names"),
+            ("9,1\n2,1e300\n", "bad.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
             ("9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
+        ],
+        "bad.csv --prior 0": [
             (
                 "9,1\n0,0\n",
                 "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
@@ -162,7 +173,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
             ),
         ],
-        f"bad.txt.gz {QUERIES}": [(VECTORS, "bad.txt.gz: Not a gzipped file (b'8 ')")],
+        f"bad.txt.gz {QUERIES}": [(VECTORS, GZIPPED)],
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [

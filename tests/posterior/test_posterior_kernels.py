@@ -1,5 +1,7 @@
 """Every implementation of the sampling operators draws the same numbers."""
 
+import math
+
 import pytest
 import torch
 
@@ -95,6 +97,31 @@ def test_tiny_concentrations(device):
             kernel(out, cells.sum(-1), cells, None, keys(1, 3, device=device), 0)
             assert out.isfinite().all()
             torch.testing.assert_close(out.view(4, 4, 300).sum(0), torch.ones(4, 300, dtype=dtype, device=device))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [math.inf, math.nan, 1e39, 3e38])
+def test_no_proposal_is_awaited_for_ever(shape, dtype, device):
+    """A shape of which nothing can be drawn gives nan, and leaves its neighbours as they are."""
+    alpha = torch.tensor([[[2, shape, 0.5], [shape, shape, 0]]], dtype=torch.float64, device=device)
+    cells = torch.tensor([[[5, 1, 2], [1, shape, 0.3], [0, 0, 4]]], dtype=torch.float64, device=device)
+    prevalence = torch.ones(1, 3, dtype=torch.float64, device=device)
+    hopeless = {True: not math.isfinite(shape), False: dtype == torch.float32 or not math.isfinite(shape)}
+    for operator, computes_in_float64 in (_op.log_gamma, False), (_reference.log_gamma, True):
+        found, others = (torch.zeros(1, 2, 3, 130, dtype=dtype, device=device) for _ in range(2))
+        operator(found, alpha, keys(1, device=device), 0)
+        operator(others, torch.where((alpha == 0) | (alpha == 2) | (alpha == 0.5), alpha, 1), keys(1, device=device), 0)
+        assert torch.equal(found[0, 0, ::2], others[0, 0, ::2]) and (found[0, 1, 2] == -torch.inf).all()
+        drawn = torch.stack([found[0, 0, 1], *found[0, 1, :2]])
+        assert (drawn.isnan() if hopeless[computes_in_float64] else drawn.isfinite()).all()
+    for operator in [*kernels(device), _reference.dirichlet_sums]:
+        for fields in 6, 12:
+            out = torch.zeros(1, fields, 130, dtype=dtype, device=device)
+            operator(out, prevalence, cells, None, keys(1, 3, device=device), 0)
+            tp, fn = out[0, :3], out[0, 3:6]
+            of_class = torch.stack([tp[1], fn[1]])
+            assert (of_class.isnan() if hopeless[operator is _reference.dirichlet_sums] else of_class.isfinite()).all()
+            assert tp[0].isfinite().all() and (fn[2] == 0).all()
 
 
 def test_threads_and_repetition_change_nothing(device):
