@@ -31,5 +31,5 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
     )
 
 
-lsa = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 99))
+lsa = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
 _native.reference("lsa")(_reference.lsa)

@@ -21,10 +21,10 @@ def _define(reference: Callable[..., None], schema: str, serves: str, slower: fl
 
 SUMS = "(Tensor(a!) out, Tensor prevalence, Tensor cells, Tensor? weights, Tensor keys, int start) -> ()"
 log_gamma = _define(
-    _reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()", "sample_dirichlet", 9
+    _reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()", "sample_dirichlet", 25
 )
-dirichlet_sums = _define(_reference.dirichlet_sums, SUMS, "sample_sums", 9)
+dirichlet_sums = _define(_reference.dirichlet_sums, SUMS, "sample_sums", 40)
 item_sums = _define(
-    _reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()", "sample_paired_matrices", 9
+    _reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()", "sample_paired_matrices", 15
 )
-uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()", "pool_histogram", 9)
+uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()", "RNG", 80)

@@ -64,10 +64,11 @@ def _keep_least(
     start: int,
 ) -> None:
     columns = torch.arange(first, first + len(rows))
-    tile = torch.addmm(bias[first : first + len(rows)], x, rows.T).masked_fill_(columns == own[:, None], torch.inf)
+    product = (x @ rows.T).masked_fill_(columns == own[:, None], torch.inf)
     if ignored is not None:
         hidden = ignored[:, first : first + len(rows)]
-        tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+        product[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+    tile = product + bias[columns]
     if start < 0:
         return _join(keys, number, kept, slice(None), tile, columns)
     stop = start + len(x)
@@ -76,7 +77,7 @@ def _keep_least(
     behind &= columns < len(limit)
     if behind.any():
         queries, at = torch.arange(start, stop), columns[behind]
-        _join(keys, number, kept, slice(int(at[0]), int(at[-1]) + 1), tile[:, behind].T, queries)
+        _join(keys, number, kept, slice(int(at[0]), int(at[-1]) + 1), product[:, behind].T + bias[queries], queries)
 
 
 def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, columns: Tensor) -> None:

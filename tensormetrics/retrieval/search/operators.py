@@ -31,7 +31,7 @@ def _nothing(*arguments: object) -> None:
 canonical_pairs = define(
     "canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int distance) -> Tensor",
     _pairs,
-    Operator("nearest", "exact distances of listed pairs, in TorchKNN and positive_ranks", 1.5),
+    Operator("nearest", "exact distances of listed pairs, in TorchKNN and positive_ranks", 60),
 )
 # x: (Q, D), rows: (C, D), of references first, first + 1, ..., bias: (R,), together the filter's values; own: (Q,)
 # references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity, 2), an entry

@@ -12,7 +12,7 @@ from .overlap import without_padding
 heaviest_chain = _native.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor",
     lambda similarity, by_row, by_column: similarity.new_empty(len(similarity), dtype=torch.float64),
-    _native.Operator("sequence", "sequence_overlap and SequenceMatch", 9),
+    _native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
 )
 
 
