@@ -10,7 +10,7 @@ void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
   OneLane<T, bytes> group;
   std::vector<char> room(batch.side() * Memory<T>::kBytes);
   const Memory<T> memory(room.data(), batch.side());
-  for (int64_t b = begin; b < end; ++b) batch.solve_one(group, b, memory);
+  for (int64_t b = begin; b < end && !stop::asked(batch.stop); ++b) batch.solve_one(group, b, memory);
 }
 
 Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,

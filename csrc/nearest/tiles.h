@@ -16,6 +16,7 @@
 
 #include "canonical.h"
 #include "common/parallel.h"
+#include "common/stop.h"
 
 namespace nearest {
 
@@ -64,11 +65,12 @@ void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows,
   const int64_t queries = x.size(0), size = y.size(0), dim = x.size(1);
   const int64_t high = (queries + rows - 1) / rows, tiles = high * ((size + columns - 1) / columns);
   std::atomic<int64_t> next{0};
+  const stop::Flag stop;
   const int64_t threads = std::min<int64_t>(torch::stable::get_num_threads(), tiles);
   common::in_parallel(name, threads, 1, [&](int64_t, int64_t) {
     std::vector<T> entries(std::min(rows, queries) * std::min(columns, size));
     auto use = make();
-    for (int64_t n; (n = next++) < tiles;) {
+    for (int64_t n; (n = next++) < tiles && !stop();) {
       Tile<T> tile{entries.data(), n % high * rows, 0, n / high * columns, 0};
       tile.queries = std::min(rows, queries - tile.query);
       tile.columns = std::min(columns, size - tile.column);

@@ -15,6 +15,7 @@ import torch
 from .. import association as domain
 from .._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
 from ..association import BaseMetric, Query, WordEmbeddingModel
+from ..association.word2vec import CHUNK
 from .inputs import BadInput, existing, naming, open_text
 from .output import common_options, find_device, publish, table
 
@@ -80,7 +81,7 @@ def association(
     lost: float,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's;
     also .gz. Only the words of the queries are kept in memory.
 
@@ -106,7 +107,8 @@ def association(
             if row["reason"]:
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
-    publish("association", tables, answer, lambda: draw(answer["metrics"]), **outputs)
+    scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
+    return publish("association", tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
 
 
 def _standard() -> list[Query]:
@@ -142,10 +144,11 @@ def _read_vectors(file: str, queries: list[Query], device: torch.device) -> Word
     words |= {word.lower() for word in words}
     try:
         with (gzip.open if file.endswith(".gz") else open)(existing(file), "rb") as opened:
-            headless = len(opened.readline().split()) > 2
+            headless = len(opened.readline(CHUNK).split()) > 2
         model = WordEmbeddingModel.from_word2vec(file, only=words, no_header=headless, device=device)
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise BadInput(str(error) if str(error).startswith(file) else f"{file}: {error}") from error
+        reason = str(error).partition("; write no_header")[0]  # which is no option here, but found out
+        raise BadInput(reason if reason.startswith(file) else f"{file}: {reason}") from error
     if not len(model.vectors):
         raise BadInput(f"{file}: none of the words of the queries is in it")
     if bad := (~model.vectors.isfinite().all(1)).nonzero().flatten().tolist():

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from .. import _native
+from .._interruptible import interruptible
 from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
@@ -31,5 +32,10 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
     )
 
 
-lsa = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
+def _nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
+    return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
+
+
+OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
 _native.reference("lsa")(_reference.lsa)
+lsa = interruptible(OPERATOR, _nanoseconds)

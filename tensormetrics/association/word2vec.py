@@ -12,7 +12,8 @@ import numpy as np
 
 from .. import _checks
 
-CHUNK = 2**20
+CHUNK = 2**20  # bytes that are read at once; no header and no word is longer
+MOST_DIMENSIONS = 2**20
 
 
 def read_word2vec(
@@ -102,6 +103,8 @@ def _header(file: BinaryIO, path: Path) -> tuple[int, int]:
         count, dim = map(int, line.split())
     except ValueError:
         count = dim = 0
+    if dim > MOST_DIMENSIONS:
+        raise ValueError(f"{path}, line 1: got {dim} dimensions, wanted at most {MOST_DIMENSIONS}")
     if count < 1 or dim < 1:
         shown = line[:40].decode("latin-1").strip()
         raise ValueError(
@@ -116,7 +119,13 @@ def _looks_binary(file: BinaryIO) -> bool:
 
 
 def _text_rows(file: BinaryIO, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
-    for line_number, line in enumerate(file, 1 if dim is None else 2):
+    longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
+    lines = iter(lambda: file.readline(longest + 1), b"")
+    for line_number, line in enumerate(lines, 1 if dim is None else 2):
+        if len(line) > longest:
+            raise ValueError(
+                f"{path}, line {line_number}: got more than {longest} bytes, wanted a word and {dim or 'its'} numbers"
+            )
         fields = line.split() if dim is None else line.rsplit(None, dim)
         if dim is None:
             dim = len(fields) - 1
@@ -131,6 +140,8 @@ def _binary_rows(file: BinaryIO, path: Path, dim: int) -> Iterator[tuple[str, by
     size, buffer, start = 4 * dim, b"", 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
+            if space < 0 and len(buffer) - start > CHUNK:
+                raise ValueError(f"{path}, row {row}: got a word of more than {CHUNK} bytes, wanted a word and a space")
             more = file.read(CHUNK)
             if not more:
                 rest = buffer[start:].lstrip(b"\n")

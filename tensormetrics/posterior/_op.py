@@ -6,25 +6,34 @@ vector register.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from .. import _native
+from .._interruptible import interruptible
 from . import _reference
 
 
-def _define(reference: Callable[..., None], schema: str, serves: str, slower: float) -> Any:
+def _define(
+    reference: Callable[..., None], schema: str, nanoseconds: Callable[..., float], serves: str, slower: float
+) -> Callable[..., None]:
     name = reference.__name__
     operator = _native.define(name + schema, lambda *arguments: None, _native.Operator("dirichlet", serves, slower))
     _native.reference(name)(reference)
-    return operator
+    return interruptible(operator, nanoseconds)
 
 
 SUMS = "(Tensor(a!) out, Tensor prevalence, Tensor cells, Tensor? weights, Tensor keys, int start) -> ()"
-log_gamma = _define(
-    _reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()", "sample_dirichlet", 25
+LOGS = "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()"
+ITEMS = "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()"
+UNIFORMS = "(Tensor(a!) out, Tensor key, int draw) -> ()"
+log_gamma = _define(_reference.log_gamma, LOGS, lambda out, *_: 10 * out.numel(), "sample_dirichlet", 25)
+dirichlet_sums = _define(
+    _reference.dirichlet_sums, SUMS, lambda out, _, cells, *__: 2 * out.shape[-1] * cells.numel(), "sample_sums", 40
 )
-dirichlet_sums = _define(_reference.dirichlet_sums, SUMS, "sample_sums", 40)
 item_sums = _define(
-    _reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()", "sample_paired_matrices", 15
+    _reference.item_sums,
+    ITEMS,
+    lambda out, cells, *_: 2 * out.shape[-1] * cells.numel(),
+    "sample_paired_matrices",
+    15,
 )
-uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()", "RNG", 80)
+uniforms = _define(_reference.uniforms, UNIFORMS, lambda out, *_: 3 * out.numel(), "RNG", 80)

@@ -5,7 +5,7 @@ from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
 from tensormetrics import _native
-from tensormetrics.assignment import Assignment, _op, linear_sum_assignment
+from tensormetrics.assignment import Assignment, linear_sum_assignment
 
 
 def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
@@ -184,7 +184,7 @@ def test_operator_contract(device):
         (torch.rand(2, 3, 4, device=device), False),
         (torch.rand(2, 4, 3, device=device).mT, True, lengths, lengths),
     ):
-        torch.library.opcheck(_op.lsa.default, arguments)
+        torch.library.opcheck(torch.ops.tensormetrics.lsa.default, arguments)
 
 
 def test_compiles_without_a_graph_break(device):
@@ -198,7 +198,7 @@ def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
     cost = torch.rand(4, 3, 3)
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as told:
-        first = _op.lsa.default.redispatch(reference, cost, False)
+        first = torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
     assert told[0].filename == __file__
-    _op.lsa.default.redispatch(reference, cost, False)
+    torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
     assert not recwarn.list and torch.equal(first[0], linear_sum_assignment(cost).col_of_row)

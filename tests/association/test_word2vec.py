@@ -1,5 +1,6 @@
 import gzip
 import importlib.util
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +154,28 @@ def test_a_published_file():
     model = WordEmbeddingModel.from_word2vec(path, name="weat_w2v")
     assert repr(model) == "<WordEmbeddingModel named 'weat_w2v' with 347 word embeddings of 300 dims>"
     np.testing.assert_array_equal(model["aster"][:2], np.float32([-0.22167969, 0.52734375]))
+
+
+@pytest.mark.parametrize("head", ["2 3\nhe 1 2 3\n", ""])
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path, head):
+    """A gzipped file of 200 KB whose one line has 200 MB: memory does not grow with it."""
+    path = tmp_path / "bomb.txt.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.encode())
+        for _ in range(200):
+            file.write(b"1" * 2**20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"bomb.txt.gz, line \d: got more than \d+ bytes, wanted a word and"):
+            read_word2vec(path, binary=False, no_header=not head)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_binary_word_without_end(tmp_path):
+    path = tmp_path / "bomb.bin.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"2 2\n" + b"a" * 2**23)
+    with pytest.raises(ValueError, match="bomb.bin.gz, row 1: got a word of more than 1048576 bytes"):
+        read_word2vec(path, binary=True)

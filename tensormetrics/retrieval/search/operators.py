@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _native, _triton
+from ..._interruptible import interruptible
 from ..._native import Operator, define
 
 
@@ -28,7 +29,7 @@ def _nothing(*arguments: object) -> None:
 
 
 # query: (Q, D) float64, reference: (R, D) from `as_embeddings`; row, column: (n,) int64  ->  (n,) float64
-canonical_pairs = define(
+_canonical_pairs = define(
     "canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int distance) -> Tensor",
     _pairs,
     Operator("nearest", "exact distances of listed pairs, in TorchKNN and positive_ranks", 60),
@@ -38,27 +39,32 @@ canonical_pairs = define(
 # in two words of the values' dtype, as the operator packs it; number (Q,) int32; limit (Q,) of that dtype. With
 # start >= 0 there are keys of all references, query q is reference start + q, and a value also serves its reference, if
 # that is behind.
-keep_least = define(
+_keep_least = define(
     "keep_least(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
     "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 4.5),
 )
 # ->  (Q, kept) float64, (Q, kept) int64
-sorted_least = define(
+_sorted_least = define(
     "sorted_least(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
     _sorted,
     Operator("nearest", "TorchKNN and what searches with it", 4.5),
 )
 # x to ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta, index:
 # (Q, P), positives in order; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
-count_before = define(
+_count_before = define(
     "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor query, "
     "Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, "
     "Tensor error, int distance, int ties, Tensor(a!) before) -> ()",
     _nothing,
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
+
+canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
+keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
+sorted_least = interruptible(_sorted_least, lambda keys, *_: 5 * keys.numel())
+count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.numel() / 20 + len(rows)))
 
 
 def selects(device: torch.device) -> bool:

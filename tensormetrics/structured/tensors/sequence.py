@@ -4,16 +4,18 @@ import torch
 from torch import Tensor
 
 from ... import _native
+from ..._interruptible import interruptible
 from .constraints import Constraint
 from .overlap import without_padding
 
 # similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN where one is NaN or +inf.
 # by_row, by_column: whether a pair moves its chain on to the next predicted, to the next reference item.
-heaviest_chain = _native.define(
+OPERATOR = _native.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor",
     lambda similarity, by_row, by_column: similarity.new_empty(len(similarity), dtype=torch.float64),
     _native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
 )
+heaviest_chain = interruptible(OPERATOR, lambda similarity, *_: 2 * similarity.numel())
 
 
 def sequence_overlap(
