@@ -9,10 +9,10 @@ import torch
 from emulated import lanes
 from torch import Tensor
 
-from tensormetrics.assignment import _op, _reference
+from tensormetrics.assignment import _reference
 
 LANES = {"warp": lanes("lsa_warp"), "block": lanes("lsa_block")}
-KERNELS = {"op": _op.lsa, **LANES, "reference": _reference.lsa}
+KERNELS = {"op": torch.ops.tensormetrics.lsa, **LANES, "reference": _reference.lsa}
 
 
 class Result(NamedTuple):
