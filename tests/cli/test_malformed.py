@@ -53,6 +53,7 @@ NO_TAG = "wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
+GZIPPED = "bad.txt.gz: wanted a whole gzip file, as the name ends in .gz (Not a gzipped file (b'8 '))"
 CASES = {  # command -> its arguments -> what stands in the file called bad, the line
     "retrieval": {
         "bad.npy y.txt": [
@@ -172,7 +173,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
             ),
         ],
-        f"bad.txt.gz {QUERIES}": [(VECTORS, "bad.txt.gz: Not a gzipped file (b'8 ')")],
+        f"bad.txt.gz {QUERIES}": [(VECTORS, GZIPPED)],
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
