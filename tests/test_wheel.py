@@ -4,11 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence")}
@@ -24,10 +24,8 @@ pytestmark = [
 @pytest.fixture
 def sources(tmp_path):
     """A copy of what the repository holds."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    for name in filter(None, listed):
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
         if (ROOT / name).exists():
             (tmp_path / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / "sources" / name)
@@ -37,7 +35,7 @@ def sources(tmp_path):
 def run(*command: object, **environment: str) -> subprocess.CompletedProcess:
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     kept |= {"TENSORMETRICS_CUDA": "0", **environment}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=kept)
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=kept, cwd="/")
 
 
 def wheel_of(sources: Path, *options: str, **environment: str) -> tuple[Path | None, subprocess.CompletedProcess]:
@@ -56,21 +54,26 @@ def test_one_wheel_serves_every_python(sources, tmp_path):
         archive.extractall(tmp_path / "unpacked")
     assert {name for name in held if name.endswith(".so")} == LIBRARIES and size < 2.5e6
     for name in LIBRARIES:
-        read = subprocess.run(
-            ["readelf", "--sections", "--dyn-syms", "-W", tmp_path / "unpacked" / name], capture_output=True
-        )
-        assert b" Py" not in read.stdout and b".debug_info" not in read.stdout and b".symtab" not in read.stdout
+        read = run("readelf", "--sections", "--dyn-syms", "-W", tmp_path / "unpacked" / name).stdout
+        assert ".dynsym" in read and not any(word in read for word in (" Py", ".debug_info", ".symtab"))
+    program = f"""
+import ctypes, glob
+ctypes.CDLL({str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")!r}, ctypes.RTLD_GLOBAL)
+print(len([ctypes.CDLL(path) for path in glob.glob("FOLDER/tensormetrics/_*.so")]))
+"""
     tried = []
     for python in filter(None, map(shutil.which, ("python3.10", "python3.11", "python3.12", "python3.13"))):
         if run(python, "--version").returncode == 0:
-            told = run(python, "-m", "pip", "install", "--no-deps", "--target", tmp_path / Path(python).name, wheel)
+            folder = tmp_path / Path(python).name
+            told = run(python, "-m", "pip", "install", "--no-deps", "--target", folder, wheel)
             assert told.returncode == 0, told
+            loaded = run(python, "-c", program.replace("FOLDER", str(folder)))  # needs no torch of this Python
+            assert loaded.stdout.strip() == "4", loaded
             tried.append(Path(python).name)
     assert tried
 
 
 def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
-    venv.create(tmp_path / "venv", system_site_packages=True, with_pip=False)
     wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
     assert told.returncode == 0 and wheel is not None, told
     (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
@@ -78,7 +81,7 @@ def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
     shown = run(sys.executable, "-m", "tensormetrics", "info", PYTHONPATH=str(tmp_path / "unpacked")).stdout
-    assert "lsa for CPU: could not be compiled: command 'false'" in shown.replace("'/usr/bin/false'", "'false'")
+    assert "lsa for CPU: could not be compiled: command " in shown
     assert "pip install --no-build-isolation" in shown
 
 
