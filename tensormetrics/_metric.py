@@ -262,9 +262,10 @@ class Metric(torchmetrics.Metric):
 
     @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
-        # Pickles and copies hold the kept rows, not the room for more behind them.
+        # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
         state = super().__getstate__()
-        return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+        rows = {name: getattr(self, name).clone() for name in self._stores}
+        return {**state, **rows, "_stores": {}, "_lock": Lock()}
 
 
 def _shown(value: Any) -> str:
