@@ -129,13 +129,8 @@ def pairwise_compare(
     median, low, high = estimate_sorted(ordered, number, ci_probability)
     diff = diff.double()
     rope = _default_rope(diff) if min_sig_diff is None else torch.full_like(median, min_sig_diff)
-    edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
-    known = searchable(ordered, number)
-    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
     n = number[..., 0].double()
-    below, tie, above = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
-    of = torch.where(rope.isnan(), torch.nan, n)
-    sig_neg, in_rope, sig_pos = less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of
+    (below, tie, above), (sig_neg, in_rope, sig_pos) = _shares(ordered, number, rope)
     p_direction, bi_sig = torch.maximum(above, below), sig_neg + sig_pos
     side = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
     random_rope, ratio = (None, None) if random_diff is None else _against_random(in_rope, rope, random_diff)
@@ -172,6 +167,18 @@ def pairwise_compare(
 def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the standard deviation
     finite = torch.where(diff.isfinite(), diff, torch.nan)
     return 0.1 * (finite - finite.nanmean(0)).square().nanmean(0).sqrt()
+
+
+def _shares(ordered: Tensor, number: Tensor, rope: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    # ordered: (..., S)  number: (..., 1)  rope: (...)  ->  three and three of (...)
+    """The shares below, at and above 0; and below, in and above the region, which are nan where it is."""
+    edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
+    known = searchable(ordered, number)
+    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
+    n = number[..., 0].double()
+    of = torch.where(rope.isnan(), torch.nan, n)
+    zero = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
+    return zero, (less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of)
 
 
 def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple[Tensor, Tensor]:
