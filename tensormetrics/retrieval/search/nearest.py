@@ -38,7 +38,7 @@ class NearestSearch:
             check_squares(query=query)
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
-        self.native = operators.BUILT and query.device.type == "cpu"
+        self.native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         self.dtype = torch.float64 if wide else torch.float32
         self.kept = kept_of(k, len(references), exact)
