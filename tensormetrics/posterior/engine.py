@@ -45,7 +45,6 @@ def sample_metrics(
     if method == "input":
         values = observed_values(counts)
         return [values[metric][None] for metric in collection]
-
     E, C, _ = counts.shape
     order = collection.get_compute_order()
     forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
