@@ -82,12 +82,17 @@ def sample_sums(
     prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
     W = 0 if weights is None else len(weights)
-    sizes = [C, C] if need == "diag" and weights is None else [C, C, C, C, W]
+    diagonal = need == "diag" and weights is None
+    sizes = [C, C] if diagonal else [C, C, C, C, W]
     out = torch.empty(E, sum(sizes), num_samples, dtype=dtype, device=counts.device)
     _op.dirichlet_sums(
         out, prevalence, cells, weights, torch.stack(keys, 1), _checks.integer_at_least("start", start, 0)
     )
-    tp, fn, fp, tn, weighted = (*out.movedim(-1, 0).split(sizes, -1), None, None, None)[:5]
+    parts = out.movedim(-1, 0).split(sizes, -1)
+    if diagonal:
+        tp, fn = parts
+        return ConfusionSums(tp, None, fn, None)
+    tp, fn, fp, tn, weighted = parts
     if weights is None:
         return ConfusionSums(tp, fp, fn, tn)
     # Cells without mass are not added, whatever they weigh.
