@@ -19,8 +19,8 @@ from .counting import TIES, RankCounter
 class PositiveRanks(NamedTuple):
     """Where the relevant references of each query stand among its candidates.
 
-    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one deeper than `depth`, and may
-        stand anywhere.
+    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one that was not found (deeper than
+        `depth`, or it or the query holds NaN or infinity), and may stand anywhere.
     relevant (..., Q) int64: R, the number of relevant references, found or not.
     candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
     gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.
@@ -64,8 +64,9 @@ def positive_ranks(
     # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
 
-    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. ValueError for arguments that do not
-    fit each other.
+    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. A relevant reference that holds NaN or
+    infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
+    arguments that do not fit each other.
 
     Args:
         reference: default: the queries, each of which is no candidate of its own.

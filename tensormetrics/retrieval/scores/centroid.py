@@ -31,7 +31,8 @@ def nearest_centroid(
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
     out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
-    for "cosine" of rows of length 1. Higher is better. ValueError for arguments that do not fit each other.
+    for "cosine" of rows of length 1. References that hold NaN or infinity are left out of the means; a query that does
+    has NaN. Higher is better. ValueError for arguments that do not fit each other.
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
@@ -56,15 +57,20 @@ def nearest_centroid(
     if not len(reference) or not len(query):
         return scores
 
-    prepared = _unit if distance == "cosine" else Tensor.double
+    def prepared(rows: Tensor) -> Tensor:
+        # ->  float64, zeros where a row is not finite
+        rows = rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0)
+        return _unit(rows) if distance == "cosine" else rows
+
     classes, codes = reference_labels.unique(return_inverse=True)
-    number = torch.bincount(codes, minlength=len(classes))
+    there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
+    number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
     sums = class_sums(reference, codes, len(classes), prepared)
     centroids = sums / number[:, None]
     knn = TorchKNN(distance, memory_budget=memory_budget)
     knn.train(centroids)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
-    itself = self_index >= 0
+    itself = (self_index >= 0) & there[self_index]
     left = number[own] - itself.long()
     for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
         x, mine = prepared(query[piece]), own[piece]
@@ -73,7 +79,7 @@ def nearest_centroid(
         other = knn.indices(x, 1, self_index=mine)[:, 0]
         rival = canonical(x, centroids[other], distance)
         won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
-        scores[piece] = won.double()
+        scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
     return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
 
 

@@ -77,7 +77,8 @@ def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[
 
 def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # values: (Q, C) smaller is nearer  indices: (Q, C) int64, -1 for none  ->  (Q, k), (Q, k) int64
-    """The first k candidates by (value, index); where there are fewer, infinity and -1."""
+    """The first k candidates by (value, index); where there are fewer, infinity and -1. NaN is no candidate."""
+    indices = indices.masked_fill(values.isnan(), -1)
     short = max(k - indices.shape[1], 0)
     indices = torch.nn.functional.pad(indices, (0, short), value=-1)
     values = torch.nn.functional.pad(values, (0, short)).masked_fill(indices < 0, torch.inf)

@@ -150,6 +150,7 @@ class Batch:
         deltas = functools.partial(canonical_pairs, query, reference, distance=distance, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
         nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
-        nearest = nearest.view(count, queries, k)
-        proven = (proven.view(count, queries) | ~present[0]).all(1)
+        finite = query.isfinite().all(1)
+        nearest = nearest.masked_fill(~finite[:, None], -1).view(count, queries, k)
+        proven = ((proven | ~finite).view(count, queries) | ~present[0]).all(1)
         return torch.where(nearest < 0, -1, nearest - first), proven

@@ -20,7 +20,8 @@ from .references import References
 class NearestSearch:
     """`search(rows)` gives the k nearest references of a slice of the queries; k is at most the number of references.
 
-    Each way to search hands the queries whose neighbours it cannot prove to the next one.
+    Each way to search hands the queries whose neighbours it cannot prove to the next one. Rows that hold NaN or
+    infinity have no neighbours, and are none.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class NearestSearch:
 
     def _first(self, query: Tensor, own: Tensor, ignored: Tensor | None, ways: tuple) -> Tensor:
         nearest, proven = ways[0](query, own, ignored)
+        finite = query.isfinite().all(1)
+        nearest.masked_fill_(~finite[:, None], -1)
         # Which queries are left has to be known on the host: once per tile.
-        left = (~proven).nonzero()[:, 0]
+        left = (~proven & finite).nonzero()[:, 0]
         if len(left):
             ignored = None if ignored is None else ignored[left]
             nearest[left] = self._first(query[left], own[left], ignored, ways[1:])
@@ -180,13 +183,17 @@ class NearestSearch:
             tile = slice(start, start + rows)
             hidden = few == own[tile, None] if ignored is None else ignored[tile] | (few == own[tile, None])
             delta = canonical_table(query[tile], self.references.rows, few, *options)
+            hidden |= delta.isnan()
             order = _sorted(delta, hidden)[:, : self.k]
             nearest[tile] = few[order].masked_fill(hidden.gather(1, order), -1)
         return nearest, torch.ones_like(own, dtype=torch.bool)
 
 
 class FunctionSearch:
-    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index."""
+    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index.
+
+    Where a value is NaN, the reference is no neighbour of the query.
+    """
 
     def __init__(self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int) -> None:
         self.query, self.self_index, self.references, self.k = query, self_index, references, k
@@ -196,6 +203,7 @@ class FunctionSearch:
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         values = self._values(rows)
         hidden = torch.arange(len(self.references), device=values.device) == self.self_index[rows, None]
+        hidden |= values.isnan()
         hidden = hidden if ignored is None else hidden | ignored
         order = _sorted(values, hidden, self.largest)[:, : self.k]
         return order.masked_fill(hidden.gather(1, order), -1)
