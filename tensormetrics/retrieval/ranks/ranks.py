@@ -19,8 +19,8 @@ from .counting import TIES, RankCounter
 class PositiveRanks(NamedTuple):
     """Where the relevant references of each query stand among its candidates.
 
-    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one that was not found (deeper than
-        `depth`, or it or the query holds NaN or infinity), and may stand anywhere.
+    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one that was not found (deeper
+        than `depth`, or it or the query holds NaN or infinity), and may stand anywhere.
     relevant (..., Q) int64: R, the number of relevant references, found or not.
     candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
     gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.

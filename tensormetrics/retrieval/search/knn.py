@@ -22,9 +22,10 @@ class TorchKNN:
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
     are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
-    a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU, memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than
-    the memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()`
-    forgets them, `save(path)` and `load(path)` store them.
+    a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
+    memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
+    memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
+    them, `save(path)` and `load(path)` store them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
