@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from .. import _checks
+from .._exact_sums import COARSE, parts, total, unit_of
 from .relevance import Comparison, Ignore
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -114,19 +115,29 @@ def few_rows(tensor: Tensor) -> int:
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
+def column_units(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64
+    """The units in which the columns of prepared rows have exact sums; see `class_sums`."""
+    largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for piece in rows.split(few_rows(rows)):
+        largest = torch.maximum(largest, prepared(piece).abs().amax(0))
+    return unit_of(largest)
+
+
 def class_sums(
-    rows: Tensor, codes: Tensor, classes: int, prepared: Callable[[Tensor], Tensor] = Tensor.double
+    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
-    # rows: (N, D)  codes: (N,) int64 below `classes`  ->  (classes, D) float64
-    """Sums of the rows of each class, as `prepared` gives them in float64, a piece of them at a time."""
-    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
-    step = max(few_rows(rows), classes)  # of fewer rows the sums would take longer than the rows
+    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,) from `column_units`  ->  (classes, D) float64
+    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
+    sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
+    step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
     for piece, here in zip(rows.split(step), codes.split(step), strict=True):
-        # In sorted order, because scattered additions on a GPU come in any order.
         order = here.argsort(stable=True)
         present, lengths = here[order].unique_consecutive(return_counts=True)
-        sums[present] += torch.segment_reduce(prepared(piece[order]), "sum", lengths=lengths)
-    return sums
+        for of_part, part in zip(sums, parts(prepared(piece[order]), units, COARSE), strict=True):
+            of_part[present] += torch.segment_reduce(part, "sum", lengths=lengths)
+    return total(sums)
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
+from ..rows import Sides, as_embeddings, both_or_neither, class_sums, column_units, comparable_labels, few_rows
 from ..search.distance import DISTANCES, canonical
 from ..search.knn import TorchKNN
 from ..sums import halving_sum
@@ -65,7 +65,7 @@ def nearest_centroid(
     classes, codes = reference_labels.unique(return_inverse=True)
     there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
-    sums = class_sums(reference, codes, len(classes), prepared)
+    sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
     centroids = sums / number[:, None]
     knn = TorchKNN(distance, memory_budget=memory_budget)
     knn.train(centroids)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..._exact_sums import power_of_two
 from ..sums import halving_sum, row_norms
 from .distance import EUCLIDEAN, rows_at_once
 
@@ -172,9 +173,3 @@ def plain_products(device: torch.device) -> Iterator[None]:
     finally:
         for backend, precision in rounded:
             backend.fp32_precision = precision
-
-
-def power_of_two(norm: Tensor) -> Tensor:
-    # The factor that brings a norm into [1/2, 1); 1 for 0, NaN and infinity. The quotient is exact, and not rounded to
-    # float32 as torch's own power of an integer.
-    return torch.where((norm > 0) & (norm < torch.inf), norm.frexp().mantissa / norm, 1.0)

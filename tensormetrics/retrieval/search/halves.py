@@ -6,8 +6,9 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ..._exact_sums import power_of_two
 from .distance import rows_at_once
-from .filter import Filter, power_of_two
+from .filter import Filter
 from .kernels.tables import Halves
 
 # The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
