@@ -141,8 +141,8 @@ def test_same_parent_tester():
 
 
 def test_each_level_of_labels_is_a_call_and_a_search(monkeypatch):
-    searches, search = [], TorchKNN.indices
-    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (searches.append(a[2]), search(*a, **o))[1])
+    searches, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (searches.append(a[2]), search(*a, **o))[1])
     run_tester(GlobalEmbeddingSpaceTester, AccuracyCalculator(KNN_METRICS, k=20), [("val", ["val"])])
     assert searches == [20, 20]
 

@@ -133,13 +133,13 @@ def test_selection(device):
 
 def test_never_searches_deeper_than_it_reads(device, monkeypatch):
     depths = []
-    search = TorchKNN.indices
+    search = TorchKNN.search
 
     def recorded(self, query, k, *arguments, **options):
         depths.append(k)
         return search(self, query, k, *arguments, **options)
 
-    monkeypatch.setattr(TorchKNN, "indices", recorded)
+    monkeypatch.setattr(TorchKNN, "search", recorded)
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
     at_r = ("mean_average_precision_at_r", "r_precision", "recall_at_2")
     for k in (None, "max_bin_count", 3, np.int64(50)):

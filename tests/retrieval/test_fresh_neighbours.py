@@ -77,8 +77,8 @@ def test_a_knn_func_that_changed_inside_is_called_again(epochs):
 
 
 def test_levels_of_one_call_share_a_search_that_is_deep_enough_for_all(monkeypatch):
-    done, search = [], TorchKNN.indices
-    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
+    done, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
     x, fine = torch.randn(60, 4), torch.arange(60) % 12
     levels = torch.stack([fine, fine % 4], 1)
     got = AccuracyCalculator(KNN, k="max_bin_count", label_levels=True).get_accuracy(x, levels)

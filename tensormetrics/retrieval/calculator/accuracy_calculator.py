@@ -263,7 +263,8 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def get_cluster_labels(self, query: Tensor, query_labels: Tensor, **kwargs: Any) -> Tensor:
         # query: (Q, D)  query_labels: (Q,)  ->  (Q,) int64
-        clusters = self.kmeans_func(query, len(query_labels.unique(dim=0)))
+        kmeans = self.kmeans_func.clusters if isinstance(self.kmeans_func, TorchKMeans) else self.kmeans_func
+        clusters = kmeans(query, len(query_labels.unique(dim=0)))
         return torch.as_tensor(clusters, device=query.device)
 
     def calculate_AMI(self, **kwargs: Any) -> Tensor:

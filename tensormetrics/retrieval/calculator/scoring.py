@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..ranks.ranks import PositiveRanks, joined
 from ..rows import Sides
-from ..scores.centroid import nearest_centroid
+from ..scores.centroid import checked_centroids
 from ..scores.query_metric import Classes, averaged, query_scores
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
@@ -61,9 +61,7 @@ class QueryScorer:
                 name = "groups" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
             distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
-            scores[CENTROID] = nearest_centroid(
-                *sides[:4], self_index=sides.self_index(), distance=distance, memory_budget=memory
-            )
+            scores[CENTROID] = checked_centroids(sides, distance, memory)
         return scores, ranks
 
 

@@ -27,7 +27,7 @@ class Neighbours:
             if not isinstance(self.knn_func, TorchKNN):
                 return self.found(k)[1]
             query, reference, self_index = self.sides.query, self.sides.reference, self.sides.self_index()
-            self._indices = self.knn_func.indices(query, k, reference, False, self_index=self_index)
+            self._indices = self.knn_func.search(query, k, reference, self_index)[1]
         return self._indices[:, :k]
 
     def found(self, k: int) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import exact_sum
-from ..rows import as_embeddings, check_finite, class_sums, column_units, few_rows
+from ..rows import as_embeddings, check_finite, check_squares, class_sums, column_units, few_rows
 from ..search.knn import TorchKNN
 from ..sums import by_content, row_norms
 
@@ -61,6 +61,13 @@ class TorchKMeans:
         # x: (N, D)  ->  (N,) int64
         x = as_embeddings("x", x)
         check_finite(x=x)
+        check_squares(x=x)
+        return self.clusters(x, n_clusters)
+
+    @torch.no_grad()
+    def clusters(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (N,) int64
+        """Of rows that a door has checked."""
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
@@ -132,7 +139,7 @@ def _unit(rows: Tensor) -> Tensor:
 
 def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
-    squared, clusters = TorchKNN("sqeuclidean")(x, 1, centroids, False)
+    squared, clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=True)
     return clusters[:, 0], squared[:, 0]
 
 

@@ -7,9 +7,18 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import Sides, as_embeddings, both_or_neither, class_sums, column_units, comparable_labels, few_rows
+from ..rows import (
+    Sides,
+    as_embeddings,
+    both_or_neither,
+    check_squares,
+    class_sums,
+    column_units,
+    comparable_labels,
+    few_rows,
+)
 from ..search.distance import DISTANCES, canonical
-from ..search.knn import TorchKNN
+from ..search.knn import References, TorchKNN
 from ..sums import halving_sum
 from .query_metric import QueryMetric
 
@@ -51,8 +60,18 @@ def nearest_centroid(
     _checks.shape("reference_labels", reference_labels, len(reference))
     _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+    check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
+    sides = Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
+    return checked_centroids(sides, distance, memory_budget)
+
+
+@torch.no_grad()
+def checked_centroids(sides: Sides, distance: str, memory_budget: int | None) -> Tensor:
+    # ->  (Q,) float64
+    """`nearest_centroid` of sides that a door has checked."""
+    (query, query_labels, reference, reference_labels), self_index = sides[:4], sides.self_index()
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
     if not len(reference) or not len(query):
         return scores
@@ -67,8 +86,7 @@ def nearest_centroid(
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
     sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
     centroids = sums / number[:, None]
-    knn = TorchKNN(distance, memory_budget=memory_budget)
-    knn.train(centroids)
+    knn, references = TorchKNN(distance, memory_budget=memory_budget), References(centroids, distance)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
     itself = (self_index >= 0) & there[self_index]
     left = number[own] - itself.long()
@@ -76,7 +94,7 @@ def nearest_centroid(
         x, mine = prepared(query[piece]), own[piece]
         taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
         near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
-        other = knn.indices(x, 1, self_index=mine)[:, 0]
+        other = knn.search(x, 1, references, mine)[1][:, 0]
         rival = canonical(x, centroids[other], distance)
         won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
         scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
@@ -125,6 +143,4 @@ class NearestCentroidAccuracy(QueryMetric):
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
             raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
-        return nearest_centroid(
-            *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget
-        )
+        return checked_centroids(sides, self.distance, self.memory_budget)

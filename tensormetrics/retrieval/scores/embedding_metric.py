@@ -10,7 +10,7 @@ from torch import distributed as dist
 from ... import _checks
 from ..._metric import Metric, gather
 from ..ranks.spread import check_finite_everywhere, with_columns
-from ..rows import Sides, Spread, as_tensor, check_finite, comparable_labels, labelled
+from ..rows import Sides, Spread, as_tensor, check_finite, check_squares, comparable_labels, labelled
 
 ROLES = ("both", "query", "reference")
 
@@ -111,9 +111,9 @@ class EmbeddingMetric(Metric):
             check_finite_everywhere(query, spread.query, len(query_labels), spread.group)
             check_finite_everywhere(reference, spread.reference, len(reference_labels), spread.group)
         else:
-            check_finite(embeddings=query)
-            if len(references[1]):
-                check_finite(embeddings=references[0])
+            for rows in (query, *(references[:1] if len(references[1]) else ())):
+                check_finite(embeddings=rows)
+                check_squares(embeddings=rows)
         check_finite(labels=query_labels)
         if len(references[1]):
             check_finite(labels=references[1])

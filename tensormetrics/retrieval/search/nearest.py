@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import check_squares
 from ..sums import lexsort
 from . import operators
 from .distance import as_distance, canonical_pairs, canonical_table
@@ -35,8 +34,6 @@ class NearestSearch:
         ignoring: bool = False,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
-        if query is not references.rows:
-            check_squares(query=query)
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
         self.native = operators.BUILT and query.device.type == "cpu"

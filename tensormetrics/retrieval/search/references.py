@@ -6,7 +6,6 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ..rows import check_squares
 from .distance import equal_rows
 from .filter import Filter
 from .halves import HalfFilter
@@ -17,8 +16,6 @@ class References:
 
     def __init__(self, rows: Tensor, distance: str) -> None:
         # rows: (R, D)
-        if not callable(distance):
-            check_squares(reference=rows)
         self.rows, self.distance = rows, distance
         self._filters: dict[torch.dtype, Filter] = {}
         self._halves: HalfFilter | None = None
