@@ -11,7 +11,7 @@ from torch.distributed import ProcessGroup
 
 from .. import _checks
 from .._exact_sums import COARSE, parts, total, unit_of
-from .relevance import Comparison, Ignore
+from .relevance import Comparison, Ignore, as_int64
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -19,6 +19,8 @@ FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     """Tensors, numpy arrays and nested lists of numbers as a tensor on `device`. Lists of floats are float64."""
     if isinstance(values, Tensor):
+        if values.layout != torch.strided:
+            raise ValueError(f"{name}: got layout {values.layout}, wanted a dense tensor; write {name}.to_dense()")
         return values.to(device)
     try:
         array = np.asarray(values)
@@ -29,6 +31,10 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
             f"{name}: got an array of {array.dtype}, wanted numbers; for names write "
             f"numpy.unique({name}, return_inverse=True)[1]"
         )
+    if array.dtype.itemsize > 8 and array.dtype.kind == "f":
+        raise ValueError(f"{name}: got an array of {array.dtype}, wanted at most float64; write {name}.astype(float)")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if any(stride < 0 for stride in array.strides):
         array = array.copy()  # torch has no reversed arrays
     with warnings.catch_warnings():
@@ -57,9 +63,9 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
         )
     if labels.ndim != 2:
         _checks.shape(name, labels, "N")
-    if labels.is_complex() or labels.dtype == torch.uint64:
+    if labels.is_complex():
         raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
-    return labels if labels.is_floating_point() else labels.long()
+    return labels if labels.is_floating_point() else as_int64(name, labels)
 
 
 def labelled(
@@ -72,11 +78,37 @@ def labelled(
     return rows, labels
 
 
+MOST_REFERENCES = 2**31 - 1  # columns and ranks are int32
+
+
+def check_count(references: int) -> None:
+    if references > MOST_REFERENCES:
+        raise ValueError(
+            f"reference: got {references} rows, wanted at most {MOST_REFERENCES}; search parts of them, or spread them "
+            "over processes"
+        )
+
+
+def check_self_index(self_index: Tensor, queries: int, references: int) -> Tensor:
+    # self_index: (Q,) integer  ->  (Q,) int64, -1 = none; reads the values
+    _checks.shape("self_index", self_index, queries)
+    _checks.integral("self_index", self_index)
+    if queries and (highest := int(self_index.max())) >= references:
+        raise ValueError(f"self_index: got {highest}, wanted -1 to {references - 1}")
+    return self_index.long().clamp(min=-1)
+
+
 def both_or_neither(**sides: Any) -> None:
     """ValueError where one of two is None and the other is not."""
     lacking = [name for name, side in sides.items() if side is None]
     if len(lacking) == 1:
         raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+
+
+def alike(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in one dtype, as functions of a user's own want them; the same tensor stays the same."""
+    dtype = torch.promote_types(query.dtype, reference.dtype)
+    return query.to(dtype), reference.to(dtype)
 
 
 def check_finite(**tensors: Tensor) -> None:

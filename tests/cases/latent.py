@@ -50,7 +50,7 @@ def items_with_variables(generator: Generator, lead: tuple[int, ...]) -> tuple[T
 
 def pad_items(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
     *sides, n_pred, n_ref = arguments
-    number = 7 if np.isnan(garbage) else int(garbage)
+    number = int(garbage) if np.isfinite(garbage) else 7
     padded = []
     for side, n in zip(sides, (n_pred, n_pred, n_ref, n_ref), strict=True):
         filled = torch.nn.functional.pad(side.long(), (0, 0, 0, 4), value=number)

@@ -94,6 +94,11 @@ def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
     return counts[rows, columns].sum() / len(labels)
 
 
+def best_matching(labels: np.ndarray, clusters: np.ndarray) -> float:
+    table = scores.cluster.contingency_matrix(labels, clusters)
+    return table[scipy.optimize.linear_sum_assignment(table, maximize=True)].sum() / len(labels)
+
+
 def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     """Labels, and clusters that agree on about half of them."""
     labels, noise = torch.randint(0, 5, (2, items), generator=generator)
@@ -119,6 +124,7 @@ METRICS = {
     "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
     "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
     "HitRate": retrieval_score(lambda: retrieval.HitRate(2), lambda match: match[:2].any()),
+    "MetricLearningRecall": retrieval_score(lambda: retrieval.MetricLearningRecall(1), lambda match: match[0]),
     "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
     "AveragePrecisionAtR": retrieval_score(
         retrieval.AveragePrecisionAtR, lambda match: average_precision_of(match, match.sum())
@@ -135,8 +141,9 @@ METRICS = {
     "NearestCentroidAccuracy": MetricCase(
         retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
-    "ClusterAccuracy": MetricCase(
-        lambda: retrieval.ClusterAccuracy(kmeans_func=first_columns),
+    "ClusterAccuracy": clustering(retrieval.ClusterAccuracy, best_matching),
+    "EmbeddingClusterAccuracy": MetricCase(
+        lambda: retrieval.EmbeddingClusterAccuracy(kmeans_func=first_columns),
         class_embeddings,
         lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
         bad=EMBEDDINGS_BAD,

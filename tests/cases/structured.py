@@ -278,7 +278,7 @@ def pad_similarity(garbage: float, similarity: Tensor, n_pred: Tensor, n_ref: Te
 
 def pad_keys(garbage: float, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> tuple[Tensor, ...]:
     wide = (torch.nn.functional.pad(keys, (0, 3), value=2) for keys in (pred, ref))
-    garbage = 1 if garbage != garbage else int(garbage)
+    garbage = int(garbage) if np.isfinite(garbage) else 1
     lengths = (n_pred, n_ref)
     return *(
         keys.where(torch.arange(keys.shape[-1]).to(n.device) < n[..., None], garbage)

@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import Sides, as_tensor, both_or_neither, check_finite, check_squares, comparable_labels, few_rows, labelled
+from ..rows import (
+    Sides,
+    as_tensor,
+    both_or_neither,
+    check_finite,
+    check_self_index,
+    check_squares,
+    comparable_labels,
+    few_rows,
+    labelled,
+)
 
 
 def default_device(rows: Any) -> torch.device:
@@ -66,12 +76,7 @@ def with_options(
         gains = as_tensor("gains", gains, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
-        _checks.shape("self_index", self_index, len(sides.query))
-        _checks.integral("self_index", self_index)
-        if len(self_index) and int(self_index.max()) >= len(sides.reference):
-            got, most = int(self_index.max()), len(sides.reference) - 1
-            raise ValueError(f"self_index: got {got}, wanted -1 to {most}")
-        sides = sides._replace(shared=0, own=self_index.long().clamp(min=-1))
+        sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), len(sides.reference)))
     return sides._replace(gains=gains).without(ignore)
 
 

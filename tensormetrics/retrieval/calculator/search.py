@@ -8,7 +8,7 @@ from torch import Tensor
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from ..ranks.spread import tiles_of
-from ..rows import Sides, budget
+from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
 from ..search.knn import TorchKNN
 from .knn_labels import flat_equality, ranks_of_matches
@@ -115,6 +115,8 @@ def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
     """What a `knn_func` finds for all queries, checked."""
     if not k or not len(sides.query):
         return sides.query.new_empty(len(sides.query), k), sides.self_index().new_empty(len(sides.query), k)
+    query, reference = alike(sides.query, sides.reference)
+    sides = sides._replace(query=query, reference=reference)
     if sides.own is not None:
         parts = [knn(sides.query, k, sides.reference, False, self_index=sides.own)]
     else:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..relevance import Positives
+from ..rows import check_count
 from ..search import operators
 from ..search.distance import canonical_pairs, equal_rows, native_code
 from ..search.filter import BLOCK, Filter, plain_products
@@ -65,6 +66,7 @@ class RankCounter:
         exact: bool = True,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact

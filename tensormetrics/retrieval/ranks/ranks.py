@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
-from ..rows import Sides, as_embeddings, both_or_neither, budget, check_squares
+from ..rows import Sides, as_embeddings, both_or_neither, budget, check_count, check_self_index, check_squares
 from ..search.batch import Batch
 from ..search.distance import DISTANCES
 from ..search.nearest import NearestSearch
@@ -147,8 +147,7 @@ def rank_tiles(
     )
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    _checks.shape("self_index", self_index, len(query))
-    _checks.integral("self_index", self_index)
+    self_index = check_self_index(self_index, len(query), len(reference))
     _checks.one_of("ties", ties, TIES)
     _checks.one_of("distance", distance, DISTANCES)
     if depth is not None:
@@ -156,7 +155,7 @@ def rank_tiles(
     check_squares(query=query)
     if reference is not query:
         check_squares(reference=reference)
-    sides = Sides(query, query_labels, reference, reference_labels, 0, ignore, gains, self_index.long())
+    sides = Sides(query, query_labels, reference, reference_labels, 0, ignore, gains, self_index)
     return checked_tiles(
         sides,
         label_comparison_fn=label_comparison_fn,
@@ -180,6 +179,7 @@ def checked_tiles(
 ) -> Iterator[tuple[slice, PositiveRanks]]:
     """`rank_tiles` of sides that a door has checked."""
     query, query_labels, reference, reference_labels = sides[:4]
+    check_count(len(reference))
     self_index, ignore, gains = sides.self_index(), sides.ignore, sides.gains
     relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
     memory = budget(memory_budget, query.device)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import rows_of
-from ..rows import as_embeddings
+from ..rows import as_embeddings, check_self_index
 
 
 def search_arguments(
@@ -24,9 +24,7 @@ def search_arguments(
             "wanted the same number of columns"
         )
     if self_index is not None:
-        _checks.shape("self_index", self_index, len(query))
-        _checks.integral("self_index", self_index)
-        return query, k, reference, self_index.long()
+        return query, k, reference, check_self_index(self_index, len(query), len(reference))
     own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
     return query, k, reference, own
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..rows import alike
 from ..sums import lexsort
 from . import operators
 from .distance import as_distance, canonical_pairs, canonical_table
@@ -210,7 +211,7 @@ class FunctionSearch:
 
     def _values(self, rows: slice) -> Tensor:
         query = self.query[rows]
-        values = self.references.distance(query, self.references.rows)
+        values = self.references.distance(*alike(query, self.references.rows))
         _checks.shape("result of distance", values, len(query), len(self.references))
         return values
 
