@@ -96,11 +96,12 @@ class NearestSearch:
 
     def _first(self, query: Tensor, own: Tensor, ignored: Tensor | None, ways: tuple) -> Tensor:
         nearest, proven = ways[0](query, own, ignored)
-        finite = query.isfinite().all(1)
-        nearest.masked_fill_(~finite[:, None], -1)
         # Which queries are left has to be known on the host: once per tile.
-        left = (~proven & finite).nonzero()[:, 0]
+        left = (~proven).nonzero()[:, 0]
         if len(left):
+            finite = query[left].isfinite().all(1)
+            nearest[left[~finite]] = -1
+            left = left[finite]
             ignored = None if ignored is None else ignored[left]
             nearest[left] = self._first(query[left], own[left], ignored, ways[1:])
         return nearest
@@ -239,7 +240,7 @@ def settled(
     # Written so that NaN proves nothing.
     proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
     if all_kept or not exact:
-        proven = torch.ones_like(proven)
+        proven = error < torch.inf
     if exact:
         # Where intervals overlap, they form runs; canonical distances are needed only inside.
         close = values.diff() <= 2 * error[:, None]
