@@ -1,8 +1,8 @@
 // The sampling operators on the CPU: tiles of samples, spread over threads.
 #include <algorithm>
-#include <atomic>
-#include <new>
 
+#include "common/parallel.h"
+#include "common/stop.h"
 #include "dirichlet_rows.h"
 #include "dirichlet_tensors.h"
 
@@ -48,6 +48,10 @@ class Tile {
     const Row<T> row = p_.row(e, r);
     const Mode mode = p_.mode(e, r);
     T* const g = gammas_.data();
+    if (mode == kUndefined) {
+      std::fill(gammas_.begin(), gammas_.end(), std::numeric_limits<T>::quiet_NaN());
+      return true;
+    }
     if (mode == kCertain)
       for (int32_t j = 0; j < 2 * row.pairs; ++j) std::fill_n(g + j * kTile, kTile, T(row.cells[j].d > 0));
     if (mode == kCertain || mode == kEmpty) return mode == kCertain;
@@ -133,12 +137,13 @@ class Tile {
 template <class T>
 struct Sums {
   Problem<T> problem;
+  stop::Flag stop{};
 
   int64_t tiles() const { return (problem.samples + kTile - 1) / kTile; }
   int64_t steps() const { return problem.experiments * tiles(); }
   void run(int64_t begin, int64_t end) const {
     Tile<T> tile(problem);
-    for (int64_t step = begin; step < end; ++step)
+    for (int64_t step = begin; step < end && !stop(); ++step)
       tile.draw(static_cast<int32_t>(step / tiles()), step % tiles() * kTile);
   }
 };
@@ -151,6 +156,7 @@ struct Logs {
   const int64_t* keys;  // (experiments, 2)
   int64_t experiments, rows, cells, samples, start;
   T* out;  // (experiments, rows, cells, samples)
+  stop::Flag stop{};
 
   int64_t tiles() const { return (samples + kTile - 1) / kTile; }
   int64_t steps() const { return experiments * rows * tiles(); }
@@ -159,7 +165,7 @@ struct Logs {
     std::vector<Cell<T>> table(2 * size_t(pairs), make_cell<T>(0));
     std::vector<T> logs(2 * size_t(pairs) * kTile);
     Sampler<T> sampler(pairs);
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       const int64_t r = step / tiles(), first = step % tiles() * kTile;
       const int64_t* const key = keys + r / rows * 2;
       if (step == begin || first == 0)
@@ -176,6 +182,7 @@ struct Logs {
 // Sums of the weights of the items in each cell. An item weighs the same in all experiments.
 struct ItemSums {
   ItemProblem problem;
+  stop::Flag stop{};
 
   int64_t steps() const { return (problem.samples + kTile - 1) / kTile; }
   void run(int64_t begin, int64_t end) const {
@@ -183,7 +190,7 @@ struct ItemSums {
     const Key key = p.key;
     Samples samples;
     alignas(64) double weights[4][kTile];
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
       samples.set(p.start + first);
       for (int64_t row = 0; row < p.experiments * p.cells; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
@@ -212,12 +219,13 @@ struct Uniforms {
   uint32_t draw;
   int64_t count;
   double* out;
+  stop::Flag stop{};
 
   int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
   void run(int64_t begin, int64_t end) const {
     const Key words = key;
     alignas(64) double numbers[4 * kTile];
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       for (int b = 0; b < kTile; ++b) {
         const Words w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, words);
         numbers[4 * b] = uniform<double>(w.w0);
@@ -231,64 +239,35 @@ struct Uniforms {
   }
 };
 
-// The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
-#if defined(__x86_64__)
 template <class Work>
-__attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void run_64(const Work& work, int64_t begin, int64_t end) {
-  work.run(begin, end);
-}
-template <class Work>
-__attribute__((flatten, target("avx2,fma"))) void run_32(const Work& work, int64_t begin, int64_t end) {
-  work.run(begin, end);
-}
-#endif
-
-template <class Work>
-void run_fast(const Work& work, int64_t begin, int64_t end) {
-#if defined(__x86_64__)
-  const bool fma = __builtin_cpu_supports("fma");
-  if (fma && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    return run_64(work, begin, end);
-  if (fma && __builtin_cpu_supports("avx2")) return run_32(work, begin, end);
-#endif
-  work.run(begin, end);
-}
-
-template <class Work>
-void in_parallel(const Work& work) {
-  std::atomic<bool> out_of_memory{false};  // an exception would lose its message on its way out of parallel_for
-  torch::stable::parallel_for(0, work.steps(), 1, [&](int64_t begin, int64_t end) {
-    try {
-      run_fast(work, begin, end);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
+void in_parallel(const char* name, const Work& work) {
+  common::in_parallel(name, work.steps(), 1, [&](int64_t begin, int64_t end) {
+    common::vectorised([&](auto) { work.run(begin, end); });
   });
-  STD_TORCH_CHECK(!out_of_memory, "out of memory for a tile of samples");
 }
 
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
-  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel(Sums{problem}); });
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel("dirichlet_sums", Sums{problem}); });
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
-    in_parallel(Logs<T>{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
-                        out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())});
+    const Logs<T> logs{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
+                       out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())};
+    in_parallel("log_gamma", logs);
   });
 }
 
 void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
   const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel(ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
+  in_parallel("item_sums", ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
   const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel(Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
+  in_parallel("uniforms", Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
 }
 
 }  // namespace dirichlet

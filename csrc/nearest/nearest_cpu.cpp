@@ -62,7 +62,9 @@ struct Least {
 
   Least(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
       : key(data<Word>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
-        capacity(keys.size(1) * keys.element_size() / sizeof(Word)), kept(kept) {}
+        capacity(keys.size(1)), kept(kept) {
+    static_assert(sizeof(Word) == 2 * sizeof(T), "an entry takes two words");
+  }
 
   void push(int64_t q, T x, int64_t column) const {
     Word* keys = key + q * capacity;
@@ -117,7 +119,7 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
         }
       }
     };
-    for_tiles<T>(x, rows, kRows, kColumns, diagonal, [&] {
+    for_tiles<T>("keep_least", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
         tile.hide(own, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
@@ -136,11 +138,12 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
+  const stop::Flag stop;
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
     const Least<T> least(keys, number, limit, kept);
-    in_parallel(queries, 8, [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q) {
+    common::in_parallel("sorted_least", queries, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = least.key + q * least.capacity;
         const int64_t size = std::min<int64_t>(kept, least.number[q]);
         if (size < least.number[q]) std::nth_element(from, from + size, from + least.number[q]);

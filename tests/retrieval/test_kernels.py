@@ -5,8 +5,8 @@ import torch
 from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
+from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
 from tensormetrics.retrieval.search.nearest import NearestSearch
@@ -25,7 +25,7 @@ def test_interpreted_kernels(which):
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch):
-    monkeypatch.setattr(operators, "BUILT", False)
+    monkeypatch.setattr(_native, "usable", lambda name, device: False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]

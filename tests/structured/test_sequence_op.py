@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from tensormetrics import _native
 from tensormetrics.structured import Constraint, sequence_overlap
-from tensormetrics.structured.tensors.sequence import BUILT, antidiagonals
+from tensormetrics.structured.tensors.sequence import antidiagonals
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="no native code")
+pytestmark = pytest.mark.skipif(not _native.has_kernel("heaviest_chain", "cpu"), reason="no native code")
 
 
 @pytest.mark.parametrize("constraint", Constraint)
@@ -31,3 +32,9 @@ def test_strides(generator):
 def test_opcheck():
     arguments = torch.rand(3, 4, 5), True, False
     torch.library.opcheck(torch.ops.tensormetrics.heaviest_chain.default, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_other_dtypes_are_refused_not_read_as_float64(dtype):
+    with pytest.raises(RuntimeError, match="similarity: wanted float32 or float64"):
+        torch.ops.tensormetrics.heaviest_chain(torch.ones(1, 8, 8, dtype=dtype), True, True)

@@ -1,11 +1,13 @@
 """Ranks of all positives without sorting all references: a positive's rank is 1 + how many entries come before it."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ... import _native
 from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
@@ -70,7 +72,7 @@ class RankCounter:
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
-        self.native = operators.BUILT and query.device.type == "cpu"
+        self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
         self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
@@ -161,22 +163,10 @@ class RankCounter:
     def _count(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
         factor, shift, error = (part[:, None] for part in interval)
-        at, out = asked.values(factor, shift), torch.cat([asked.own[:, None], asked.index], 1)
+        at = asked.values(factor, shift)
         for start in range(0, len(self.filter), self.columns):
             tile = self.filter.values(x, slice(start, start + self.columns))
-            if asked.ignored is not None:
-                hidden = asked.ignored[:, start : start + self.columns]
-                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
-            here = out - start
-            here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
-            tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
-            place = torch.searchsorted(at + error, tile.double())
-            open_ = (place < torch.searchsorted(at - error, tile.double(), right=True)) & (tile < torch.inf)
-            row, column = open_.nonzero().unbind(1)
-            other = self._distances(asked.query, row, column + start)
-            place[row, column] = asked.place(row, other, column + start, self.ties)
-            place.masked_fill_(tile == torch.inf, asked.delta.shape[1])
-            before.scatter_add_(1, place, torch.ones_like(place))
+            _count_tile(tile, start, asked, (at - error, at + error), self._distances, self.ties, before)
 
     def _distances(self, query: Tensor, row: Tensor, column: Tensor) -> Tensor:
         # query: (Q, D)  row, column: (n,)  ->  (n,) float64, evaluated once for equal references
@@ -184,3 +174,59 @@ class RankCounter:
         pair, inverse = (row * size + self.equal[column]).unique(return_inverse=True)
         memory = self.memory // 4
         return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
+
+
+def _count_tile(
+    tile: Tensor,
+    start: int,
+    asked: _Asked,
+    interval: tuple[Tensor, Tensor],
+    distances: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ties: str,
+    before: Tensor,
+) -> None:
+    # tile: (Q, C) filter values of references start, start + 1, ...  interval: (Q, P) twice, of each positive
+    if asked.ignored is not None:
+        hidden = asked.ignored[:, start : start + tile.shape[1]]
+        tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+    here = torch.cat([asked.own[:, None], asked.index], 1) - start
+    here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
+    tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
+    low, high = interval
+    place = torch.searchsorted(high, tile.double())
+    open_ = (place < torch.searchsorted(low, tile.double(), right=True)) & (tile < torch.inf)
+    row, column = open_.nonzero().unbind(1)
+    other = distances(asked.query, row, column + start)
+    place[row, column] = asked.place(row, other, column + start, ties)
+    place.masked_fill_(tile == torch.inf, asked.delta.shape[1])
+    before.scatter_add_(1, place, torch.ones_like(place))
+
+
+@_native.reference("count_before")
+def _count_before(
+    x: Tensor,
+    rows: Tensor,
+    bias: Tensor,
+    first: int,
+    own: Tensor,
+    ignored: Tensor | None,
+    query: Tensor,
+    reference: Tensor,
+    equal: Tensor,
+    delta: Tensor,
+    index: Tensor,
+    relevant: Tensor,
+    factor: Tensor,
+    shift: Tensor,
+    error: Tensor,
+    distance: int,
+    ties: int,
+    before: Tensor,
+) -> None:
+    def distances(query: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        return operators.canonical_pairs(query, reference, row, column, distance)
+
+    tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
+    asked = _Asked(query, own, ignored, delta, index, relevant)
+    at, error = asked.values(factor[:, None], shift[:, None]), error[:, None]
+    _count_tile(tile, first, asked, (at - error, at + error), distances, TIES[ties], before)

@@ -7,6 +7,7 @@ every device and for every tile. A pair with a row that holds NaN or infinity ha
 import torch
 from torch import Tensor
 
+from ... import _native
 from ..sums import halving_sum, row_norms, sqrt
 from . import operators
 
@@ -39,7 +40,7 @@ def canonical_pairs(
     """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
-    if operators.BUILT and query.device.type == "cpu":
+    if query.device.type == "cpu":
         pairs = row.contiguous(), column.contiguous()
         query = query.double().contiguous()
         return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, native_code(distance)))
@@ -48,9 +49,18 @@ def canonical_pairs(
 
         if query.shape[1] <= kernel.WIDEST:
             return finite_or_nan(kernel.canonical_pairs(query, reference, row, column, native_code(distance)))
+    return _in_pieces(query, reference, row, column, distance, memory)
+
+
+def _in_pieces(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distance: str, memory: int) -> Tensor:
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
+
+
+@_native.reference("canonical_pairs")
+def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
+    return _in_pieces(query, reference, row, column, ("l2", "ip", "cosine")[code], 2**24)
 
 
 def canonical_table(query: Tensor, reference: Tensor, columns: Tensor, distance: str, memory: int) -> Tensor:

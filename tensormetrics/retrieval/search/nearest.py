@@ -37,7 +37,7 @@ class NearestSearch:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
-        self.native = operators.BUILT and query.device.type == "cpu"
+        self.native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         self.dtype = torch.float64 if wide else torch.float32
         self.kept = kept_of(k, len(references), exact)
