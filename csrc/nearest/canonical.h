@@ -64,7 +64,7 @@ class Canonical {
     if (distance_ == kInner) return -product;
     const double squared = sum([&](int64_t d) { return query[d] * query[d]; });
     const double norms = std::sqrt(squared) * std::sqrt(sum([&](int64_t d) { return at(d) * at(d); }));
-    return norms > 0 ? 1 - product / norms : 1.0;
+    return norms == 0 ? 1.0 : 1 - product / norms;  // NaN stays NaN
   }
   template <class F>
   double sum(F term) {

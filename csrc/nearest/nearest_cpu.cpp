@@ -81,6 +81,7 @@ struct Least {
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
 void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
   const bool halved = start >= 0;
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));

@@ -53,6 +53,21 @@ def test_halved_tiles_give_the_minima_of_all(device):
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_rows_that_are_not_finite(bad, both, device):
+    x = torch.randn(N, 6, device=device)
+    x[[0, 70, 139], 2] = bad
+    labels = torch.arange(N, device=device) % 9
+    for distance in ("l2", "ip", "cosine"):
+        plain, found = both(lambda: TorchKNN(distance).indices(x, 2, x, True))  # noqa: B023
+        assert torch.equal(found, plain)
+        plain, found = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
+        assert torch.equal(found.rank, plain.rank) and (found.rank[0] == 0).all()
+    plain, found = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # not all rows: no halved tiles
+    assert torch.equal(found, plain)
+
+
 @pytest.mark.parametrize("scale", [1e-18, 1e18])
 def test_scales(scale, both, device):
     x = scale * torch.randn(N, 70, device=device)  # more columns than are read at once

@@ -12,7 +12,7 @@ from ...assignment import linear_sum_assignment
 from ..rows import budget
 from ..scores.embedding_metric import EmbeddingMetric
 from ..sums import distinct
-from .contingency import Contingency, as_contingency
+from .contingency import ClusteringMetric, Contingency, as_contingency
 from .kmeans import TorchKMeans
 
 
@@ -40,7 +40,21 @@ def cluster_accuracy(
     return linear_sum_assignment(counts.unflatten(-1, shape), maximize=True).cost / table.total
 
 
-class ClusterAccuracy(EmbeddingMetric):
+class ClusterAccuracy(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `cluster_accuracy`. For embeddings: `EmbeddingClusterAccuracy`."""
+
+    def __init__(self, memory_budget: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if memory_budget is not None:
+            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+        self.memory_budget = memory_budget
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return cluster_accuracy(self.table(), memory_budget=self.memory_budget)
+
+
+class EmbeddingClusterAccuracy(EmbeddingMetric):
     """Clusters the queries of all updates and compares with their labels; see `cluster_accuracy`.
 
     Args:

@@ -1,7 +1,7 @@
 """The order of neighbours: by the canonical distance of a pair, then by index.
 
 The canonical distance is made of elementwise float64 operations in one fixed order, so that it has the same bits on
-every device and for every tile.
+every device and for every tile. A pair with a row that holds NaN or infinity has none: there it is NaN.
 """
 
 import torch
@@ -21,12 +21,16 @@ def canonical(query: Tensor, reference: Tensor, distance: str) -> Tensor:
     query, reference = query.double(), reference.double()
     if distance in EUCLIDEAN:
         difference = query - reference
-        return halving_sum(difference * difference)
+        return finite_or_nan(halving_sum(difference * difference))
     product = halving_sum(query * reference)
     if distance == "ip":
-        return -product
+        return finite_or_nan(-product)
     norms = row_norms(query) * row_norms(reference)
-    return torch.where(norms > 0, 1 - product / norms, 1.0)
+    return torch.where(norms == 0, 1.0, finite_or_nan(1 - product / norms))
+
+
+def finite_or_nan(delta: Tensor) -> Tensor:
+    return delta.masked_fill(~delta.isfinite(), torch.nan)
 
 
 def canonical_pairs(
@@ -38,12 +42,13 @@ def canonical_pairs(
         return query.new_empty(0, dtype=torch.float64)
     if query.device.type == "cpu":
         pairs = row.contiguous(), column.contiguous()
-        return operators.canonical_pairs(query.double().contiguous(), reference, *pairs, native_code(distance))
+        query = query.double().contiguous()
+        return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, native_code(distance)))
     if operators.kernels(query.device):
         from .kernels import canonical as kernel
 
         if query.shape[1] <= kernel.WIDEST:
-            return kernel.canonical_pairs(query, reference, row, column, native_code(distance))
+            return finite_or_nan(kernel.canonical_pairs(query, reference, row, column, native_code(distance)))
     return _in_pieces(query, reference, row, column, distance, memory)
 
 
