@@ -1,16 +1,20 @@
 """Labelled spans of text: named entities, chunks, arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ... import _checks
+from ..tensors import _lengths
+from ..tensors._chunks import Cells, documents, in_chunks, product, total
 from ._label_scores import LabelScores
-from .tags import O, read_tags, tag_code, tag_spans
+from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code
 
 SCHEMES = ("strict", "exact", "partial", "type")
+TOKENS = 1 << 16  # of documents that are read at a time
+EQUALITY = ("strict", "exact")  # spans are worth 1 or nothing, and need no pairs
 
 
 class SpanScores(LabelScores):
@@ -39,14 +43,30 @@ class SpanScores(LabelScores):
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
     ) -> None:
-        """Add documents."""
+        """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
+
+        Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. For lists of
+        tags there is `update_tags`.
+        """
+        for name, spans in (("pred_spans", pred_spans), ("ref_spans", ref_spans)):
+            if not isinstance(spans, Tensor):
+                raise TypeError(
+                    f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last); for lists of "
+                    "tags write update_tags(pred, ref)"
+                )
         _checks.shape("pred_spans", pred_spans, "...", "N", 3)
-        _checks.shape("ref_spans", ref_spans, *pred_spans.shape[:-2], "M", 3)
+        *batch, n, _ = pred_spans.shape
+        _checks.shape("ref_spans", ref_spans, *batch, "M", 3)
         _checks.integral("pred_spans", pred_spans)
         _checks.integral("ref_spans", ref_spans)
         _checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
-        worth = span_similarity(pred_spans, ref_spans, self.scheme)
-        self.add_matching(worth, pred_spans[..., 0], ref_spans[..., 0], n_pred, n_ref)
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_spans, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_spans, batch, ref_spans.shape[-2])
+        tables = [documents(spans, 2) for spans in (pred_spans, ref_spans)]
+        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
+        for name, table, length in zip(("pred_spans", "ref_spans"), tables, lengths, strict=True):
+            self.check_numbers(name, table[..., 0], length)
+        self.add_documents(in_chunks(self._count, tables, lengths, self._cells))
 
     def update_tags(
         self,
@@ -54,46 +74,97 @@ class SpanScores(LabelScores):
         ref: Sequence[Sequence[str]] | Tensor,  # (..., W) int
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
+        suffix: bool = False,
     ) -> None:
-        """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; see `read_tags`.
+        """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
 
-        Of numbers, a token that is negative on either side is left out on both.
+        Of numbers, a token that is negative on either side is left out on both. A warning says when tags do not fit
+        the scheme: any of the reference, or half of the predicted ones.
         """
+        _checks.one_of("mode", mode, MODES)
         if vocabulary is not None:
-            return self._update_numbers(pred, ref, mode, vocabulary)
+            return self._update_numbers(pred, ref, mode, vocabulary, suffix)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
-        _checks.same_length(pred=pred, ref=ref)
-        for document, sides in enumerate(zip(pred, ref, strict=True)):
-            if len(sides[0]) != len(sides[1]):
-                n, m = map(len, sides)
-                raise ValueError(f"document {document}: lengths differ: pred has {n} tags, ref has {m}")
-        first = read_tags(pred, mode, self.labels or ())
-        second = read_tags(ref, mode, first.labels)
-        self._check_labels(second.labels)
-        spans, counts = (tuple(t.to(self.device) for t in side) for side in zip(first[:2], second[:2], strict=True))
-        self.update(*spans, *counts)
+        known = Vocabulary(self.labels or (), suffix)
+        pred_tags, ref_tags, lengths = read_both(pred, ref, known)
+        if self.labels is not None:
+            known.check(self.labels)
+        self.add_update(self._count_tags(known, pred_tags, ref_tags, lengths, mode))
 
-    def _update_numbers(self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str]) -> None:
+    def _update_numbers(self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool) -> None:
         # pred, ref: (..., W)
         _checks.integral("pred", pred)
         _checks.integral("ref", ref)
         _checks.shape("ref", ref, *pred.shape)
         _checks.same_device(pred=pred, ref=ref)
-        labels = list(self.labels or ())
-        codes = [tag_code(tag, labels, f"vocabulary[{number}]") for number, tag in enumerate(vocabulary)]
-        self._check_labels(labels)
-        outside = len(codes)
-        codes = torch.tensor([*codes, (O, -1)], device=pred.device)
+        known = Vocabulary(self.labels or (), suffix)
+        known.codes = [tag_code(tag, known.labels, f"vocabulary[{i}]", suffix) for i, tag in enumerate(vocabulary)]
+        if self.labels is not None:
+            known.check(self.labels)
+        pred, ref = documents(pred, 1), documents(ref, 1)
         kept = (pred >= 0) & (ref >= 0)
+        if kept.device.type == "cpu":
+            return self.add_update(self._count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode))
         order = kept.sort(dim=-1, descending=True, stable=True).indices
-        tags = (codes[side.where(kept, outside).gather(-1, order)].unbind(-1) for side in (pred, ref))
-        (pred_spans, n_pred), (ref_spans, n_ref) = (tag_spans(prefix, label, mode) for prefix, label in tags)
-        self.update(pred_spans, ref_spans, n_pred, n_ref)
+        sides = (known.parts(side.where(kept, len(vocabulary)).gather(-1, order)) for side in (pred, ref))
+        (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*side, mode) for side in sides)
+        self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells))
 
-    def _check_labels(self, labels: Sequence[str]) -> None:
-        if self.labels is not None and len(labels) > len(self.labels):
-            raise ValueError(f"labels: got tags of {labels[len(self.labels) :]}, wanted some of {self.labels}")
+    def _count_tags(self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str) -> Tensor:
+        # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
+        counts, unfit = [], [Unfit(), Unfit()]
+        few = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
+        sizes = lengths.split(few or [0])
+        tokens = [int(size.sum()) for size in sizes]
+        for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
+            sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
+            if mode != "lenient":
+                unfit = [before + side.unfit(mode) for before, side in zip(unfit, sides, strict=True)]
+            counts.append(self._count_marked(*sides))
+        unfit[0].warn(mode, "pred: ", share=0.5)
+        unfit[1].warn(mode, "ref: ")
+        return torch.cat(counts).to(self.device)
+
+    def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
+        # ->  (D, 3) or (D, 3 L)
+        if self.scheme not in EQUALITY:
+            tables, counts = zip(pred.rows(), ref.rows(), strict=True)
+            return in_chunks(self._count, tables, counts, self._cells, flat=True)
+        # Spans of tags begin at different tokens, so each has one candidate.
+        same = pred.last[ref.first] == ref.last[ref.first]
+        if self.scheme == "strict":
+            same &= pred.label[ref.first] == ref.label[ref.first]
+        labels = len(self.labels or [""])
+        cells = [side.document * labels + (side.label[side.first] if self.labels else 0) for side in (pred, ref)]
+        counts = (torch.bincount(cell, minlength=len(ref.start) * labels) for cell in (cells[1][same], *cells))
+        return torch.cat([count.view(-1, labels) for count in counts], -1).double()
+
+    def _count(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+        # pred: (D, N, 3)  ref: (D, M, 3)  ->  (D, 3) or (D, 3 L)
+        labels = pred[..., 0], ref[..., 0]
+        if self.scheme in EQUALITY:
+            keys = (pred, ref) if self.scheme == "strict" else (pred[..., 1:], ref[..., 1:])
+            return self.count_equal(*keys, *labels, n_pred, n_ref)
+        return self.count_matched(span_similarity(pred, ref, self.scheme), *labels, n_pred, n_ref)
+
+    @property
+    def _cells(self) -> Cells:
+        return total if self.scheme in EQUALITY else product
+
+
+def read_both(
+    pred: Iterable[Sequence[str]], ref: Iterable[Sequence[str]], known: Vocabulary
+) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  numbers of the tags of either side (T,), lengths of the documents (D,)
+    """Two sides of the same tokens."""
+    pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
+    _checks.same_length(pred=pred, ref=ref)
+    (pred_tags, lengths), (ref_tags, n_ref) = known.read(pred), known.read(ref)
+    for document in (lengths != n_ref).nonzero().flatten().tolist():
+        n, m = int(lengths[document]), int(n_ref[document])
+        raise ValueError(f"document {document}: lengths differ: pred has {n} tags, ref has {m}")
+    return pred_tags, ref_tags, lengths
 
 
 def span_similarity(pred: Tensor, ref: Tensor, scheme: str) -> Tensor:
