@@ -8,13 +8,14 @@ from torch import Tensor
 
 from ... import _checks
 from ...assignment import linear_sum_assignment
-from ..tensors import policy
+from ..tensors import _lengths, policy
+from ..tensors._chunks import cuts, documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, sorted_groups
 from ..tensors.reduction import CountMetric
+from ._tables import sizes
 
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
-_TABLE_CELLS = 1 << 22  # of the tables of clusters against clusters that are held at a time
 # The counts of a document: numerators, or links (c), of cells; denominators, or links, of the predicted (a) and the
 # reference (b) clusters.
 _COUNTS = (
@@ -52,16 +53,19 @@ class CorefScores(CountMetric):
     def update(self, pred_ids: Tensor, ref_ids: Tensor) -> None:
         # pred_ids, ref_ids: (..., W) int
         """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
+        for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
+            if not isinstance(ids, Tensor):
+                raise TypeError(
+                    f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters; for lists of "
+                    "clusters write update_clusters(preds, refs)"
+                )
         _checks.integral("pred_ids", pred_ids)
         _checks.integral("ref_ids", ref_ids)
         _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
         _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
-        pred_ids, ref_ids = (torch.atleast_2d(ids.long()).flatten(0, -2) for ids in (pred_ids, ref_ids))
-        if self.singletons == "drop":
-            pred_ids, ref_ids = _without_singletons(pred_ids), _without_singletons(ref_ids)
-        documents = max(_TABLE_CELLS // max(pred_ids.shape[1], 1) ** 2, 1)
-        chunks = zip(pred_ids.split(documents), ref_ids.split(documents), strict=True)
-        self.add_documents(torch.cat([_count(pred, ref) for pred, ref in chunks]))
+        tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
+        lengths = _widths(*tables)
+        self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total))
 
     def update_clusters(
         self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
@@ -70,13 +74,21 @@ class CorefScores(CountMetric):
         _checks.same_length(preds=preds, refs=refs)
         named = {"preds": preds, "refs": refs}
         sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
-        mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
-        width = max(map(len, mentions), default=0)
-        ids = [
-            [[of.get(mention, -1) for mention in row] + [-1] * (width - len(row)) for of, row in zip(side, mentions)]  # noqa: B905
+        mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
+        tables = [
+            torch.tensor([of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row]).long()
             for side in sides
         ]
-        self.update(*torch.tensor(ids, dtype=torch.int64).reshape(2, len(preds), width).to(self.device))
+        lengths = sizes(mentions)
+        self.add_update(in_chunks(self._count, tables, (lengths, lengths), total, flat=True, device=self.device))
+
+    def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
+        # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)
+        inside = _lengths.mask(lengths, pred_ids.shape[1])
+        ids = [side.where(inside, -1) for side in (pred_ids, ref_ids)]
+        if self.singletons == "drop":
+            ids = map(_without_singletons, ids)
+        return _count(*ids)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 18)  ->  name: (...)
@@ -111,6 +123,13 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hash
             if found.setdefault(mention, number) != number:
                 raise ValueError(f"{where}: mention {mention!r} is in two clusters")
     return found
+
+
+def _widths(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
+    # (D, W) each  ->  (D,) mentions up to the last that is in a cluster
+    place = torch.arange(1, pred_ids.shape[1] + 1, device=pred_ids.device)
+    used = place.where((pred_ids >= 0) | (ref_ids >= 0), 0)
+    return used.amax(-1) if used.shape[1] else used.sum(-1)
 
 
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,10 +191,15 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
 
 def _best(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:
     # weight: (B, W) of the cells at row, col (B, W)  n_rows, n_cols: (B,)  ->  (B,)
-    width = weight.shape[-1]
-    table = weight.new_zeros(len(weight), width * width).scatter_add_(-1, row * width + col, weight)
-    table = table.unflatten(-1, (width, width))
-    return linear_sum_assignment(table, maximize=True, row_lengths=n_rows, col_lengths=n_cols, check=False).cost
+    width, best = weight.shape[-1], weight.new_zeros(len(weight))
+    for place, (height, depth) in cuts((n_rows, n_cols), (width, width)):
+        height, depth = max(height, 1), max(depth, 1)  # mentions that are in no cell stand in the first
+        cell = row[place] * depth + col[place]
+        table = weight.new_zeros(len(cell), height * depth).scatter_add_(-1, cell, weight[place])
+        table = table.unflatten(-1, (height, depth))
+        lengths = {"row_lengths": n_rows[place], "col_lengths": n_cols[place]}
+        best[place] = linear_sum_assignment(table, maximize=True, check=False, **lengths).cost
+    return best
 
 
 def _scores(

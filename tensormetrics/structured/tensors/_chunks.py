@@ -55,7 +55,7 @@ def chunks(
     """
     device = tables[0].device if device is None else device
     starts = [n.cumsum(0) - n if flat else None for n in lengths]
-    for place, widths in _cuts(lengths, [table.shape[1] for table in tables] if not flat else [], cells):
+    for place, widths in cuts(lengths, [table.shape[1] for table in tables] if not flat else [], cells):
         some = [
             _taken(table, start, n, place, width)
             for table, start, n, width in zip(tables, starts, lengths, widths, strict=True)
@@ -63,10 +63,11 @@ def chunks(
         yield place, tuple(t.to(device) for t in some), tuple(n[place].to(device) for n in lengths)
 
 
-def _cuts(
-    lengths: Sequence[Tensor], widths: Sequence[int], cells: Cells
+def cuts(
+    lengths: Sequence[Tensor], widths: Sequence[int], cells: Cells = product
 ) -> Iterator[tuple[slice | Tensor, Sequence[int]]]:
     # ->  documents, width of each table
+    """Where to cut documents with tables of these `widths`, of which `lengths` (D,) each count; see `chunks`."""
     documents = len(lengths[0])
     if lengths[0].device.type != "cpu":
         few = max(GPU_CELLS // max(cells(*widths), 1), 1)
