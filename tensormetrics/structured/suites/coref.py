@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ...assignment import linear_sum_assignment
 from ..tensors import _lengths, policy
-from ..tensors._chunks import cuts, documents, in_chunks, total
+from ..tensors._chunks import documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, sorted_groups
 from ..tensors.reduction import CountMetric
+from ._contingency import assigned, used_width
 from ._tables import sizes
 
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
@@ -64,7 +64,7 @@ class CorefScores(CountMetric):
         _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
         _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
         tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
-        lengths = _widths(*tables)
+        lengths = used_width((tables[0] >= 0) | (tables[1] >= 0))
         self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total))
 
     def update_clusters(
@@ -76,7 +76,9 @@ class CorefScores(CountMetric):
         sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
         mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
         tables = [
-            torch.tensor([of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row]).long()
+            torch.tensor(
+                [of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row]
+            ).long()
             for side in sides
         ]
         lengths = sizes(mentions)
@@ -125,13 +127,6 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hash
     return found
 
 
-def _widths(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
-    # (D, W) each  ->  (D,) mentions up to the last that is in a cluster
-    place = torch.arange(1, pred_ids.shape[1] + 1, device=pred_ids.device)
-    used = place.where((pred_ids >= 0) | (ref_ids >= 0), 0)
-    return used.amax(-1) if used.shape[1] else used.sum(-1)
-
-
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
     # ids: (B, W)  ->  cluster of each mention (B, W), numbered from 0, -1 for none; sizes (B, W) of clusters 0, 1, ...
     ids = ids.clamp(min=-1)
@@ -175,8 +170,8 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
         "muc": (c - 1).clamp(min=0).sum(-1),
         "b_cubed_a": (c * c / size_a).sum(-1),
         "b_cubed_b": (c * c / size_b).sum(-1),
-        "ceaf_m": _best(c.double(), *table),
-        "ceaf_e": _best(2 * c / (size_a + size_b), *table),
+        "ceaf_m": assigned(c.double(), *table),
+        "ceaf_e": assigned(2 * c / (size_a + size_b), *table),
         "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + alone).sum(-1),
         "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + alone).sum(-1),
         "link_c": links[0],
@@ -187,19 +182,6 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
         "other_b": _links(total_b) - links[2],
     }
     return torch.stack([counts[name].double() for name in _COUNTS], -1)
-
-
-def _best(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:
-    # weight: (B, W) of the cells at row, col (B, W)  n_rows, n_cols: (B,)  ->  (B,)
-    width, best = weight.shape[-1], weight.new_zeros(len(weight))
-    for place, (height, depth) in cuts((n_rows, n_cols), (width, width)):
-        height, depth = max(height, 1), max(depth, 1)  # mentions that are in no cell stand in the first
-        cell = row[place] * depth + col[place]
-        table = weight.new_zeros(len(cell), height * depth).scatter_add_(-1, cell, weight[place])
-        table = table.unflatten(-1, (height, depth))
-        lengths = {"row_lengths": n_rows[place], "col_lengths": n_cols[place]}
-        best[place] = linear_sum_assignment(table, maximize=True, check=False, **lengths).cost
-    return best
 
 
 def _scores(

@@ -136,13 +136,17 @@ class Vocabulary(dict):
     def check(self, labels: Sequence[str]) -> None:
         """ValueError for labels that were met and are not among these."""
         if len(self.labels) > len(labels):
-            raise ValueError(f"labels: got tags of {sorted(self.labels[len(labels) :])}, wanted some of {tuple(labels)}")
+            raise ValueError(
+                f"labels: got tags of {sorted(self.labels[len(labels) :])}, wanted some of {tuple(labels)}"
+            )
 
 
 def tag_code(tag: str, labels: list[str], where: str, suffix: bool = False) -> tuple[int, int]:
     """The numbers of a tag's prefix and label, -1 for none; a label not among `labels` is appended to them."""
     if not isinstance(tag, str):
-        raise TypeError(f"{where}: got {tag!r:.60}, wanted a tag such as 'B-PER'; for numbers of tags give a vocabulary")
+        raise TypeError(
+            f"{where}: got {tag!r:.60}, wanted a tag such as 'B-PER'; for numbers of tags give a vocabulary"
+        )
     label, dash, prefix = tag.rpartition("-") if suffix else tag.partition("-")[::-1]
     if prefix not in _PREFIXES or bool(dash) != bool(label) or (prefix == "O" and dash):
         form = "a label, a dash and a prefix{}" if suffix else "a prefix{}, a dash and a label"
@@ -212,10 +216,14 @@ class Marked(NamedTuple):
         start = (lengths + 1).cumsum(0) - lengths - 1
         token = torch.ones(len(prefix) + len(lengths), dtype=torch.bool)
         token[start + lengths] = False
-        parts = [torch.full(token.shape, outside).masked_scatter_(token, part) for part, outside in ((prefix, O), (label, -1))]
-        begins, last = mark_spans(*parts, mode)
+        prefix, label = (
+            torch.full(token.shape, outside).masked_scatter_(token, part)
+            for part, outside in ((prefix, O), (label, -1))
+        )
+        begins, last = mark_spans(prefix, label, mode)
         (first,) = begins.nonzero(as_tuple=True)
-        return cls(*parts, last.where(begins, -1), first, torch.searchsorted(start, first, right=True) - 1, start)
+        document = torch.searchsorted(start, first, right=True) - 1
+        return cls(prefix, label, last.where(begins, -1), first, document, start)
 
     def rows(self) -> tuple[Tensor, Tensor]:
         # ->  label, first, last (spans, 3), how many each document has (D,)

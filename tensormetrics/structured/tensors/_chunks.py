@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 CELLS = 1 << 22  # of the tables of a chunk that are held at a time
-GPU_CELLS = 1 << 26  # there a chunk more costs launches
+GPU_CELLS = 1 << 24  # there a chunk more costs launches
 FEW_CELLS = 1 << 17  # what is padded to them costs less than another chunk
 WASTE = 4  # so much padding, against what counts, is less than what sorting and cutting cost
 
