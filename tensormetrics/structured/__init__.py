@@ -26,7 +26,10 @@ from .suites.coref import CorefScores as CorefScores
 from .suites.events import EventScores as EventScores
 from .suites.ranking import RankingScores as RankingScores
 from .suites.relations import RelationScores as RelationScores
+from .suites.span_errors import SpanErrors as SpanErrors
+from .suites.span_errors import span_errors as span_errors
 from .suites.spans import SpanScores as SpanScores
+from .suites.spans import ner_report as ner_report
 from .suites.structures import AMR as AMR
 from .suites.structures import Argument as Argument
 from .suites.structures import Entity as Entity

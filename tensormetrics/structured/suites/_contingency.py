@@ -1,6 +1,5 @@
 """Two clusterings of the items of documents, matched one cluster to one."""
 
-import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment

@@ -11,6 +11,7 @@ from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
 from ..tensors.reduction import CountMetric
+from ._report import report_text
 
 SCORES = ("precision", "recall", "f1")
 
@@ -87,20 +88,35 @@ class LabelScores(CountMetric):
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3) or (..., 3 L)  ->  name: (...)
-        by_label = counts.unflatten(-1, (3, -1)).unbind(-2)  # each (..., L)
-        total = [part.sum(-1) for part in by_label]
-        seen = (by_label[1] + by_label[2] > 0).to(counts.dtype)
-        weight = {"types": seen, "weighted": by_label[2]}.get(self.label_average)
+        by_label = counts.unflatten(-1, (3, -1))
         scores = {}
         for name in SCORES:
-            each = normalize(*by_label, name)
-            if weight is None:
-                scores[name] = normalize(*total, name)
-            else:
-                scores[name] = normalize((each * weight).sum(-1), weight.sum(-1), total[0], "precision")
+            scores[name] = averaged(by_label, name, self.label_average or "micro")
+            each = normalize(*by_label.unbind(-2), name)
             for label, score in zip(self.labels or (), each.unbind(-1), strict=self.labels is not None):
                 scores[f"{name}[{label}]"] = score
         return scores
+
+    def report(self, digits: int = 2) -> str:
+        """A table of text: a row for each label that occurs, then the averages; support is the number of reference
+        items, "macro avg" the mean over labels. With `bootstrap` every score has its interval behind it."""
+        if self.average == "macro":
+            raise ValueError(
+                "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
+                "labels write average='types'"
+            )
+        with self._whole_state("report"):
+            counts = self.sums[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
+        rows = [
+            (label, [normalize(*counts[..., i].unbind(-1), name) for name in SCORES], int(counts[0, 2, i]))
+            for i, label in enumerate(self.labels or ())
+            if counts[0, 1:, i].any()
+        ]
+        means = [
+            (f"{name} avg", [averaged(counts, score, average) for score in SCORES], int(counts[0, 2].sum()))
+            for name, average in (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))[: 3 if rows else 1]
+        ]
+        return report_text(rows, means, digits, self.confidence)
 
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
         # labels: (..., N)  counts: (..., N)  ->  (..., L) float64
@@ -108,6 +124,16 @@ class LabelScores(CountMetric):
         place = labels.long().where((labels >= 0) & (labels < size), size).expand_as(counts)
         sums = torch.zeros(*counts.shape[:-1], size + 1, dtype=torch.float64, device=counts.device)
         return sums.scatter_add_(-1, place, counts.double())[..., :size]
+
+
+def averaged(counts: Tensor, score: str, average: str) -> Tensor:
+    # counts: (..., 3, L)  ->  (...)
+    matched, pred, ref = counts.unbind(-2)
+    if average == "micro":
+        return normalize(matched.sum(-1), pred.sum(-1), ref.sum(-1), score)
+    weight = ref if average == "weighted" else (pred + ref > 0).to(counts.dtype)
+    each = normalize(matched, pred, ref, score)
+    return normalize((each * weight).sum(-1), weight.sum(-1), matched.sum(-1), "precision")
 
 
 def _counted(labels: Tensor, lengths: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ... import _checks
 from ..tensors import _lengths
 from ..tensors._chunks import Cells, documents, in_chunks, product, total
 from ._label_scores import LabelScores
-from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code
+from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code, warn_of_both
 
 SCHEMES = ("strict", "exact", "partial", "type")
 TOKENS = 1 << 16  # of documents that are read at a time
@@ -119,11 +119,9 @@ class SpanScores(LabelScores):
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
             sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
-            if mode != "lenient":
-                unfit = [before + side.unfit(mode) for before, side in zip(unfit, sides, strict=True)]
+            unfit = [before + side.unfit(mode) for before, side in zip(unfit, sides, strict=True)]
             counts.append(self._count_marked(*sides))
-        unfit[0].warn(mode, "pred: ", share=0.5)
-        unfit[1].warn(mode, "ref: ")
+        warn_of_both(*unfit, mode, depth=1)
         return torch.cat(counts).to(self.device)
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
@@ -151,6 +149,38 @@ class SpanScores(LabelScores):
     @property
     def _cells(self) -> Cells:
         return total if self.scheme in EQUALITY else product
+
+
+def ner_report(
+    pred: Iterable[Sequence[str]],
+    ref: Iterable[Sequence[str]],
+    mode: str = "lenient",
+    suffix: bool = False,
+    digits: int = 2,
+    **options: Any,
+) -> str:
+    """The text of `SpanScores.report` for lists of tags, a row for each label that is met in them.
+
+    Without `bootstrap` it is letter by letter seqeval's `classification_report(ref, pred)`, with `mode` other than
+    "lenient" that of its strict mode. `options` are those of `SpanScores`, such as `bootstrap=1000`.
+
+    >>> print(ner_report([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-PER"]]))  # doctest: +NORMALIZE_WHITESPACE
+                  precision    recall  f1-score   support
+    <BLANKLINE>
+             LOC       0.00      0.00      0.00         0
+             PER       1.00      0.50      0.67         2
+    <BLANKLINE>
+       micro avg       0.50      0.50      0.50         2
+       macro avg       0.50      0.25      0.33         2
+    weighted avg       1.00      0.50      0.67         2
+    <BLANKLINE>
+    """
+    pred, ref, known = documents_of(pred, "pred"), documents_of(ref, "ref"), Vocabulary((), suffix)
+    for side in (pred, ref):
+        known.learn(side)
+    scores = SpanScores(labels=sorted(known.labels) or None, **options)
+    scores.update_tags(pred, ref, mode, suffix=suffix)
+    return scores.report(digits)
 
 
 def read_both(

@@ -68,7 +68,7 @@ def read_tags(
     if labels is not None:
         vocabulary.check(labels)
     spans = Marked.read(*vocabulary.parts(codes), lengths, mode)
-    spans.unfit(mode).warn(mode)
+    warn_of(spans.unfit(mode), mode)
     rows, counts = spans.rows()
     numbers = [*range(len(vocabulary.labels))] if labels is not None else list(map(_number, vocabulary.labels))
     rows[:, 0] = torch.tensor([*numbers, 0])[rows[:, 0]]
@@ -109,9 +109,8 @@ class Vocabulary(dict):
         self[tag] = len(self.codes) - 1
         return self[tag]
 
-    def read(self, documents: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        # ->  numbers of all tags (T,), lengths of the documents (D,)
-        lengths = list(map(len, documents))
+    def learn(self, documents: Sequence[Sequence[str]]) -> None:
+        """Number the tags of these documents."""
         try:
             for tag in set().union(*documents):
                 self[tag]
@@ -120,6 +119,11 @@ class Vocabulary(dict):
                 for position, tag in enumerate(row):
                     tag_code(tag, self.labels, f"document {document}, position {position}", self.suffix)
             raise
+
+    def read(self, documents: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        # ->  numbers of all tags (T,), lengths of the documents (D,)
+        self.learn(documents)
+        lengths = list(map(len, documents))
         found = map(self.__getitem__, chain.from_iterable(documents))
         if len(self) < 256:  # one byte each is quicker
             numbers = np.frombuffer(bytes(found), np.uint8).astype(np.int64)
@@ -232,7 +236,9 @@ class Marked(NamedTuple):
         return rows, torch.bincount(self.document, minlength=len(self.start))
 
     def unfit(self, mode: str) -> "Unfit":
-        """Whether tags fit the scheme."""
+        """What does not fit the scheme."""
+        if mode == "lenient":
+            return Unfit()
         used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"])
         tags = int((self.prefix != O).sum())
         strange = bool((~used[self.prefix]).any())
@@ -249,12 +255,20 @@ class Unfit(NamedTuple):
     def __add__(self, other: "Unfit") -> "Unfit":
         return Unfit(self.tags + other.tags, self.lost + other.lost, self.strange or other.strange)
 
-    def warn(self, mode: str, name: str = "", share: float = 0.0) -> None:
-        """A warning for a prefix that has no place in the scheme, and where more than this share of tags is lost."""
-        if self.strange or self.lost > share * self.tags:
-            prefixes = ", ".join(_SCHEMES[mode].prefixes)
-            warnings.warn(
-                f"{name}tags do not fit mode={mode!r}: {self.lost} of {self.tags} tags other than O are left out"
-                + f", some whose prefix is none of {prefixes}" * self.strange,
-                stacklevel=5,
-            )
+
+def warn_of(unfit: Unfit, mode: str, name: str = "", share: float = 0.0, depth: int = 0) -> None:
+    """A warning for a prefix that has no place in the scheme, and where more than this share of tags is lost; `depth`
+    calls lie between the user's and the one that warns."""
+    if unfit.strange or unfit.lost > share * unfit.tags:
+        prefixes = ", ".join(_SCHEMES[mode].prefixes)
+        warnings.warn(
+            f"{name}tags do not fit mode={mode!r}: {unfit.lost} of {unfit.tags} tags other than O are left out"
+            + f", some whose prefix is none of {prefixes}" * unfit.strange,
+            stacklevel=3 + depth,
+        )
+
+
+def warn_of_both(pred: Unfit, ref: Unfit, mode: str, depth: int = 0) -> None:
+    """A model may err: half of the predicted tags may be lost, but none of the reference."""
+    warn_of(pred, mode, "pred: ", 0.5, depth + 1)
+    warn_of(ref, mode, "ref: ", 0.0, depth + 1)
