@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -185,3 +186,15 @@ def test_moving():
     family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
     family.update(PREDS, REFS)
     assert family.compute()["f1"].device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
+def test_threads_share_a_family(make):
+    scores = make(Family(Doc.metric, BOTH, by="label"))
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:
+            done.result(timeout=30)
+    family = scores.members["x"] if isinstance(scores, Suite) else scores
+    assert family.documents == 120 and family.by_label[0].sums["LOC"].tolist() == [40, 40, 120]
+    assert family.averages[0].sums[0].tolist() == [80, 160, 200, 120]
+    copy.deepcopy(scores).reset()

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..._interruptible import interruptible
 from ..._native import LIBRARY
 from .constraints import Constraint
 from .overlap import without_padding
@@ -12,6 +13,7 @@ from .overlap import without_padding
 LIBRARY.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )
+heaviest_chain = interruptible(torch.ops.tensormetrics.heaviest_chain, lambda similarity, *_: 2 * similarity.numel())
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::heaviest_chain", "CPU")
 
 
@@ -44,7 +46,7 @@ def sequence_overlap(
     if BUILT and similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
-        return torch.ops.tensormetrics.heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
+        return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
     value = antidiagonals(documents, constraint).reshape(batch)
     return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
 
