@@ -22,7 +22,7 @@ from tensormetrics.structured import (
     graph_overlap,
     reachability,
 )
-from tensormetrics.structured.tensors import _chunks
+from tensormetrics.structured.tensors import _lengths
 
 RAGGED = ("SetMatch", "SequenceMatch", "MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores")
 RAGGED += ("EventScores", "CorefScores", "ClusterAccuracy")
@@ -85,8 +85,8 @@ OBJECTS = {
 def cells(request, monkeypatch):
     """Chunks as they are; of one document; of a few."""
     if request.param is not None:
-        monkeypatch.setattr(_chunks, "FEW_CELLS", 0)
-        monkeypatch.setattr(_chunks, "CELLS", request.param)
+        monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+        monkeypatch.setattr(_lengths, "CELLS", request.param)
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
@@ -127,10 +127,10 @@ def test_graphs_count_as_they_do_alone(cells, generator):
 
 
 def test_values_return_to_the_order_of_the_documents(monkeypatch):
-    monkeypatch.setattr(_chunks, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
     lengths = torch.tensor([3, 900, 0, 1, 2, 3, 60, 900, 5])
     flat = torch.arange(int(lengths.sum()))
-    sums = _chunks.in_chunks(lambda x, y, n, m: (x * (torch.arange(x.shape[1]) < n[:, None])).sum(-1, keepdim=True),
+    sums = _lengths.in_chunks(lambda x, y, n, m: (x * (torch.arange(x.shape[1]) < n[:, None])).sum(-1, keepdim=True),
                              (flat, flat), (lengths, lengths), flat=True)  # fmt: skip
     assert sums[:, 0].tolist() == [int(part.sum()) for part in flat.split(lengths.tolist())]
 
@@ -138,14 +138,14 @@ def test_values_return_to_the_order_of_the_documents(monkeypatch):
 def test_padding_is_bounded():
     lengths = torch.cat([torch.randint(0, 9, (3000,)), torch.tensor([3000, 2000, 70])])
     seen, padded = [], 0
-    for place, (n, m) in _chunks.cuts((lengths, lengths.flip(0)), (3000, 3000)):
+    for place, (n, m) in _lengths.cuts((lengths, lengths.flip(0)), (3000, 3000)):
         chunk = torch.arange(len(lengths))[place]
         assert n == lengths[chunk].max() and m == lengths.flip(0)[chunk].max()
-        assert len(chunk) == 1 or len(chunk) * n * m <= _chunks.CELLS
+        assert len(chunk) == 1 or len(chunk) * n * m <= _lengths.CELLS
         padded += len(chunk) * n * m
         seen += chunk.tolist()
     assert sorted(seen) == [*range(len(lengths))]
-    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _chunks.FEW_CELLS
+    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.FEW_CELLS
 
 
 LONG = {
@@ -165,7 +165,7 @@ def test_one_long_document_among_many_short_ones(kind, monkeypatch):
     draw = random.Random(0)
     sides = [[one(draw, 3) for _ in range(3000)] + [one(draw, size)] for _ in range(2)]
     largest = 0
-    taken = _chunks._taken
+    taken = _lengths._taken
 
     def watched(*arguments: object) -> Tensor:
         nonlocal largest
@@ -173,7 +173,7 @@ def test_one_long_document_among_many_short_ones(kind, monkeypatch):
         largest = max(largest, table.numel())
         return table
 
-    monkeypatch.setattr(_chunks, "_taken", watched)
+    monkeypatch.setattr(_lengths, "_taken", watched)
     metric = make()
     update(metric, *sides)
     parts = [make(), make()]

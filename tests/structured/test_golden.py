@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tensormetrics import structured
-from tensormetrics.structured.suites.spans import SCHEMES
+from tensormetrics.structured.suites.entities.spans import SCHEMES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
-from ..tensors._chunks import cuts
+from ..tensors._lengths import cuts
 
 
 def used_width(used: Tensor) -> Tensor:

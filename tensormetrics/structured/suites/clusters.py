@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..tensors import _lengths
-from ..tensors._chunks import documents, in_chunks, total
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..tensors import _lengths, policy
-from ..tensors._chunks import documents, in_chunks, total
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, sorted_groups
 from ..tensors.reduction import CountMetric

@@ -9,7 +9,7 @@ from torch import Tensor
 from ... import _checks
 from ..objects.columns import numbers
 from ..tensors import _lengths
-from ..tensors._chunks import Cells, documents, in_chunks, total
+from ..tensors._lengths import Cells, documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from ..tensors.policy import Policy

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ... import _checks
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
-from ..tensors._chunks import documents, in_chunks, total
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric

@@ -7,7 +7,7 @@ from torch import Tensor
 from ... import _checks
 from ..objects.columns import numbers
 from ..tensors import _lengths
-from ..tensors._chunks import documents, in_chunks, total
+from ..tensors._lengths import documents, in_chunks, total
 from ._label_scores import LabelScores
 from ._tables import items_of, rows, sizes
 from .structures import Relation, RelationSet

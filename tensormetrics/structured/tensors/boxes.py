@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from . import _lengths
-from ._chunks import documents, in_chunks
+from ._lengths import documents, in_chunks
 from .normalizers import normalize
 from .overlap import set_overlap
 from .reduction import CountMetric

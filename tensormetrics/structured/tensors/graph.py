@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ._chunks import cuts, documents
+from ._lengths import cuts, documents
 from ._programme import PROOF, Programme, Solved, check_solver, relax, solve
 from .constraints import Constraint
 from .overlap import read_similarity, set_overlap

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ... import _checks
 from . import _lengths
-from ._chunks import cuts, documents, in_chunks, total
+from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
 from .overlap import Overlap, multiset_overlap, set_overlap
 from .reduction import OverlapMetric

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ..tensors import _lengths
-from ..tensors._chunks import Cells, documents, in_chunks, product, total
-from ._label_scores import LabelScores
+from .... import _checks
+from ...tensors import _lengths
+from ...tensors._lengths import Cells, documents, in_chunks, product, total
+from .._label_scores import LabelScores
 from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code, warn_of_both
 
 SCHEMES = ("strict", "exact", "partial", "type")

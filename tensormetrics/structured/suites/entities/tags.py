@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import _checks
+from .... import _checks
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 O, B, I, E, S = range(5)  # noqa: E741

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _checks
-from ...assignment import linear_sum_assignment
-from ..tensors import _lengths
-from ..tensors._chunks import chunks
+from .... import _checks
+from ....assignment import linear_sum_assignment
+from ...tensors import _lengths
+from ...tensors._lengths import chunks
 from .spans import SCHEMES, read_both, span_similarity
 from .tags import MODES, Marked, Vocabulary, warn_of_both
 
