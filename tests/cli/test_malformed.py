@@ -49,7 +49,7 @@ GOOD = {
     "r.conll": CONLL,
     "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
 }
-NO_TAG = "wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
+NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
