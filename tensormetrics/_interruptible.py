@@ -20,15 +20,15 @@ LONG = 1e8  # nanoseconds of one core; a thread of its own costs a call about 10
 def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Callable:
     """The operator, whose long calls on a CPU end within about a second of Ctrl-C.
 
-    `nanoseconds`, of the same arguments, says about how long one core takes, by their shapes alone. A long call of the
-    main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc then read
-    the flag of that call (common/stop.h). Short calls are made as they are.
+    `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long
+    call of the main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc
+    then read the flag of that call (common/stop.h). Short calls are made as they are.
     """
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **options: Any) -> Any:
         if torch.compiler.is_compiling() or nanoseconds(*arguments) < LONG or not _may_wait(arguments):
-            return operator(*arguments)
-        return _in_another_thread(operator, arguments)
+            return operator(*arguments, **options)
+        return _in_another_thread(functools.partial(operator, *arguments, **options))
 
     return call
 
@@ -58,7 +58,7 @@ def _setters() -> list[Callable[[Any], None]]:
     return found
 
 
-def _in_another_thread(operator: Callable, arguments: tuple[Any, ...]) -> Any:
+def _in_another_thread(call: Callable[[], Any]) -> Any:
     stop, done = ctypes.c_int8(0), threading.Event()
     inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
     result: list[Any] = []
@@ -69,7 +69,7 @@ def _in_another_thread(operator: Callable, arguments: tuple[Any, ...]) -> Any:
             tell(ctypes.byref(stop))
         try:
             with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-                result.append(operator(*arguments))
+                result.append(call())
         except BaseException as raised:
             error.append(raised)
         finally:

@@ -151,9 +151,6 @@ class ConfusionPosterior(Metric):
         labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
         return as_scalars(self.compute(), prefix, labels)
 
-    def extra_repr(self) -> str:
-        return f"{self.num_classes}, metrics={list(self.metrics)}"
-
     def plot(self, metric: str | None = None, **options: Any) -> Any:
         """The posterior of each value of a metric, by default the first.
 

@@ -108,9 +108,20 @@ def test_bad_options_are_one_line_and_status_2(folder, arguments, message):
 
 
 def test_names_of_classes_come_from_the_file(folder):
-    (folder / "named.csv").write_text(",cat,dog\ncat,90,10\ndog,12,88\n")
-    result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
-    assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+    for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
+        (folder / "named.csv").write_text(text, encoding="utf-8", newline="")
+        result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
+        assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+
+
+def test_undefined_scores_are_what_was_asked_for(folder):
+    (folder / "never.csv").write_text("9,0\n3,0\n")
+    found = []
+    for option in [], ["--zero-division", "1"]:
+        result = run(folder / "never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
+        found.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
+    assert found[0] is None or found[0] != found[0]
+    assert found[1] == 1
 
 
 def test_paired_classes_are_in_the_order_of_numbers(folder):

@@ -14,9 +14,13 @@ BAD = [math.nan, math.inf, -math.inf]
 U = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
 SAMPLES = 0.5 + 0.1 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LEFT_OUT, NAN, ORDERED = "left out", "nan", "nan is left out, infinities are values"
+REFUSED = "an error says so"
 
 # What the rows of the table do with each of their arguments.
 ROWS = {
+    **dict.fromkeys(["sample_metrics", "sample_sums", "sample_confusion_matrices"], [REFUSED]),
+    "sums_from_matrices": [NAN],
+    "estimate_i2": [LEFT_OUT],
     "get_metric": [NAN],
     "hdi": [ORDERED],
     "summarize": [ORDERED],
@@ -49,11 +53,16 @@ def test_rows_of_the_table(name, place, bad, generator):
     policy = ROWS[name][place]
     arguments = [x.double() for x in FUNCTIONS[name].inputs(generator, ())]
     given, spoilt = arguments[place], arguments[place].clone()
-    last = given.ndim - (2 if name.startswith("pool_") and place == 0 else 1)  # the axis of samples
-    if policy == NAN:
+    experiments = name == "estimate_i2" or (name.startswith("pool_") and place == 0)
+    last = given.ndim - (2 if experiments else 1)  # the axis of samples
+    if policy in (NAN, REFUSED):
         spoilt.view(-1)[min(3, spoilt.numel() - 1)] = bad
     else:
         spoilt.movedim(last, 0)[3] = bad
+    if policy == REFUSED:
+        with pytest.raises(ValueError, match="^counts: got entries from .*, wanted finite ones >= 0$"):
+            results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
+        return
     found = results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
 
     def called_with(x):
