@@ -4,6 +4,8 @@ The canonical distance is made of elementwise float64 operations in one fixed or
 every device and for every tile.
 """
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,8 @@ from ... import _native
 from ..sums import halving_sum, row_norms, sqrt
 from . import operators
 
-DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
+DistanceName = Literal["l2", "sqeuclidean", "ip", "cosine"]
+DISTANCES = get_args(DistanceName)
 EUCLIDEAN = DISTANCES[:2]
 
 
