@@ -323,7 +323,11 @@ def test_a_batch_of_another_shape():
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
-        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+38"),
+        (
+            {"confusion_prior": 5e36},
+            "confusion_prior: got entries from 5e+36 to 5e+36, wanted at most 1e+37 in a row",
+        ),
+        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+37"),
         (
             {"prevalence_prior": "balanced"},
             "prevalence_prior: got 'balanced' for shape (3,), wanted (C, C); write 'perks'",
