@@ -13,7 +13,7 @@ MISSPELT = {
     'AccuracyCalculator(k="bogus")': 'Argument "k" to "AccuracyCalculator" has incompatible type',
     'TorchKNN(distanse="l2")': 'Unexpected keyword argument "distanse"',
     'TorchKNN("cosin")': 'Argument 1 to "TorchKNN" has incompatible type',
-    "metric_of(int).scor": '"StructuredMetric" has no attribute "scor"',
+    'metric_of("Document")': 'Argument 1 to "metric_of" has incompatible type',
 }
 
 pytestmark = pytest.mark.slow
