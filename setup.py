@@ -119,9 +119,15 @@ class BuildExt(build_ext):
             each.library_dirs, each.libraries = [str(torch / "lib")], ["torch_cpu"]
             each.extra_link_args = ["-Wl,-s"]
 
+        def compile_one(source: str, **options) -> list[str]:
+            try:
+                return compile_in_turn([source], **options)
+            except Exception as error:
+                raise type(error)(f"the compiler failed on {source}; `pip install -v` shows what it said") from error
+
         def compile_together(sources: list[str], **options) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                return [*chain(*pool.map(lambda source: compile_in_turn([source], **options), sources))]
+                return [*chain(*pool.map(lambda source: compile_one(source, **options), sources))]
 
         self.compiler.compile = compile_together
         super().build_extensions()

@@ -39,7 +39,7 @@ def _code() -> Iterator[str]:
     for name, operator in _native.OPERATORS.items():
         cpu, cuda = (_native.has_kernel(name, device) for device in ("cpu", "cuda"))
         where = "CPU and CUDA" if cpu and cuda else "CPU" if cpu else "CUDA" if cuda else ""
-        answer = where or f"missing, about {operator.slower:g} times slower without"
+        answer = where or f"missing: about {operator.slower:g} times slower"
         yield f"  {name:<16} {answer:<38} {operator.serves}"
         missing += [] if cpu else [operator.library]
     for library in dict.fromkeys(missing):

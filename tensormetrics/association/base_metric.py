@@ -89,7 +89,7 @@ class BaseMetric(Metric):
         self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
-    def measure(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
         # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 

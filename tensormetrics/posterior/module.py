@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .. import _checks
-from .._metric import Metric
+from .._metric import Metric, Options
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
@@ -64,7 +65,7 @@ class ConfusionPosterior(Metric):
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
         labels: Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)

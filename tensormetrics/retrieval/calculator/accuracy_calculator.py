@@ -2,12 +2,14 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranks import TIES
 from ..relevance import Comparison, Ignore
@@ -15,6 +17,7 @@ from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
 from ..scores.query_metric import ON_LONE, Classes, relevant_counts, scored_queries
 from ..scores.uncertainty import Interval, Test, bootstrap, paired_randomisation
+from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY as EQUALITY
@@ -71,23 +74,23 @@ class AccuracyCalculator(EmbeddingMetric):
         exclude: Sequence[str] = (),
         avg_of_avgs: bool = False,
         return_per_class: bool = False,
-        k: int | str | None = None,
+        k: int | Literal["max_bin_count"] | None = None,
         label_comparison_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
         device: torch.device | str | None = None,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]] | None = None,
         kmeans_func: Callable[[Tensor, int], Any] | None = None,
         *,
-        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         exact: bool = True,
-        ties: str = "index",
-        on_lone: str = "exclude",
+        ties: Literal["index", "optimistic", "pessimistic"] = "index",
+        on_lone: Literal["exclude", "zero", "error"] = "exclude",
         memory_budget: int | None = None,
         ignore: Ignore | None = None,
         gains: Tensor | Comparison | None = None,
         label_levels: bool = False,
         keep: str = "scores",
         progress: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)

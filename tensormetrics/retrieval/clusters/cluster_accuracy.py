@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ...assignment import linear_sum_assignment
 from ..rows import budget
 from ..scores.embedding_metric import EmbeddingMetric
@@ -71,7 +72,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         n_clusters: int | None = None,
         kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         self.n_clusters = None if n_clusters is None else _checks.integer_at_least("n_clusters", n_clusters, 1)

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..rows import (
     Sides,
     as_embeddings,
@@ -133,7 +135,7 @@ class NearestCentroidAccuracy(QueryMetric):
         on_lone: str = "exclude",
         distance: str = "l2",
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs

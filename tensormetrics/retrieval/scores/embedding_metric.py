@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric, gather
+from ..._metric import Metric, Options, gather
 from ..ranks.spread import check_finite_everywhere, with_columns
 from ..rows import Sides, Spread, as_tensor, both_or_neither, check_finite, check_squares, comparable_labels, labelled
 
@@ -28,7 +29,7 @@ class EmbeddingMetric(Metric):
         device: torch.device | str | None = None,
         *,
         store_dtype: torch.dtype | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         if store_dtype is not None and not store_dtype.is_floating_point:

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..ranks.ranks import TIES, PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
@@ -145,7 +147,7 @@ class QueryMetric(EmbeddingMetric):
         ties: str = "index",
         distance: str = "l2",
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
         _checks.one_of("average", average, AVERAGES)

@@ -4,6 +4,8 @@ The canonical distance is made of elementwise float64 operations in one fixed or
 every device and for every tile. A pair with a row that holds NaN or infinity has none: there it is NaN.
 """
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,8 @@ from ... import _native
 from ..sums import halving_sum, row_norms, sqrt
 from . import operators
 
-DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
+DistanceName = Literal["l2", "sqeuclidean", "ip", "cosine"]
+DISTANCES = get_args(DistanceName)
 EUCLIDEAN = DISTANCES[:2]
 
 

@@ -12,7 +12,7 @@ from ..relevance import rows_of
 from ..rows import as_embeddings, budget, check_squares
 from .backend import first_references, search_arguments
 from .batch import Batch
-from .distance import DISTANCES
+from .distance import DISTANCES, DistanceName
 from .nearest import FunctionSearch, NearestSearch, largest_first
 from .references import References
 
@@ -40,7 +40,7 @@ class TorchKNN:
 
     def __init__(
         self,
-        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         *,
         exact: bool = True,
         memory_budget: int | None = None,
