@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -36,6 +37,8 @@ def one_of(name: str, value: Any, choices: tuple) -> None:
 def tensor(name: str, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
+    if value.layout is not torch.strided:
+        raise ValueError(f"{name}: got a tensor of layout {value.layout}, wanted a dense one; write {name}.to_dense()")
 
 
 def shape(name: str, value: Tensor, *wanted: int | str) -> None:
@@ -70,6 +73,9 @@ def same_length(**tensors: Tensor) -> None:
 
 
 def same_device(**tensors: Tensor | None) -> None:
+    for name, value in tensors.items():
+        if value is not None:
+            tensor(name, value)
     devices = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
     if len(set(devices.values())) > 1:
         got = ", ".join(f"{name} on {device}" for name, device in devices.items())

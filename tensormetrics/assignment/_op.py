@@ -6,7 +6,7 @@ The native libraries register CPU and CUDA kernels. Where they were not built th
 import torch
 from torch import Tensor
 
-from .._native import LIBRARY, say_once
+from .._native import LIBRARY, batch_first, say_once
 from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
@@ -30,6 +30,7 @@ def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.
 
 
 LIBRARY.impl("lsa", _fallback, "CompositeExplicitAutograd")
+LIBRARY.impl("lsa", torch.library.fallthrough_kernel, "Autograd")  # nothing that it gives is differentiable
 
 
 @torch.library.register_fake("tensormetrics::lsa")
@@ -46,6 +47,12 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
     )
 
 
+def _batched(cost: Tensor, maximize: bool, *options: Tensor | int | None) -> _reference.Result:
+    dense = (option.contiguous() if isinstance(option, Tensor) else option for option in options)
+    return lsa(cost, maximize, *dense)
+
+
 lsa = torch.ops.tensormetrics.lsa
+batch_first("tensormetrics::lsa", _batched)
 lsa_warp = torch.ops.tensormetrics.lsa_warp
 lsa_block = torch.ops.tensormetrics.lsa_block

@@ -82,7 +82,7 @@ class HungarianMatcher(nn.Module):
             self._raise(broken, outputs, targets)
         solved = linear_sum_assignment(dearest(cost, broken, inside), col_lengths=counts, check=False)
         taken = solved.col_of_row[..., None] == torch.arange(cost.shape[2], device=cost.device)
-        self.status = sum((pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken)))
+        self.status = sum(pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
         queries = torch.arange(cost.shape[1], device=cost.device)
         return [
             tuple(query_of[:n].sort()) if n <= len(queries) else (queries, target_of)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..._native import LIBRARY
+from ..._native import LIBRARY, batch_first, derivative_wanted
 from .constraints import Constraint
 from .overlap import without_padding
 
@@ -12,12 +12,22 @@ from .overlap import without_padding
 LIBRARY.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )
+LIBRARY.impl("heaviest_chain", torch.library.fallthrough_kernel, "Autograd")  # `antidiagonals` is differentiable
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::heaviest_chain", "CPU")
 
 
 @torch.library.register_fake("tensormetrics::heaviest_chain")
 def _fake(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     return similarity.new_empty(len(similarity), dtype=torch.float64)
+
+
+def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
+    # similarity: (V, B, N, M)  ->  (V, B)
+    value = torch.ops.tensormetrics.heaviest_chain(similarity.flatten(0, 1).contiguous(), by_row, by_column)
+    return value.unflatten(0, similarity.shape[:2])
+
+
+batch_first("tensormetrics::heaviest_chain", _batched)
 
 
 def sequence_overlap(
@@ -41,7 +51,7 @@ def sequence_overlap(
     if n == 0 or m == 0:
         return similarity.sum((-2, -1), dtype=torch.float64)
     documents = similarity.reshape(-1, n, m)
-    if BUILT and similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
+    if BUILT and similarity.device.type == "cpu" and not derivative_wanted(similarity):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
         return torch.ops.tensormetrics.heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
