@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import scipy.optimize
 import torch
@@ -176,6 +178,15 @@ def test_bad_input(arguments, message):
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(**arguments)
     assert str(error.value) == message
+
+
+def test_sums_beyond_the_largest_number():
+    cost = torch.full((2, 3, 3), 1e308, dtype=torch.float64)
+    cost[0] = 1
+    found = linear_sum_assignment(cost, check=False)
+    assert found.cost.tolist() == [3, math.inf]
+    with pytest.raises(ValueError, match="cost: got entries whose sum is beyond the largest float64; divide them"):
+        linear_sum_assignment(cost)
 
 
 def test_operator_contract(device):

@@ -185,3 +185,23 @@ def test_moving():
     family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
     family.update(PREDS, REFS)
     assert family.compute()["f1"].device == torch.device("cpu")
+
+
+def test_none_is_the_metric_as_it_is():
+    """Its own normalizer is kept: the mean of its scores, or its ratio of sums; without one, overlaps."""
+    singles = [Doc.metric.score(*pair) for pair in zip(PREDS, REFS, strict=True)]
+    assert singles == pytest.approx([2 / 3, 0, 0])
+    family = Family(Doc.metric, {"macro": macro_average(["none", "precision"]), "micro": micro_average(["none"])})
+    family.update(PREDS, REFS)
+    expected = {"macro": 2 / 9, "macro-precision": 2 / 9, "micro": 2 * 2 / (4 + 5)}
+    assert floats(family.compute()) == pytest.approx(expected)
+    assert floats(family(PREDS[:1], REFS[:1])) == pytest.approx(
+        {"macro": 2 / 3, "macro-precision": 2 / 3, "micro": 2 / 3}
+    )
+    alone = Family(Doc.metric, macro_average(["none"]), by="label")
+    alone.update(PREDS, REFS)
+    found = floats(alone.compute())
+    assert found["overlap"] == pytest.approx(2 / 9) and found["overlap[LOC]"] == pytest.approx(2 / 4)
+    plain = Family(derive(list[Entity]), macro_average(["none"]))
+    plain.update(*([document.entities for document in side] for side in (PREDS, REFS)))
+    assert floats(plain.compute()) == {"overlap": pytest.approx(2 / 3)}

@@ -1,7 +1,7 @@
 """Scores of the items of each label."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ class ByLabel:
         self,
         metric: StructuredMetric,
         by: str,
-        normalizers: Sequence[Normalizer],
+        normalizers: Mapping[str, Normalizer],
         labels: Sequence[Hashable] | None = None,
     ) -> None:
         self.normalizers, self.labels = normalizers, labels
@@ -80,8 +80,7 @@ class ByLabel:
         table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         result = {}
-        for normalizer in self.normalizers:
-            name = normalizer.name or "overlap"
+        for name, normalizer in self.normalizers.items():
             scores = normalize(*table.unbind(-1), normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
             result[f"types-{name}"] = scores[met].nanmean()

@@ -73,7 +73,8 @@ class Family(Corpus):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
-    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `ByLabel`.
+    of the normalizer, such as "micro-f1"; before the first document its value is NaN. "none" is the metric as it is,
+    under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
     bootstrap, confidence, seed: see `CountMetric`.
@@ -109,8 +110,12 @@ class Family(Corpus):
             OverlapScores(scores=given.normalizers, average=given.average, policy=self.metric.policy, **kwargs)
             for given in reductions.values()
         )
-        names = {score.name: score for given in reductions.values() for score in given.normalizers}
-        self.by_label = [] if by is None else [ByLabel(self.metric, by, list(names.values()), labels)]
+        scores = {}
+        for average in self.averages:
+            if "overlap" in average.scores:
+                average.scores["overlap"] = metric.normalizer
+            scores |= average.scores
+        self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
         self.hooks = dict(hooks or {})
         self.documents = 0
 

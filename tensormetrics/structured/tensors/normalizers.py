@@ -129,13 +129,15 @@ def normalize(
 
     `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
     A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
-    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1.
+    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided in float64. What is
+    not finite gives nothing finite.
     """
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)
+    cross, pred, ref = (x if x.is_floating_point() else x.double() for x in (cross, pred, ref))
     numerator, denominator = normalizer.ratio(cross, pred, ref)
-    zero = denominator == 0
-    ratio = numerator / denominator.masked_fill(zero, 1)
+    zero = (denominator == 0) & numerator.isfinite()
+    ratio = numerator / denominator.where(denominator.isfinite(), math.nan).masked_fill(zero, 1)
     if zero_division == "agree":
         return torch.where(zero, ((pred == 0) & (ref == 0)).to(ratio.dtype), ratio)
     if zero_division == "metametric":

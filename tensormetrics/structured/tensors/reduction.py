@@ -99,14 +99,14 @@ class OverlapMetric(CountMetric):
         **kwargs: Any,
     ) -> None:
         self.constraint = Constraint.parse(constraint)
-        self.scores = parse_normalizers("scores", scores)
+        self.scores = {score.name or "overlap": score for score in parse_normalizers("scores", scores)}
         self.policy = Policy.parse(policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
         super().__init__(3, average, **kwargs)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3)  ->  name: (...)
         ratio = functools.partial(normalize, *counts.unbind(-1), zero_division=self.policy.zero_division)
-        return {score.name or "overlap": ratio(score) for score in self.scores}
+        return {name: ratio(score) for name, score in self.scores.items()}
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor) -> None:
         # overlap, n_pred, n_ref: (...)
