@@ -59,7 +59,7 @@ class CountMetric(Metric):
             table = torch.cat([counts, torch.ones_like(counts[:, :1])], -1)
         else:
             scores = torch.stack(list(self.read_scores(counts).values()), -1)
-            table = torch.cat([scores.nan_to_num(0.0), (~scores.isnan()).double()], -1)
+            table = torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1)
         sums = table.sum(0, keepdim=True)
         if self.replicates:
             drawn = torch.from_numpy(self._random.poisson(1.0, (len(table), self.replicates)))

@@ -253,7 +253,8 @@ class Normalized(Node):
 
     def _ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> Tensor:
         # One undefined part must not make a whole document undefined.
-        return normalize(cross, pred, ref, self.normalizer, self.zero_division).nan_to_num(nan=0.0)
+        ratio = normalize(cross, pred, ref, self.normalizer, self.zero_division)
+        return ratio.masked_fill(ratio.isnan(), 0)
 
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor:
         selves = (self.inner.self_similarity(rows, side) for side in (i, j))

@@ -1,5 +1,6 @@
 """Rankings of objects: predictions in order of rank against a collection of references, as numbers."""
 
+import math
 from collections.abc import Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
@@ -76,6 +77,8 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
     for number, (own, wanted) in enumerate(zip(gains, n_ref.tolist(), strict=True)):
         if len(own) != wanted:
             raise ValueError(f"gains[{number}]: got {len(own)} numbers, wanted one for each of {wanted} references")
+        for place, gain in enumerate(own):
+            _checks.number(f"gains[{number}][{place}]", gain, "a finite number", math.isfinite)
     return torch.tensor(list(chain.from_iterable(gains)), dtype=torch.float64, device=n_ref.device)
 
 
