@@ -1,7 +1,7 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import torch
@@ -67,7 +67,10 @@ def integral(name: str, value: Tensor) -> None:
         raise ValueError(f"{name}: got {value.dtype}, wanted an integer dtype; write {name}.long()")
 
 
-def same_length(**tensors: Tensor) -> None:
+def same_length(**tensors: Sized) -> None:
+    for name, value in tensors.items():
+        if not hasattr(value, "__len__"):
+            raise TypeError(f"{name}: got a {type(value).__name__}, wanted a list; write list({name})")
     if len({len(tensor) for tensor in tensors.values()}) > 1:
         raise ValueError("lengths differ: " + ", ".join(f"{name} has {len(t)}" for name, t in tensors.items()))
 
