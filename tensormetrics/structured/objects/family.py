@@ -57,6 +57,10 @@ class Corpus(nn.Module):
         """Add one document."""
         self.update([pred], [ref])
 
+    def update_batch(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """`update` under the name that it has in metametric."""
+        self.update(preds, refs)
+
     def with_extra(self, function: Extra) -> "Corpus":
         """Let `function` of the computed values add values of its own."""
         self.extras.append(function)
