@@ -6,7 +6,6 @@ constructors' results, or `...` for what the type implies.
     mm.set_matching[Box, "<->", "f1"](mm.tensor_func(iou)[Box]).score(predicted, expected)
 """
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from .objects.columns import as_list
-from .objects.derive import Derivation, Plan, field, field_names, is_record, name_of, no_check, record_check, union_of
+from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
 from .objects.family import Suite as suite  # noqa: F401
 from .objects.family import macro_average as macro_average
@@ -33,6 +32,7 @@ from .objects.nodes.node import Leaf, Node, Product
 from .objects.nodes.ranking import Ranking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
+from .objects.records import field_names, is_record, is_tuple, reader, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy
@@ -93,9 +93,9 @@ def dataclass(
     tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[[Mapping[str, Inner]], StructuredMetric]:
     """dataclass[X]({field: metric or ...}): the product over these fields alone; ValueError for an unknown field."""
-    if not (isinstance(tp, type) and is_record(tp)):
-        raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or NamedTuple")
-    known = [f.name for f in dataclasses.fields(tp)] if dataclasses.is_dataclass(tp) else field_names(tp)
+    if is_tuple(tp) or not is_record(tp):
+        raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or another class with fields")
+    known = field_names(tp, all_of_them=True)
 
     def build(metrics: Mapping[str, Inner]) -> StructuredMetric:
         if unknown := [name for name in metrics if name not in known]:
@@ -218,7 +218,7 @@ def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetr
     hints = derivation.hints(tp)
     nodes = {
         (name,): (
-            field(name),
+            reader(tp, name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),
         )
         for name, metric in metrics.items()
