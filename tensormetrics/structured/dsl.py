@@ -64,12 +64,17 @@ def discrete(tp: Any) -> StructuredMetric:
     return _metric(_leaf)
 
 
-def from_func(function: Callable[[Any, Any], float], dominated: bool = False) -> StructuredMetric:
+def from_func(
+    function: Callable[..., Any], dominated: bool | None = None, *, batched: bool = False
+) -> StructuredMetric:
     """The similarity f(x, y), a pure function; it is called at most once for each pair that is needed.
 
-    dominated: f(x, y) is never above f(x, x) or f(y, y), so that self-overlaps need fewer calls.
+    dominated: f(x, y) is never above f(x, x) or f(y, y). The self-overlap of a collection, which `precision` and its
+    like divide by, is then the sum of f(x, x) over its items, and so it is taken if nothing is said; False asks for the
+    best matching of the collection with itself. batched: f takes two lists of as many values, and gives a number for
+    each pair, as a tensor, an array or a list: for models.
     """
-    return _metric(partial(_function, function, dominated))
+    return _metric(partial(_function, function, dominated is not False, batched))
 
 
 def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = False) -> Bracketed:
@@ -204,8 +209,8 @@ def _leaf(policy: Policy) -> Node:
     return Leaf()
 
 
-def _function(function: Callable[[Any, Any], float], dominated: bool, policy: Policy) -> Node:
-    return Function(function, dominated)
+def _function(function: Callable[..., Any], dominated: bool, batched: bool, policy: Policy) -> Node:
+    return Function(function, dominated, batched)
 
 
 def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bool, tp: Any, policy: Policy) -> Node:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ... import _checks
 from ..._metric import NoDataError
-from ..tensors.normalizers import Normalizer, parse_normalizers
+from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import OverlapMetric
@@ -119,13 +119,14 @@ class Family(Corpus):
             if "overlap" in average.scores:
                 average.scores["overlap"] = metric.normalizer
             scores |= average.scores
+        self.reads = selves_read(scores.values(), self.metric.policy.zero_division)
         self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
         self.hooks = dict(hooks or {})
         self.documents = 0
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        overlap = self.metric.cross_and_selves(preds, refs)
+        overlap = self.metric.cross_and_selves(preds, refs, self.reads)
         for average in self.averages:
             average.update(overlap)
         for scores in self.by_label:
@@ -134,7 +135,7 @@ class Family(Corpus):
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
-        overlap = self.metric.cross_and_selves(preds, refs)
+        overlap = self.metric.cross_and_selves(preds, refs, self.reads)
         values = self._keyed([average(overlap) for average in self.averages])
         for scores in self.by_label:
             values |= scores(preds, refs)
@@ -150,7 +151,7 @@ class Family(Corpus):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1)
+        overlap = torch.stack(self.metric.cross_and_selves(preds, refs, self.reads), -1)
         return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
     def reset(self) -> None:

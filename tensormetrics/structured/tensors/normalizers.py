@@ -3,7 +3,7 @@
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,9 +13,13 @@ from . import policy
 
 
 class Normalizer(ABC):
-    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`."""
+    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`.
+
+    `reads` are the self-overlaps that the ratio needs: the others may be 0, and are not computed for objects.
+    """
 
     name: str
+    reads: tuple[str, ...] = ("pred", "ref")
 
     @abstractmethod
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,11 +50,17 @@ def parse_normalizers(argument: str, texts: Sequence[str | Normalizer]) -> tuple
     return tuple(map(Normalizer.parse, texts))
 
 
+def selves_read(normalizers: Iterable[Normalizer], zero_division: float | str) -> tuple[str, ...]:
+    """The self-overlaps that some normalizers need between them: "agree" looks at both where one is 0."""
+    found = {side for normalizer in normalizers for side in normalizer.reads}
+    return tuple(side for side in ("pred", "ref") if side in found or (found and zero_division == "agree"))
+
+
 @dataclass(frozen=True)
 class Raw(Normalizer):
     """The cross overlap itself."""
 
-    name = ""
+    name, reads = "", ()
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, torch.ones_like(cross)
@@ -60,7 +70,7 @@ class Raw(Normalizer):
 class Precision(Normalizer):
     """cross / pred."""
 
-    name = "precision"
+    name, reads = "precision", ("pred",)
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, pred
@@ -70,7 +80,7 @@ class Precision(Normalizer):
 class Recall(Normalizer):
     """cross / ref."""
 
-    name = "recall"
+    name, reads = "recall", ("ref",)
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, ref

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize
+from ...tensors.normalizers import (
+    FScore,
+    Jaccard,
+    Normalizer,
+    Precision,
+    Recall,
+    normalize,
+    selves_read,
+)
 from ..columns import Keys, Where, check_no_nan, combined, read_once
 from ..variable import Variable
 
@@ -257,8 +265,12 @@ class Normalized(Node):
         return ratio.masked_fill(ratio.isnan(), 0)
 
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor:
-        selves = (self.inner.self_similarity(rows, side) for side in (i, j))
-        return self._ratio(self.inner.similarity(rows, i, j), *selves)
+        cross, reads = self.inner.similarity(rows, i, j), selves_read([self.normalizer], self.zero_division)
+        selves = (
+            self.inner.self_similarity(rows, side) if name in reads else torch.zeros_like(cross)
+            for name, side in (("pred", i), ("ref", j))
+        )
+        return self._ratio(cross, *selves)
 
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:
         s = self.inner.self_similarity(rows, i)

@@ -14,7 +14,7 @@ from ...tensors import _lengths
 from ...tensors._pairs import join, places
 from ..columns import as_list, check_collection
 from ..metric import StructuredMetric
-from .set import Candidates, Collection, Ragged, alike
+from .set import Collection, Ragged, alike
 
 
 class Queries(NamedTuple):
@@ -104,7 +104,7 @@ def _prefix_overlaps(node: Collection, rows: Ragged, size: int) -> Tensor:
     value = torch.zeros(size, len(prefix), dtype=torch.float64, device=i.device)
     for part in alike(n, m):
         sides = i[part], i[part] + size
-        gain = node.dense(rows, Candidates.of(rows, *sides), *sides).clamp(min=0)  # (P, N', M')
+        gain = node.dense(rows, *sides).clamp(min=0)  # (P, N', M')
         height = gain.shape[-2]
         problems = gain[:, None].expand(-1, height, -1, -1)  # read in place, not copied
         lengths = torch.minimum(prefix[:height], n[part, None])

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...tensors import _lengths
 from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
-from ...tensors.overlap import common
+from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
 from ..columns import Keys, Where, check_collection, read_once
 from .node import Leaf, Node, Part, bounding
@@ -61,10 +62,23 @@ class Collection(Node):
             yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
             first = last
 
-    def dense(self, rows: Ragged, pairs: "Candidates", i: Tensor, j: Tensor) -> Tensor:
-        # i, j: (P,)  ->  (P, N, M) float64
+    def dense(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+        # i, j: (P,) of like length  ->  (P, N, M) float64
         """Similarities of all pairs of items, 0 where there are none."""
-        shape = [len(i), *(int(rows.count[side].max()) if len(i) else 0 for side in (i, j))]
+        n, m = rows.count[i], rows.count[j]
+        shape = [len(i), *(int(side.max()) if len(i) else 0 for side in (n, m))]
+        if rows.key is None:  # every pair of items may be similar
+            (x, x_inside), (y, y_inside) = (
+                (rows.start[side][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
+                for side, count, size in zip((i, j), (n, m), shape[1:], strict=True)
+            )
+            x, y = x[:, :, None].expand(shape), y[:, None].expand(shape)
+            inside = x_inside[:, :, None] & y_inside[:, None]
+            if inside.all():
+                return self.inner.similarity(rows.items, x.flatten(), y.flatten()).view(shape)
+            delta = self.inner.similarity(rows.items, x[inside], y[inside])
+            return delta.new_zeros(shape).masked_scatter_(inside, delta)
+        pairs = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         place = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
         return delta.new_zeros(shape).index_put_(place, delta)
@@ -195,6 +209,13 @@ class Set(Matched):
         if self.inner.equality:
             return self._counted(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+        if rows.key is None:  # every pair of items may be similar
+            for part in alike(rows.count[i], rows.count[j]):
+                here, there = i[part], j[part]
+                value[part] = set_overlap(
+                    self.dense(rows, here, there), rows.count[here], rows.count[there], self.constraint
+                )
+            return value
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
