@@ -16,6 +16,8 @@ import torch
 
 from tensormetrics.structured import (
     Family,
+    Normalizer,
+    Policy,
     StructuredMetric,
     derive,
     dsl,
@@ -337,3 +339,50 @@ def test_policies_of_nested_classes():
 def test_metrics_are_modules():
     model = torch.nn.ModuleDict({"bags": Bag.metric, "ints": dsl.auto[list[int]]})
     assert model["bags"].score(BAGS[0], BAGS[0]) == 1.0 and model.state_dict() == {}
+
+
+@dataclass
+class Pack:
+    words: Counter[str]
+    pairs: list[tuple[int, str | None]]
+
+
+@pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
+@pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
+def test_a_single_score_is_that_of_a_batch(constraint, policy):
+    """Few values are compared without tensors; a batch of one is not."""
+    draw = np.random.default_rng(0)
+    metrics = [
+        (derive(tp, constraint=constraint, policy=chosen), make)
+        for tp, make in (
+            (list[int], lambda: draw.integers(0, 3, draw.integers(0, 4)).tolist()),
+            (
+                Pack,
+                lambda: Pack(
+                    Counter("aab"[: draw.integers(0, 4)]),
+                    [(int(n), None if n else "x") for n in draw.integers(0, 2, draw.integers(0, 3))],
+                ),
+            ),
+        )
+        for chosen in (policy, Policy.parse(policy, duplicates="set"))
+    ]
+    for metric, make in metrics:
+        assert metric.node().plain
+        for normalizer in ("none", "precision", "recall", "jaccard", "f2"):
+            scored = StructuredMetric(metric.plan, Normalizer.parse(normalizer), metric.policy)
+            for _ in range(25):
+                pred, ref = make(), make()
+                np.testing.assert_array_equal(scored.score(pred, ref), scored([pred], [ref]).item())
+    many = list(range(600))
+    assert derive(list[int]).score(many, many) == 600  # more than are compared without tensors
+
+
+def test_own_normalizers_see_tensors():
+    class Share(Normalizer):
+        name = "share"
+
+        def ratio(self, cross, pred, ref):
+            return cross, torch.maximum(pred, ref)
+
+    metric = dsl.set_matching[int, "<->", Share()](...)
+    assert metric.score([1, 2], [2, 3, 4]) == metric([[1, 2]], [[2, 3, 4]]).item() == 1 / 3

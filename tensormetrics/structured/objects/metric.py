@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ... import _checks
-from ..tensors.normalizers import Normalizer, Raw, normalize, selves_read
+from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .columns import read_once
 from .matching import Match, Matching, Path
 from .nodes.node import Node, Normalized, Preprocess, bounding
+
+PAIR = ("preds[0]", "refs[0]").__getitem__
 
 
 class SolvedOverlap(NamedTuple):
@@ -95,6 +97,9 @@ class StructuredMetric(nn.Module):
 
     def score(self, pred: Any, ref: Any) -> float:
         """The normalised score of one pair."""
+        node = self.node()
+        if node.plain and (found := node.pair([pred, ref], PAIR)) is not None:  # a tensor costs more than few values
+            return normalized(*found, self.normalizer, self.policy.zero_division)
         return self([pred], [ref]).item()
 
     def score_self(self, x: Any, side: str = "pred") -> float:

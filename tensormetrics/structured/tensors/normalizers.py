@@ -153,3 +153,20 @@ def normalize(
     if zero_division == "metametric":
         zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
     return ratio.masked_fill(zero, zero_division)
+
+
+def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:
+    """`normalize` of finite numbers, without a tensor where the ratio is one of this file."""
+    if type(normalizer) is Raw:
+        return cross
+    if type(normalizer) not in (Precision, Recall, Jaccard, FScore):
+        sides = (torch.tensor(side, dtype=torch.float64) for side in (cross, pred, ref))
+        return normalize(*sides, normalizer, zero_division).item()
+    numerator, denominator = normalizer.ratio(cross, pred, ref)
+    if denominator:
+        return numerator / denominator
+    if zero_division == "agree":
+        return float(pred == ref == 0)
+    if zero_division == "metametric":
+        return 0.0 if type(normalizer) is FScore else math.nan
+    return float(zero_division)

@@ -14,9 +14,15 @@ from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
 from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..columns import Keys, Where, check_collection, read_once
-from .node import Leaf, Node, Part, bounding
+from ..columns import CPU, FEW, Keys, Where, check_collection, distinct, read_once
+from .node import Leaf, Node, Part, Triple, bounding
 
+COMMON: dict[Constraint, Callable[[int, int], int]] = {  # of equal items that occur so often on the two sides
+    Constraint.ONE_TO_ONE: min,
+    Constraint.ONE_TO_MANY: lambda p, r: p,
+    Constraint.MANY_TO_ONE: lambda p, r: r,
+    Constraint.MANY_TO_MANY: lambda p, r: p * r,
+}
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
 MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
 
@@ -204,6 +210,36 @@ class Bounded(Matched):
 
 class Set(Matched):
     """Sigma_c: items are matched whatever their order."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.plain = self.inner.equality and not self.inner.has_variables
+
+    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
+        self.check(pair, where)
+        counts, items = _items_of(pair, self.items)
+        if len(items) > FEW:
+            return None
+        split = counts[0]
+
+        def item_where(item: int) -> str:
+            return f"{where(0)}[{item}]" if item < split else f"{where(1)}[{item - split}]"
+
+        key = self.inner.key(self.inner.encode(items, split, item_where, CPU))
+        sides = [distinct(Keys(part, key.where, CPU, key.parts)) for part in (key.values[:split], key.values[split:])]
+        if self.duplicates == "set":
+            sides = [dict.fromkeys(side, 1) for side in sides]
+        p, r = (dict.fromkeys(side, 1) for side in sides) if self.duplicates == "set_cross" else sides
+        both = [(p[value], r[value]) for value in p if value in r]
+        if self.constraint is Constraint.MANY_TO_MANY:
+            selves = (sum(times * times for times in side.values()) for side in sides)
+        else:
+            selves = (sum(side.values()) for side in sides)
+        found = sum(COMMON[self.constraint](*times) for times in both), *selves
+        if self.empty_is_one:
+            empty = [not n for n in counts]
+            found = (1 if part else value for part, value in zip((all(empty), *empty), found, strict=True))
+        return tuple(map(float, found))
 
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
