@@ -7,7 +7,7 @@ from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
 from tensormetrics._native import say_once
-from tensormetrics.assignment import Assignment, _op, linear_sum_assignment
+from tensormetrics.assignment import Assignment, _op, _reference, linear_sum_assignment
 
 
 def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
@@ -187,6 +187,13 @@ def test_sums_beyond_the_largest_number():
     assert found.cost.tolist() == [3, math.inf]
     with pytest.raises(ValueError, match="cost: got entries whose sum is beyond the largest float64; divide them"):
         linear_sum_assignment(cost)
+
+
+def test_the_reference_takes_free_columns_first():
+    """Where all costs are equal each row finds a free column in one scan; the lowest column would be taken already."""
+    for rows, columns in ((6, 6), (3, 7)):
+        col_of_row, *_, scans = _reference.lsa(torch.zeros(2, rows, columns), False)
+        assert scans.tolist() == [rows, rows] and col_of_row.tolist() == [list(range(rows))] * 2
 
 
 def test_operator_contract(device):
