@@ -205,3 +205,41 @@ def test_none_is_the_metric_as_it_is():
     plain = Family(derive(list[Entity]), macro_average(["none"]))
     plain.update(*([document.entities for document in side] for side in (PREDS, REFS)))
     assert floats(plain.compute()) == {"overlap": pytest.approx(2 / 3)}
+
+
+def test_invalid_predictions_count_as_empty():
+    """As if the answer had been an empty document; references are to be valid, and by default predictions too."""
+    broken = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
+    cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
+    refs = [*REFS, doc("L01 P23"), doc("")]
+    options = {"by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
+    families = []
+    for preds, more in ((broken, {"on_invalid": "empty"}), (cleared, {})):
+        seen = []
+        family = Family(Doc.metric, BOTH, **options, **more)
+        assert math.isnan(floats(family.compute()).get("invalid", math.nan))
+        family.update(preds[:2], refs[:2])
+        value = family(preds[2:], refs[2:])
+        families.append(
+            (
+                floats(family.compute()),
+                floats(value),
+                floats({k: v.sum() for k, v in family.per_document(preds, refs).items()}),
+                seen,
+            )
+        )
+    (found, batch, each, hooks), wanted = families
+    assert found.pop("invalid") == 3 and batch.pop("invalid") == 2
+    assert (found, batch, each, hooks) == wanted
+    family = Family(Doc.metric, BOTH, on_invalid="empty")
+    with pytest.raises(TypeError, match=r"^refs\[1\]: got None of type NoneType, wanted Doc"):
+        family.update([None, PREDS[0]], [PREDS[0], None])
+    assert family.documents == 0
+    with pytest.raises(TypeError, match=r"^preds\[1\]: got None of type NoneType, wanted Doc"):
+        Family(Doc.metric, BOTH).update([PREDS[0], None], REFS[:2])
+    with pytest.raises(ValueError, match="on_invalid: got 'skip', wanted one of 'raise', 'empty'"):
+        Family(Doc.metric, BOTH, on_invalid="skip")
+    family.update([None], [REFS[0]])
+    fresh = family.new()
+    fresh.update(PREDS, REFS)
+    assert floats(fresh.compute())["invalid"] == 0 and floats(family.compute())["invalid"] == 1

@@ -12,9 +12,10 @@ from ..._metric import NoDataError
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
-from ..tensors.reduction import OverlapMetric
+from ..tensors.reduction import CountMetric, OverlapMetric
 from .by_label import ByLabel
 from .columns import shared_columns
+from .invalid import EMPTY, InvalidCount, overlap_of_valid, with_empty
 from .matching import Hook, Path
 from .metric import StructuredMetric
 
@@ -81,7 +82,9 @@ class Family(Corpus):
     under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    bootstrap, confidence, seed: see `CountMetric`.
+    bootstrap, confidence, seed: see `CountMetric`. on_invalid: "raise", or "empty" for predictions that are no values
+    of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
+    there were as "invalid". References are always to be valid.
     """
 
     def __init__(
@@ -96,9 +99,11 @@ class Family(Corpus):
         empty: str | None = None,
         zero_division: float | str | None = None,
         duplicates: str | None = None,
+        on_invalid: str = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        _checks.one_of("on_invalid", on_invalid, ("raise", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
@@ -121,22 +126,27 @@ class Family(Corpus):
             scores |= average.scores
         self.reads = selves_read(scores.values(), self.metric.policy.zero_division)
         self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
+        self.invalid = nn.ModuleList([InvalidCount()] if on_invalid == "empty" else [])
         self.hooks = dict(hooks or {})
         self.documents = 0
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        overlap = self.metric.cross_and_selves(preds, refs, self.reads)
+        preds, overlap = self._read(preds, refs)
         for average in self.averages:
             average.update(overlap)
+        for count in self.invalid:
+            count.update(preds)
         for scores in self.by_label:
             scores.update(preds, refs)
         self._run_hooks(preds, refs)
 
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
-        overlap = self.metric.cross_and_selves(preds, refs, self.reads)
+        preds, overlap = self._read(preds, refs)
         values = self._keyed([average(overlap) for average in self.averages])
+        for count in self.invalid:
+            values |= count(preds)
         for scores in self.by_label:
             values |= scores(preds, refs)
         self._run_hooks(preds, refs)
@@ -145,19 +155,21 @@ class Family(Corpus):
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         values = self._keyed(list(map(computed, self.averages)))
+        for count in self.invalid:
+            values |= computed(count)
         for scores in self.by_label:
             values |= scores.compute()
         return self.extended(values)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = torch.stack(self.metric.cross_and_selves(preds, refs, self.reads), -1)
+        overlap = torch.stack(self._read(preds, refs)[1], -1)
         return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
     def reset(self) -> None:
         """Forget all documents."""
         self.documents = 0
-        for scores in (*self.averages, *self.by_label):
+        for scores in (*self.averages, *self.invalid, *self.by_label):
             scores.reset()
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
@@ -167,6 +179,15 @@ class Family(Corpus):
         fresh.hooks = dict(hooks or {})
         return fresh
 
+    def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Sequence[Any], Overlap]:
+        # -> predictions, EMPTY for invalid ones; their overlaps (B,)
+        if not self.invalid:
+            return preds, self.metric.cross_and_selves(preds, refs, self.reads)
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():  # so that what is looked at twice is read once
+            preds = with_empty(self.metric, preds, refs)
+            return preds, overlap_of_valid(self.metric, preds, refs, self.reads)
+
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)
         return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
@@ -174,6 +195,8 @@ class Family(Corpus):
     def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         if self.hooks:
             for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
+                if pred is EMPTY:
+                    continue
                 self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
         self.documents += len(preds)
 
@@ -230,12 +253,12 @@ class Suite(Corpus):
         return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
 
 
-def computed(average: OverlapScores) -> dict[str, Tensor]:
+def computed(average: CountMetric) -> dict[str, Tensor]:
     """Its scores; NaN before the first document, so that a logging hook need not care."""
     try:
         return average.compute()
     except NoDataError:
-        scores = average.read_scores(torch.zeros(3, dtype=torch.float64, device=average.device))
+        scores = average.read_scores(torch.zeros(average.n_counts, dtype=torch.float64, device=average.device))
         return {name: torch.full_like(score, torch.nan) for name, score in scores.items()}
 
 

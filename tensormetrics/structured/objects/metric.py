@@ -79,6 +79,16 @@ class StructuredMetric(nn.Module):
         rows, i, j = self._encode(preds, refs)
         return self._overlap(rows, i, j, reads)
 
+    def read(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """TypeError or ValueError for an object that is no value of the type, with its place."""
+        self._encode(preds, refs)
+
+    def selves(self, refs: Sequence[Any]) -> Tensor:
+        # B objects  ->  (B,) float64
+        """The overlap of each reference with itself."""
+        rows, _, j = self._encode([], refs)
+        return self.node().self_similarity(rows, j)
+
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
         """The overlaps of each pair, before any normalizer; ValueError for lists of different lengths."""
