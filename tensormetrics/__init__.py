@@ -1,13 +1,24 @@
 """Evaluation metrics as torch modules over batched tensors: one sub-package per domain."""
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from . import assignment, association, posterior, retrieval, structured
 
 __all__ = ["assignment", "association", "posterior", "retrieval", "structured"]
 
+if not TYPE_CHECKING:  # a type checker would take every name for one that exists
 
-def __getattr__(name: str) -> Any:
-    # A domain is imported when it is first named, so that one domain never costs the import of another.
-    if name in __all__:
-        return import_module(f"tensormetrics.{name}")
-    raise AttributeError(f"module 'tensormetrics' has no attribute {name!r}; its domains are {', '.join(__all__)}")
+    def __getattr__(name: str) -> object:
+        # A domain is imported when it is first named, so that one domain never costs the import of another.
+        if name in __all__:
+            from importlib import import_module
+
+            return import_module(f"tensormetrics.{name}")
+        raise AttributeError(f"module 'tensormetrics' has no attribute {name!r}; its domains are {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

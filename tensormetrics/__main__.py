@@ -8,8 +8,12 @@ from typing import Any, NoReturn
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
+from ._cli.interruption import INTERRUPTED, leaving_at_once
+from ._version import __version__
+
 try:
-    import click
+    with leaving_at_once():
+        import click
 except ImportError as error:
     raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
@@ -32,7 +36,10 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name) if name in COMMANDS else None
+        if name not in COMMANDS:
+            return None
+        with leaving_at_once():
+            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -44,7 +51,7 @@ class Commands(click.Group):
             try:
                 status = super().main(*args, **{**kwargs, "standalone_mode": False}) or 0
             except click.Abort:
-                status, lines = 130, ["interrupted"]
+                status, lines = INTERRUPTED, ["interrupted"]
             except click.exceptions.NoArgsIsHelpError as error:
                 error.show()
                 status, lines = error.exit_code, []
@@ -67,7 +74,7 @@ def _line(error: click.ClickException) -> str:
 @click.group(
     "tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
-@click.version_option(package_name="tensormetrics")
+@click.version_option(__version__, package_name="tensormetrics")
 def main() -> None:
     """Evaluation metrics from files. Each command prints a table; `tensormetrics COMMAND --help` lists its options."""
 

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader, TensorDataset, random_split
 from tqdm import tqdm
 
-from ._plots import COLORS, FONT, dress, figure_class, legend_beside, line_style, new_axes
+from ._files import written
+from ._plots import COLORS, FONT, dress, legend_beside, line_style, new_axes
 from .posterior import ConfusionPosterior
 from .retrieval import AccuracyCalculator, ClusterAccuracy, TorchKMeans
 
@@ -64,8 +65,7 @@ class Validation:
     def __init__(self, device: torch.device) -> None:
         self.retrieval = AccuracyCalculator().to(device)
         self.clusters = ClusterAccuracy(CLASSES, TorchKMeans(n_init=10)).to(device)
-        # Without a prior: the default one, a wrong answer in ten to begin with, weighs too much at 60 images a class.
-        self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR), prevalence_prior=0, confusion_prior=0).to(device)
+        self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
     @torch.inference_mode()
     def __call__(self, model: nn.Module, loader: DataLoader) -> dict[str, Any]:
@@ -87,9 +87,6 @@ class Validation:
 
 def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> int:
     """Train, print a table, write the report; 130 when interrupted, with what was measured until then."""
-    if out is not None:
-        figure_class()  # a missing extra is found before the training, not after it
-        out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     torch.manual_seed(seed)
     digits = load_digits()
@@ -135,11 +132,12 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
             "seconds": round(time.perf_counter() - started, 1),
             "epochs": history,
         }
-        (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        with written(out / "report.json") as file:
+            file.write((json.dumps(report, indent=1) + "\n").encode())
         if history:
-            with torch.inference_mode():
+            with torch.inference_mode(), written(out / "report.png") as file:
                 pixels, labels = held_out[:]
-                draw(history, model(pixels)[0], labels).savefig(out / "report.png", dpi=150)
+                draw(history, model(pixels)[0], labels).savefig(file, format="png", dpi=150)
         print(f"wrote {', '.join(str(path) for path in sorted(out.glob('report.*')))}")
     return 130 if interrupted else 0
 

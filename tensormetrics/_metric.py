@@ -1,10 +1,12 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
 import functools
+import inspect
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torchmetrics
@@ -12,9 +14,33 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 
+from ._plots import plot_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 class NoDataError(RuntimeError, ValueError):
     """`compute()` was called before any `update()`."""
+
+
+class Lock(type(threading.RLock())):
+    """A re-entrant lock; a pickle or a copy of its owner gets a free one of its own."""
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Lock, ()
+
+
+def one_at_a_time(method: Callable) -> Callable:
+    """A method that threads run one after the other: it holds the `_lock` of its object."""
+
+    @functools.wraps(method)
+    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Metric(torchmetrics.Metric):
@@ -22,13 +48,21 @@ class Metric(torchmetrics.Metric):
 
     Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
     sums and never changes one in place. Two states are combined by `merge_state`, on which `forward` is built.
+    Threads may share a metric: whatever reads or writes its state does so one after the other. `forward` and
+    `merge_state` never hold two locks, so that metrics may be merged into each other.
     """
 
     full_state_update = False
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
+        metric = super().__new__(cls)
+        object.__setattr__(metric, "_arguments", (args, kwargs))  # for `repr`
+        return metric
+
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
+        self._lock = Lock()
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -61,14 +95,41 @@ class Metric(torchmetrics.Metric):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value of this batch alone; the batch is added to the state, which is neither copied nor recomputed."""
         batch = type(self).__new__(type(self))
-        batch.__setstate__(super().__getstate__())
+        with self._lock:
+            state = super().__getstate__()
+        batch.__setstate__({**state, "_lock": Lock()})
         batch.reset()
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
         value = batch.batch_value()
-        self.merge_state(batch)
-        self._forward_cache = value
+        with self._lock:
+            self.merge_state(batch)
+            self._forward_cache = value
         return value
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
+
+        `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
+        `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        """
+        steps = [self.compute()] if val is None else val
+        steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
+        bounds = self.plot_lower_bound, self.plot_upper_bound
+        return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def extra_repr(self) -> str:
+        """The arguments of the constructor that are not its defaults."""
+        args, kwargs = self._arguments
+        signature = inspect.signature(type(self).__init__)
+        given = signature.bind(self, *args, **kwargs).arguments
+        packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+        flat = {**given, **given.pop(packed, {})}
+        return ", ".join(
+            f"{name}={_shown(value)}"
+            for name, value in flat.items()
+            if name not in ("self", packed) and not _is_default(value, signature.parameters.get(name))
+        )
 
     def batch_value(self) -> Any:
         """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
@@ -82,13 +143,18 @@ class Metric(torchmetrics.Metric):
             if type(incoming_state) is not type(self):
                 got, wanted = type(incoming_state).__name__, type(self).__name__
                 raise ValueError(f"incoming_state: got a {got}, wanted a {wanted} or its metric_state")
-            updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
+            with incoming_state._lock:
+                updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
         if missing := self._defaults.keys() - incoming_state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
-        with self._all_or_nothing():
+        with self._lock, self._all_or_nothing():
             for name, reduction in self._reductions.items():
                 incoming = incoming_state[name].to(self.device)
                 if reduction is dim_zero_sum:
+                    got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
+                    if got != wanted:
+                        advice = "merge metrics of equal options"
+                        raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
                     setattr(self, name, getattr(self, name) + incoming.detach())
                 elif reduction is not dim_zero_cat:
                     raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
@@ -97,6 +163,12 @@ class Metric(torchmetrics.Metric):
             self._update_count += updates
             self._computed = None
 
+    @property
+    @one_at_a_time
+    def metric_state(self) -> dict[str, Tensor]:
+        return super().metric_state
+
+    @one_at_a_time
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
@@ -120,7 +192,7 @@ class Metric(torchmetrics.Metric):
 
         @functools.wraps(update)
         def guarded(*args: Any, **kwargs: Any) -> None:
-            with self._all_or_nothing():
+            with self._lock, self._all_or_nothing():
                 wrapped(*args, **kwargs)
 
         return guarded
@@ -140,37 +212,74 @@ class Metric(torchmetrics.Metric):
         # and squeezes results of one element.
         @functools.wraps(compute)
         def cached(*args: Any, **kwargs: Any) -> Any:
-            if self._computed is not None:
-                return self._computed
-            with self._whole_state("compute"):
-                value = tree_map_only(Tensor, torch.clone, compute(*args, **kwargs))
-            if self.compute_with_cache:
-                self._computed = value
-            return value
+            with self._lock:
+                if self._computed is not None:
+                    return self._computed
+                with self._whole_state("compute"):
+                    value = tree_map_only(Tensor, torch.clone, compute(*args, **kwargs))
+                if self.compute_with_cache:
+                    self._computed = value
+                return value
 
         return cached
 
     @contextmanager
     def _whole_state(self, asked: str) -> Iterator[None]:
         """Inside, the state is that of all ranks together. NoDataError, naming the method `asked`, if there is none."""
-        self._sync_to_compute()
-        try:
-            if not (self.update_called or self._is_synced):
-                raise NoDataError(f"{type(self).__name__}.{asked}() was called before update(); update it first")
-            yield
-        finally:
-            if self._is_synced and self._should_unsync:
-                self.unsync()
+        with self._lock:
+            self._sync_to_compute()
+            try:
+                if not (self.update_called or self._is_synced):
+                    raise NoDataError(f"{type(self).__name__}.{asked}() was called before update(); update it first")
+                yield
+            finally:
+                if self._is_synced and self._should_unsync:
+                    self.unsync()
 
+    @one_at_a_time
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        names = [name for name in self._defaults if prefix + name in state_dict]
+        for name in names:
+            got, wanted = tuple(state_dict[prefix + name].shape), tuple(self._defaults[name].shape)
+            if self._reductions[name] is dim_zero_sum and got != wanted:
+                args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
+                del state_dict[prefix + name]
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if names:
+            # What differs from the state of a new metric counts as one update.
+            self._update_count = int(any(not _equal(getattr(self, name), x) for name, x in self._defaults.items()))
+            self._computed = None
+
+    @one_at_a_time
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return super().state_dict(*args, **kwargs)
+
+    @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
         module = super()._apply(fn, exclude_state)
         self._stores = {}  # the states may live elsewhere now
         return module
 
+    @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
         # Pickles and copies hold the kept rows, not the room for more behind them.
         state = super().__getstate__()
         return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"tensor of {tuple(value.shape)}"
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and (value is parameter.default or repr(value) == repr(parameter.default))
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """NaN equals NaN."""
+    return a.shape == b.shape and torch.allclose(a, b.to(a), 0, 0, equal_nan=True)
 
 
 def gather(tensor: Tensor, group: Any = None) -> list[Tensor]:

@@ -1,8 +1,9 @@
-"""What all plots share: figures without global state, series that differ in grey as well, labels in lines."""
+"""What all plots share: figures without global state, series that differ in grey as well, labels in lines; and the plot
+of any metric's values."""
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,65 @@ COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a83
 HATCHES = "", "////", "....", "\\\\\\\\", "xxxx", "---", "++"
 STROKES, MARKERS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), "osv^DPX"
 LEGEND = {"frameon": False, "fontsize": FONT, "title_fontsize": FONT}
+
+
+def plot_values(
+    steps: Sequence[Any],
+    name: str,
+    bounds: tuple[float | None, float | None] = (None, None),
+    higher_is_better: bool | None = None,
+    ax: "Axes | None" = None,
+) -> "tuple[Figure, Axes]":
+    """Scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
+    rows = [dict(scalars(step, name)) for step in steps]
+    names = list(dict.fromkeys(label for row in rows for label in row))
+    labels = [broken(label) for label in names]
+    many = len(rows) > 1
+    size = (4.5, 3.0) if many else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    figure, (axes,) = new_axes(ax, size)
+    for i, (key, label) in enumerate(zip(names, labels, strict=True)):
+        middle, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
+        place, spread = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
+        spread = None if np.isnan(spread).all() else spread
+        style = line_style(i if many else 0) | ({} if many else {"linestyle": "none"})
+        if many:
+            axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **style)
+        else:
+            axes.errorbar(middle, place, xerr=spread, capsize=2, **style)
+    said = {True: ", higher is better", False: ", lower is better"}.get(higher_is_better, "")
+    set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if many else (axes.set_xlim, axes.set_xlabel)
+    low, high = bounds
+    margin = 0.03 if None in bounds else 0.03 * (high - low)  # a point on the bound is seen whole
+    set_limits(None if low is None else low - margin, None if high is None else high + margin)
+    set_label(f"{name}{said}")
+    if many:
+        axes.set_xlabel("step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        if len(names) > 1:
+            legend_beside(axes)
+    else:
+        name_rows(axes, labels)
+    dress(axes, grid="y" if many else "x")
+    return figure, axes
+
+
+def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:
+    """Each number of a metric's value with the ends of its interval, NaN where it has none."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from scalars(part, str(key))
+    elif {"low", "high"} <= set(getattr(value, "_fields", ())):
+        sides = [np.ravel(side.detach().cpu()) for side in (value[0], value.low, value.high)]
+        yield from named(name, np.stack(sides, 1))
+    else:
+        middle = np.ravel(value.detach().cpu() if hasattr(value, "detach") else value)
+        yield from named(name, np.stack([middle, *[np.full(len(middle), math.nan)] * 2], 1))
+
+
+def named(name: str, rows: np.ndarray) -> Iterable[tuple[str, tuple[float, float, float]]]:
+    # rows: (n, 3)
+    for i, row in enumerate(rows.tolist()):
+        yield (name if len(rows) == 1 else f"{name}[{i}]"), tuple(row)
 
 
 def figure_class() -> "type[Figure]":

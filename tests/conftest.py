@@ -7,6 +7,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
+from waiting import waiting_is_allowed  # noqa: E402, F401
 
 from tensormetrics import _triton  # noqa: E402
 

@@ -1,8 +1,14 @@
-"""Running the tests of Triton kernels where there is no GPU."""
+"""Running the tests of Triton kernels where there is no GPU, and what of a GPU they take."""
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,3 +22,32 @@ def interpreted(file: str, which: str) -> subprocess.CompletedProcess:
     if "only 0-dimensional arrays can be converted" in result.stdout:
         pytest.skip("this Triton's interpreter does not run with this numpy")
     return result
+
+
+COUNTED = Path(__file__).with_name("kernel_resources.json")
+
+
+def hold_resources(name: str, architecture: int, kernel: Any) -> None:
+    """Registers of a thread, bytes that it spills and bytes of shared memory of a compiled kernel are no more than was
+    counted with this Triton. COUNT_RESOURCES=1 counts them."""
+    import triton
+
+    beside = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    tool = str(beside) if beside.exists() else shutil.which("cuobjdump")
+    if tool is None:
+        pytest.skip("needs cuobjdump")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", said).groups())
+    found = {"registers": registers, "spilled": stack, "shared": kernel.metadata.shared}
+    counted = json.loads(COUNTED.read_text()) if COUNTED.exists() else {}
+    of_version = counted.setdefault(f"triton {triton.__version__}", {})
+    if os.environ.get("COUNT_RESOURCES") == "1":
+        of_version.setdefault(name, {})[f"sm_{architecture}"] = found
+        COUNTED.write_text(json.dumps(counted, indent=1, sort_keys=True) + "\n")
+    elif not of_version:
+        pytest.skip(f"nothing was counted with Triton {triton.__version__}")
+    most = of_version[name][f"sm_{architecture}"]
+    assert all(found[what] <= most[what] for what in most), f"{name}: {found}, counted {most}"

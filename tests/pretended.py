@@ -3,9 +3,11 @@
 Within `Device()` tensors sent to or made on DEVICE are of that kind. Every operator that meets one computes on the CPU,
 after a check that its other tensors and its generator are on the device too and that it multiplies no matrices of
 integers. `waits` lists the operators that would have made the host wait for a GPU: values read, shapes that depend on
-values, copies between host and device.
+values, copies between host and device. `operators` counts what would have been launched, `bytes` what it would have
+read and written.
 """
 
+import math
 from contextlib import ExitStack, nullcontext
 from typing import Any
 from unittest import mock
@@ -58,10 +60,16 @@ class _Made(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _bytes(x: Tensor) -> int:
+    # Along a dimension without a stride, the same numbers are read again.
+    return x.element_size() * math.prod(n for n, stride in zip(x.shape, x.stride(), strict=True) if stride)
+
+
 class Device(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
+        self.operators = self.bytes = 0
         self._others = ExitStack()
 
     def __enter__(self) -> "Device":
@@ -89,6 +97,9 @@ class Device(TorchDispatchMode):
         if kwargs.get("device") is not None:
             kwargs["device"] = torch.device("cpu")
         results = func(*args, **kwargs)
+        if (away or target == DEVICE) and not func.is_view:
+            self.operators += 1
+            self.bytes += sum(map(_bytes, [*away, *(x for x in tree_leaves(results) if isinstance(x, Tensor))]))
         if target != DEVICE or (name == "copy_" and given[0].device != DEVICE):
             return results
         changed = {id(x.value): x for x in away}  # in place: the answer is the argument itself

@@ -1,19 +1,25 @@
 """What every metric and every tensor function has in common, tested from the rows of cases.py."""
 
 import copy
+import functools
 import inspect
 import pickle
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 from cases import FUNCTIONS, METRICS, ROWLESS, FunctionCase, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
+from torchmetrics.utilities.data import dim_zero_sum
+from waiting import no_waiting
 
 import tensormetrics
 from tensormetrics._metric import Metric, NoDataError
@@ -177,11 +183,126 @@ def test_pickle_copy_and_state_dict(case, fed, generator, device):
     twin = copy.deepcopy(metric)
     twin.update(*on(device, case.inputs(generator, 5)))
     assert not same(twin.compute(), metric.compute())
+
+
+def saved(metric: Metric) -> dict[str, Any]:
     metric.persistent(True)
-    loaded = case.make().to(device)
-    loaded.load_state_dict(metric.state_dict())
-    loaded.update(*(t[:0] for t in inputs))
-    assert_same(loaded.compute(), metric.compute())
+    return metric.state_dict()
+
+
+@rows(METRICS)
+def test_a_restored_metric_computes(case, fed, device):
+    metric, _ = fed
+    alone = case.make().to(device)
+    alone.load_state_dict(saved(metric))
+    assert alone.update_count == 1
+    assert_same(alone.compute(), metric.compute())
+    parent = torch.nn.ModuleDict({"inner": case.make().to(device)})
+    parent.load_state_dict(torch.nn.ModuleDict({"inner": metric}).state_dict())
+    assert_same(parent["inner"].compute(), metric.compute())
+
+
+@rows(METRICS)
+def test_an_empty_state_restored_has_no_data(case, fed, device):
+    metric, _ = fed
+    metric.compute()
+    metric.load_state_dict(saved(case.make().to(device)))
+    with pytest.raises(NoDataError):
+        metric.compute()
+
+
+@rows(METRICS)
+def test_a_used_metric_is_loaded_into_and_goes_on(case, fed, generator, device):
+    metric, inputs = fed
+    used = case.make().to(device)
+    used.update(*on(device, case.inputs(generator, 2 * N)))
+    used.compute()
+    first = case.make().to(device)
+    first.update(*(t[:20] for t in inputs))
+    used.load_state_dict(saved(first))
+    used.update(*(t[20:] for t in inputs))
+    assert_same(used.compute(), metric.compute())
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs calls all at once, each in a thread of its own; others get their turn before a state is written."""
+
+    def slowly(self: Metric, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_defaults", ()):
+            time.sleep(1e-5)
+        torchmetrics.Metric.__setattr__(self, name, value)
+
+    def run(*calls: Callable[[], Any]) -> None:
+        monkeypatch.setattr(Metric, "__setattr__", slowly, raising=False)
+        with ThreadPoolExecutor(len(calls)) as pool:
+            for done in [pool.submit(call) for call in calls]:
+                done.result(timeout=60)
+
+    return run
+
+
+def in_turn(call: Callable, batches: list[tuple[Tensor, ...]]) -> Callable[[], None]:
+    return lambda: [call(*batch) for batch in batches] and None
+
+
+def unordered(metric: Metric) -> list[Tensor]:
+    """The state: sums, and the rows of all states of one length side by side, sorted."""
+    beside: dict[int, list[Tensor]] = {}
+    sums = []
+    for name, state in metric.metric_state.items():
+        if metric._reductions[name] is dim_zero_sum:
+            sums.append(state.double())
+        elif state.numel():
+            beside.setdefault(len(state), []).append(state.double().reshape(len(state), -1))
+    return [*sums, *(torch.cat(states, 1).unique(dim=0, return_counts=True) for states in beside.values())]
+
+
+@rows(METRICS)
+def test_threads_update_one_metric(case, generator, device, in_threads):
+    inputs = on(device, case.inputs(generator, 96))
+    batches = list(zip(*(t.split(1) for t in inputs), strict=True))
+    metric, alone = case.make().to(device), case.make().to(device)
+    in_threads(*(in_turn((metric.update, metric)[n % 2], batches[n::8]) for n in range(8)))
+    alone.update(*inputs)
+    assert metric.update_count == 96
+    assert_same(unordered(metric), unordered(alone), 1e-12)
+
+
+@rows(METRICS)
+def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in_threads):
+    """They are merged into each other meanwhile, which would lock two threads that hold one lock each for ever."""
+    metric, inputs = fed
+    other = case.make().to(device)
+    other.update(*inputs)
+    batches = list(zip(*(t.split(1) for t in on(device, case.inputs(generator, 6))), strict=True))
+
+    def often(call: Callable[[], Any]) -> Callable[[], None]:
+        return lambda: [call() for _ in range(3)] and None
+
+    def computed_unless_reset(which: Metric) -> None:
+        try:
+            which.compute()
+        except NoDataError:
+            pass
+
+    in_threads(
+        in_turn(metric.update, batches),
+        in_turn(metric, batches),
+        in_turn(other.update, batches),
+        lambda: metric.merge_state(other),
+        lambda: other.merge_state(metric),
+        lambda: computed_unless_reset(metric),
+        often(lambda: pickle.dumps(metric.metric_state)),
+        often(lambda: copy.deepcopy(other)),
+        other.reset,
+        functools.partial(metric.load_state_dict, saved(copy.deepcopy(other))),
+    )
+    metric.reset()
+    metric.update(*inputs)
+    fresh = case.make().to(device)
+    fresh.update(*inputs)
+    assert_same(metric.compute(), fresh.compute())
 
 
 @rows(METRICS)
@@ -216,11 +337,8 @@ def test_update_does_not_wait_for_the_device(case, generator, device):
         pytest.skip("needs a GPU")
     metric, inputs = case.make().to(device), on(device, case.inputs(generator, N))
     metric.update(*inputs)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         metric.update(*inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @rows(FUNCTIONS)

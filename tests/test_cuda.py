@@ -1,11 +1,9 @@
 """What only a GPU can show: the kernels that were built for it, streams, graphs, and that nothing waits."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 from torch import Tensor
+from waiting import no_waiting
 
 from tensormetrics.assignment import HungarianMatcher, linear_sum_assignment
 from tensormetrics.assignment import _op as solver
@@ -16,15 +14,6 @@ OPERATORS = ["lsa", "dirichlet_sums", "log_gamma", "item_sums", "uniforms"]
 SIZES = [(50, 8, 8), (50, 30, 31), (9, 128, 128), (9, 129, 40), (5, 300, 300), (2, 3, 200, 90), (2, 9, 7000)]
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -11,7 +11,7 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__.py", "_cli", "_demo.py"
-GROUND = "_metric", "_checks", "_native", "_plots", "_triton"
+GROUND = "_metric", "_checks", "_files", "_interruptible", "_native", "_plots", "_triton", "_version"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it
     "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator"),
@@ -41,11 +41,11 @@ def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
 def breach(path: Path, module: str) -> str | None:
     """Why the file at `path` must not import `module`, or None."""
     own, target = path.parts[0], module.partition(".")[0]
-    if own in COMMAND_LINE or target in GROUND:
+    if own in (*COMMAND_LINE, "__init__.py") or target in GROUND:
         return None
     if target not in DOMAINS:
         return f"only {', '.join(GROUND)} and domains may be imported"
-    if own.removesuffix(".py") in (*GROUND, "__init__"):
+    if own.removesuffix(".py") in GROUND:
         return "the ground floor imports no domain"
     if target not in (own, "assignment"):
         return "a domain imports only itself and assignment"

@@ -1,6 +1,8 @@
 """The base class: what its states cost and what happens to them."""
 
+import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -167,3 +169,31 @@ def test_a_failing_compute_leaves_the_state_in_order():
         metric.compute()
     metric.update(torch.ones(1, 2))
     assert not metric._is_synced and metric.rows.shape == (3, 2)
+
+
+def test_a_copy_has_a_lock_of_its_own():
+    metric = Rows()
+    metric.update(torch.ones(1, 2))
+    copies = [copy.deepcopy(metric), copy.copy(metric), pickle.loads(pickle.dumps(metric))]
+    with metric._lock, ThreadPoolExecutor(1) as other:
+        for twin in copies:
+            other.submit(twin.update, torch.ones(2, 2)).result(timeout=10)
+            assert twin.count == 3
+
+
+def test_a_metric_may_be_asked_from_its_own_compute():
+    class Nested(Rows):
+        def compute(self) -> Tensor:
+            return len(pickle.dumps(self.metric_state)) * copy.deepcopy(self).count
+
+    metric = Nested()
+    metric.update(torch.ones(2, 2))
+    assert metric.compute() > 2
+
+
+def test_sums_of_another_shape_are_not_loaded():
+    metric = Rows()
+    metric.update(torch.ones(2, 2))
+    with pytest.raises(RuntimeError, match=r"size mismatch for count: got \(3,\), wanted \(\)"):
+        metric.load_state_dict({"count": torch.ones(3)}, strict=False)
+    assert metric.count == 2

@@ -37,6 +37,7 @@ DIRICHLET_FN Words philox(Words c, uint32_t k0, uint32_t k1) {
 }
 
 constexpr uint32_t kBoost = 0x80000000;  // the attempt whose words lift a shape below 1
+constexpr uint32_t kAttempts = 64;       // a proposal is refused with probability 0.05 at most, so many never: 0.05^64
 
 DIRICHLET_FN Words block(uint32_t low, uint32_t high, uint32_t pair, uint32_t attempt, const Key& key) {
   return philox<10>({low, pair, attempt, high}, key.low, key.high);
@@ -134,9 +135,17 @@ struct Cell {
   T d, scale, log_d, boost;  // d = shape - 1/3, 1 / sqrt(9 d), ln d; 1 / alpha for a lifted alpha below 1, else 0
 };
 
+// Is this a shape of which a variate can be drawn? `accepts` computes 3 d, which has to be finite.
 template <class T>
-DIRICHLET_FN Cell<T> make_cell(double alpha) {  // alpha = 0: a variate of 0, accepted at once
-  if (!(alpha > 0)) return {0, 0, -std::numeric_limits<T>::infinity(), 0};
+DIRICHLET_FN bool is_shape(double alpha) {
+  return alpha >= 0 && alpha <= double(std::numeric_limits<T>::max() / 4);
+}
+
+template <class T>
+DIRICHLET_FN Cell<T> make_cell(double alpha) {  // alpha = 0: a variate of 0, accepted at once; no shape: one of nan
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+  if (!is_shape<T>(alpha)) return {nan, nan, nan, 0};
+  if (alpha == 0) return {0, 0, -std::numeric_limits<T>::infinity(), 0};
   const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3;
   return {T(d), T(1 / sqrt(9 * d)), T(log(d)), alpha < 1 ? T(1 / alpha) : T(0)};
 }
@@ -200,7 +209,7 @@ template <bool kLinear, class T>
 DIRICHLET_FN void draw_pair(uint64_t sample, uint32_t pair, const Key& key, const Cell<T>* cells, T* out) {
   const uint32_t low = uint32_t(sample), high = uint32_t(sample >> 32);
   bool even = false, odd = false;
-  for (uint32_t attempt = 0; !even || !odd; ++attempt) {
+  for (uint32_t attempt = 0; (!even || !odd) && attempt < kAttempts; ++attempt) {
     const Words w = block(low, high, pair, attempt, key);
     const Normals<T> x = normals<T>(w);
     if (!even) out[0] = value_of<kLinear>(x.even, cells[0]);
@@ -208,6 +217,8 @@ DIRICHLET_FN void draw_pair(uint64_t sample, uint32_t pair, const Key& key, cons
     even = even || surely_accepts(x.even, w.w2, cells[0]) || accepts(x.even, w.w2, cells[0]);
     odd = odd || surely_accepts(x.odd, w.w3, cells[1]) || accepts(x.odd, w.w3, cells[1]);
   }
+  if (!even) out[0] = std::numeric_limits<T>::quiet_NaN();
+  if (!odd) out[1] = std::numeric_limits<T>::quiet_NaN();
   if (kLinear || (cells[0].boost == 0 && cells[1].boost == 0)) return;
   const Words w = block(low, high, pair, kBoost, key);
   out[0] += cells[0].boost * log_uniform<T>(w.w0);

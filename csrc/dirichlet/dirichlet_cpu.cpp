@@ -3,6 +3,7 @@
 #include <atomic>
 #include <new>
 
+#include "common/stop.h"
 #include "dirichlet_rows.h"
 #include "dirichlet_tensors.h"
 
@@ -48,6 +49,10 @@ class Tile {
     const Row<T> row = p_.row(e, r);
     const Mode mode = p_.mode(e, r);
     T* const g = gammas_.data();
+    if (mode == kUndefined) {
+      std::fill(gammas_.begin(), gammas_.end(), std::numeric_limits<T>::quiet_NaN());
+      return true;
+    }
     if (mode == kCertain)
       for (int32_t j = 0; j < 2 * row.pairs; ++j) std::fill_n(g + j * kTile, kTile, T(row.cells[j].d > 0));
     if (mode == kCertain || mode == kEmpty) return mode == kCertain;
@@ -133,12 +138,13 @@ class Tile {
 template <class T>
 struct Sums {
   Problem<T> problem;
+  stop::Flag stop{};
 
   int64_t tiles() const { return (problem.samples + kTile - 1) / kTile; }
   int64_t steps() const { return problem.experiments * tiles(); }
   void run(int64_t begin, int64_t end) const {
     Tile<T> tile(problem);
-    for (int64_t step = begin; step < end; ++step)
+    for (int64_t step = begin; step < end && !stop(); ++step)
       tile.draw(static_cast<int32_t>(step / tiles()), step % tiles() * kTile);
   }
 };
@@ -151,6 +157,7 @@ struct Logs {
   const int64_t* keys;  // (experiments, 2)
   int64_t experiments, rows, cells, samples, start;
   T* out;  // (experiments, rows, cells, samples)
+  stop::Flag stop{};
 
   int64_t tiles() const { return (samples + kTile - 1) / kTile; }
   int64_t steps() const { return experiments * rows * tiles(); }
@@ -159,7 +166,7 @@ struct Logs {
     std::vector<Cell<T>> table(2 * size_t(pairs), make_cell<T>(0));
     std::vector<T> logs(2 * size_t(pairs) * kTile);
     Sampler<T> sampler(pairs);
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       const int64_t r = step / tiles(), first = step % tiles() * kTile;
       const int64_t* const key = keys + r / rows * 2;
       if (step == begin || first == 0)
@@ -176,6 +183,7 @@ struct Logs {
 // Sums of the weights of the items in each cell. An item weighs the same in all experiments.
 struct ItemSums {
   ItemProblem problem;
+  stop::Flag stop{};
 
   int64_t steps() const { return (problem.samples + kTile - 1) / kTile; }
   void run(int64_t begin, int64_t end) const {
@@ -183,7 +191,7 @@ struct ItemSums {
     const Key key = p.key;
     Samples samples;
     alignas(64) double weights[4][kTile];
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
       samples.set(p.start + first);
       for (int64_t row = 0; row < p.experiments * p.cells; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
@@ -212,12 +220,13 @@ struct Uniforms {
   uint32_t draw;
   int64_t count;
   double* out;
+  stop::Flag stop{};
 
   int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
   void run(int64_t begin, int64_t end) const {
     const Key words = key;
     alignas(64) double numbers[4 * kTile];
-    for (int64_t step = begin; step < end; ++step) {
+    for (int64_t step = begin; step < end && !stop(); ++step) {
       for (int b = 0; b < kTile; ++b) {
         const Words w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, words);
         numbers[4 * b] = uniform<double>(w.w0);

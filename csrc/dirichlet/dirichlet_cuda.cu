@@ -76,6 +76,7 @@ int64_t blocks_of(Kernel kernel, int64_t wanted, int threads, int64_t shared, in
   int multiprocessors = 0, resident = 0;
   STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
   STD_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(shared)));
+  STD_TORCH_CHECK(resident > 0, "the GPU runs no block of ", threads, " threads with ", shared, " bytes of shared memory");
   const int64_t most = int64_t(multiprocessors) * resident;
   return wanted < most ? wanted : most;
 }

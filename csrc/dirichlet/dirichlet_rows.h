@@ -37,7 +37,9 @@ class Sampler {
   void draw(const Row<T>& row, T* out) {
     int32_t open = 0;
     for (int32_t p = 0; p < row.pairs; ++p) open = first_attempt<kLinear>(row, p, out + 2 * kTile * p, open);
-    for (uint32_t attempt = 0; open > 0; ++attempt) open = next_attempt<kLinear>(row, attempt, out, open);
+    for (uint32_t attempt = 0; open > 0 && attempt < kAttempts; ++attempt)
+      open = next_attempt<kLinear>(row, attempt, out, open);
+    for (int32_t k = 0; k < open; ++k) out[open_[k]] = std::numeric_limits<T>::quiet_NaN();
     for (int32_t p = 0; !kLinear && p < row.pairs; ++p) boost(row, p, out + 2 * kTile * p);
   }
 

@@ -92,7 +92,7 @@ class Matrix {
     const Cell<T>* const cells = row.cells + 2 * q;
     if (mode == kLinear) draw_pair<true>(sample, row.first_pair + q, row.key, cells, out);
     else if (mode == kLogs) draw_pair<false>(sample, row.first_pair + q, row.key, cells, out);
-    else for (int32_t k = 0; k < 2; ++k) out[k] = cells[k].d > 0;
+    else for (int32_t k = 0; k < 2; ++k) out[k] = mode == kCertain ? T(cells[k].d > 0) : std::numeric_limits<T>::quiet_NaN();
   }
 
   // Right or wrong in class i, by one lane; tp comes as the prevalence.

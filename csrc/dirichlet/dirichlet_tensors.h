@@ -14,8 +14,9 @@ namespace dirichlet {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// How a row is drawn. One with a single alpha above 0 is certain: its share is 1, and nothing is drawn.
-enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3 };
+// How a row is drawn. One with a single alpha above 0 is certain: its share is 1, and nothing is drawn. One with an alpha
+// that is no shape is nan.
+enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3, kUndefined = 4 };
 
 // May variates of this shape be divided by their sum as they are, without logarithms?
 DIRICHLET_FN bool is_plain(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
@@ -69,14 +70,16 @@ struct Problem {
   DIRICHLET_FN void prepare(int32_t e, int32_t r) const {
     Cell<T>* const target = cells + e * cells_of_experiment() + cells_before(r);
     int32_t positive = 0;
-    bool plain = true;
+    bool plain = true, defined = true;
     for (int32_t j = 0; j < (r == 0 || r > classes ? width() : 2); ++j) {
       const double a = alpha(e, r, j);
       target[j] = make_cell<T>(a);
       positive += a > 0;
       plain &= is_plain(a);
+      defined &= is_shape<T>(a);
     }
-    modes[int64_t(e) * rows() + r] = positive == 0 ? kEmpty : positive == 1 ? kCertain : plain ? kLinear : kLogs;
+    const Mode mode = positive == 0 ? kEmpty : positive == 1 ? kCertain : plain ? kLinear : kLogs;
+    modes[int64_t(e) * rows() + r] = defined ? mode : kUndefined;
   }
 };
 

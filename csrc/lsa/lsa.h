@@ -24,6 +24,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/stop.h"
+
 #ifdef __CUDACC__
 #define LSA_FN __host__ __device__ inline
 #else
@@ -86,6 +88,7 @@ struct Problem {
   const int64_t* capacity;  // cols: how many rows the column may get; null: 1. One of the two is null.
   T unmatched;              // leaving a row unmatched costs this much; infinite: not allowed
   int64_t work_limit;       // row scans
+  const int8_t* stop;       // null, or not 0 once the caller does not wait any more
 
   int64_t *col_of_row, *row_of_col;  // results
   T *row_dual, *col_dual;
@@ -193,7 +196,7 @@ struct Solver {
     int32_t head = 0, waiting = p.rows;
     bool infeasible = false, tied = false;
     for (int64_t k = 0; k < bids && waiting > 0; ++k) {
-      if (scans >= p.work_limit) return kWorkLimit;
+      if (spent()) return kWorkLimit;
       const int32_t row = p.waiting[head];
       head = head + 1 < p.rows ? head + 1 : 0;
       --waiting;
@@ -246,6 +249,13 @@ struct Solver {
     return infeasible ? kInfeasible : kOptimal;
   }
 
+  LSA_FN bool spent() const {
+#ifndef __CUDA_ARCH__
+    if (stop::asked(p.stop)) return true;
+#endif
+    return scans >= p.work_limit;
+  }
+
   LSA_FN auto costs(int32_t row) const {
     return [this, row](auto j) { return p.at(row, j); };
   }
@@ -276,7 +286,7 @@ struct Solver {
   // go unmatched, and moves every row on the path there by one. Row duals are never stored: a row on the tree has a
   // column, and their reduced cost is 0. (Of the root, the dual would only shift all lengths: it counts as 0.)
   LSA_FN Status augment(int32_t root, int32_t tree) {
-    if (scans >= p.work_limit) return kWorkLimit;
+    if (spent()) return kWorkLimit;
     const auto distance = [&](auto j) { return load(p.distance, j); };
     const auto nothing = [](auto) { return T(0); };
     group.sweep(p.width, nothing, [&](auto j, T) { store(p.distance, j, infinity<T>()); });
@@ -301,7 +311,7 @@ struct Solver {
       });
       ++size;
       for (int32_t row = p.first[column]; row >= 0; row = p.next[row]) {
-        if (scans >= p.work_limit) return kWorkLimit;
+        if (spent()) return kWorkLimit;
         group.once([&] {
           if (p.seen[row] == tree) return;
           p.seen[row] = tree;

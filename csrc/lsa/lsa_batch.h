@@ -30,6 +30,7 @@ struct Batch {
   const int64_t* col_capacity;               // null: 1
   const T* unmatched_cost;                   // null: every row must be matched while there are columns
   int64_t work_limit;
+  const int8_t* stop;
   int64_t *col_of_row, *row_of_col;
   T *row_dual, *col_dual, *chosen;
   int8_t* status;
@@ -95,6 +96,7 @@ struct Batch {
     p.supply = turned ? capacity : nullptr;
     p.capacity = turned ? nullptr : capacity;
     p.work_limit = work_limit;
+    p.stop = stop;
     p.col_of_row = turned ? row_of_col + b * cols : col_of_row + b * rows;
     p.row_of_col = turned ? col_of_row + b * rows : row_of_col + b * cols;
     p.row_dual = turned ? col_dual + b * cols : row_dual + b * rows;

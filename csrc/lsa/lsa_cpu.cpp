@@ -12,7 +12,7 @@ void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
   Group group;
   std::vector<char> bytes(batch.side() * Memory<T>::kBytes);
   const Memory<T> memory(bytes.data(), batch.side());
-  for (int64_t b = begin; b < end; ++b) batch.solve_one(group, b, memory);
+  for (int64_t b = begin; b < end && !stop::asked(batch.stop); ++b) batch.solve_one(group, b, memory);
 }
 
 // The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.

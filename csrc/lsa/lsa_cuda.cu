@@ -46,8 +46,8 @@ void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
       with_tiles <= for_block && for_all / (with_tiles + kOwn) * multiprocessors >= (wanted < at_once ? wanted : at_once);
   const int64_t shared = staged ? with_tiles : fits ? Team::kTeams * room.search : 0;
   const auto kernel = solve_kernel<Team, T>;
-  if (shared > kAsked - kOwn)
-    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  if (shared > kAsked - kOwn)  // always for as much: another thread's smaller launch must not take it away
+    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(for_block)));
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   kernel<<<static_cast<unsigned>(blocks), Team::kThreads, shared, static_cast<cudaStream_t>(stream)>>>(

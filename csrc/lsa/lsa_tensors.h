@@ -75,6 +75,7 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.col_lengths = data<int64_t>(in.col_lengths);
   batch.col_capacity = data<int64_t>(in.col_capacity);
   batch.unmatched_cost = data<T>(in.unmatched_cost);
+  batch.stop = stop::of_this_thread;
   batch.work_limit = in.work_limit.value_or(INT64_MAX);
   batch.col_of_row = static_cast<int64_t*>(out.col_of_row.data_ptr());
   batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());

@@ -135,11 +135,12 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
+  const stop::Flag stop;
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
     const Least<T> least(keys, number, limit, kept);
     in_parallel(queries, 8, [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q) {
+      for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = least.key + q * least.capacity;
         const int64_t size = std::min<int64_t>(kept, least.number[q]);
         if (size < least.number[q]) std::nth_element(from, from + size, from + least.number[q]);

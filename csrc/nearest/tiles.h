@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "canonical.h"
+#include "common/stop.h"
 
 namespace nearest {
 
@@ -90,10 +91,11 @@ void for_tiles(const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, 
   const int64_t queries = x.size(0), size = y.size(0), dim = x.size(1);
   const int64_t high = (queries + rows - 1) / rows, tiles = high * ((size + columns - 1) / columns);
   std::atomic<int64_t> next{0};
+  const stop::Flag stop;
   torch::stable::parallel_for(0, std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     std::vector<T> entries(std::min(rows, queries) * std::min(columns, size));
     auto use = make();
-    for (int64_t n; (n = next++) < tiles;) {
+    for (int64_t n; (n = next++) < tiles && !stop();) {
       Tile<T> tile{entries.data(), n % high * rows, 0, n / high * columns, 0};
       tile.queries = std::min(rows, queries - tile.query);
       tile.columns = std::min(columns, size - tile.column);

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/stop.h"
+
 namespace sequence {
 
 using torch::headeronly::ScalarType;
@@ -24,6 +26,7 @@ struct Batch {
   const T* similarity;  // (documents, rows, columns)
   double* value;        // (documents,)
   int64_t documents, rows, columns;
+  stop::Flag stop{};
 
   // What the pairs of row i are worth, (columns, kLanes): nothing below 0; infinity, for good, where one is no number.
   void read(int64_t first, int64_t i, double* gain) const {
@@ -40,7 +43,7 @@ struct Batch {
   template <class ByRow, class ByColumn>
   void solve(int64_t first, double* gain, double* best, ByRow by_row, ByColumn by_column) const {
     std::fill(best, best + columns * kLanes, 0.0);  // chains within the rows so far and the first j + 1 columns
-    for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t i = 0; i < rows && !stop(); ++i) {
       read(first, i, gain);
       double left[kLanes] = {}, corner[kLanes] = {};
       for (int64_t j = 0; j < columns; ++j)
@@ -60,7 +63,7 @@ struct Batch {
   template <class ByRow, class ByColumn>
   void solve_range(int64_t begin, int64_t end, ByRow by_row, ByColumn by_column) const {
     std::vector<double> gain(columns * kLanes), best(columns * kLanes);
-    for (int64_t n = begin; n < end; ++n) solve(n * kLanes, gain.data(), best.data(), by_row, by_column);
+    for (int64_t n = begin; n < end && !stop(); ++n) solve(n * kLanes, gain.data(), best.data(), by_row, by_column);
   }
 };
 
@@ -104,7 +107,9 @@ Tensor heaviest_chain(Tensor similarity, bool by_row, bool by_column) {
   Tensor value = torch::stable::new_empty(similarity, {documents}, ScalarType::Double);
   double* out = static_cast<double*>(value.data_ptr());
   const void* in = similarity.data_ptr();
-  if (similarity.scalar_type() == ScalarType::Float)
+  const ScalarType type = similarity.scalar_type();
+  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "similarity: wanted float32 or float64");
+  if (type == ScalarType::Float)
     solve_all(Batch<float>{static_cast<const float*>(in), out, documents, rows, columns}, by_row, by_column);
   else
     solve_all(Batch<double>{static_cast<const double*>(in), out, documents, rows, columns}, by_row, by_column);

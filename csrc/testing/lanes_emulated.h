@@ -1,7 +1,6 @@
 // What lanes.h needs of CUDA, on a CPU: the lanes of a block take turns, each on a stack of its own, from one meeting to
 // the next; their order changes, and warps get ahead of each other. So a lane that reads what no meeting has ordered gets
-// another answer than the kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, end the
-// program.
+// another answer than the kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, are an error.
 #pragma once
 #undef _FORTIFY_SOURCE  // its longjmp refuses to change stacks
 #include <setjmp.h>
@@ -9,10 +8,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #define __device__
@@ -38,19 +37,22 @@ struct Lane {
 };
 
 struct Emulation {
-  static constexpr size_t kStack = 1 << 16;
+  static constexpr size_t kStack = 1 << 18;
   std::vector<Lane> lanes;
   std::vector<char> stacks;
   std::function<void()> body;
-  Lane* current = nullptr;
+  Lane* current = nullptr;  // null between the turns of lanes
+  std::string failure;
   uint32_t chance = 0;
   jmp_buf home;
 };
 static Emulation emulation;  // one block at a time, in one thread
 
-[[noreturn]] inline void fail(const char* why) {
-  std::fprintf(stderr, "emulated lanes: %s\n", why);
-  std::abort();
+// Ends the block: run_block throws.
+[[noreturn]] inline void fail(const std::string& why) {
+  emulation.failure = "emulated lanes: " + why;
+  if (emulation.current) _longjmp(emulation.home, 1);  // an exception would not leave the stack of a lane
+  throw std::runtime_error(emulation.failure);
 }
 
 __attribute__((noinline)) inline void meet(Meeting at) {
@@ -70,7 +72,11 @@ inline void begin_lane() {
 __attribute__((noinline)) inline void resume(Lane& lane, unsigned index) {
   threadIdx.x = index;
   emulation.current = &lane;
-  if (_setjmp(emulation.home) != 0) return;
+  if (_setjmp(emulation.home) != 0) {
+    emulation.current = nullptr;
+    if (!emulation.failure.empty()) throw std::runtime_error(emulation.failure);
+    return;
+  }
   if (lane.started) _longjmp(lane.place, 1);
   lane.started = true;
   setcontext(&lane.start);
@@ -102,6 +108,7 @@ inline void run_block(unsigned block, int threads, std::function<void()> body) {
   e.lanes.assign(threads, Lane());
   e.stacks.resize(threads * Emulation::kStack);
   e.body = std::move(body);
+  e.failure.clear();
   blockIdx.x = block;
   for (int k = 0; k < threads; ++k) {
     getcontext(&e.lanes[k].start);

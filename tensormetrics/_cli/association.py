@@ -1,11 +1,9 @@
 """`tensormetrics association`: how biased are these word vectors?"""
 
-import gzip
 import json
 import logging
 import math
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,16 @@ from ..association import BaseMetric, Query, WordEmbeddingModel
 from .inputs import BadInput, existing, naming, open_text
 from .output import common_options, find_device, publish, table
 
-METRICS: dict[str, type[BaseMetric]] = {
-    name.lower(): getattr(domain, name) for name in ("WEAT", "RND", "RIPA", "ECT", "MAC", "RNSB", "GWEAT", "SCWEAT")
+METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
+    name.lower(): kind
+    for name, kind in vars(domain).items()
+    if isinstance(kind, type) and issubclass(kind, BaseMetric) and kind not in (BaseMetric, domain.ExampleMetric)
 }
-TESTED = {"weat", "rnd", "ripa", "ect", "gweat"}  # one p-value to a query
+TESTED = {  # one p-value to a query
+    name
+    for name, kind in METRICS.items()
+    if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
+}
 STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
     ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
     ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
@@ -80,7 +84,7 @@ def association(
     lost: float,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's;
     also .gz. Only the words of the queries are kept in memory.
 
@@ -106,7 +110,8 @@ def association(
             if row["reason"]:
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
-    publish("association", tables, answer, lambda: draw(answer["metrics"]), **outputs)
+    scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
+    return publish("association", tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
 
 
 def _standard() -> list[Query]:
@@ -141,11 +146,10 @@ def _read_vectors(file: str, queries: list[Query], device: torch.device) -> Word
     }
     words |= {word.lower() for word in words}
     try:
-        with (gzip.open if file.endswith(".gz") else open)(existing(file), "rb") as opened:
-            headless = len(opened.readline().split()) > 2
-        model = WordEmbeddingModel.from_word2vec(file, only=words, no_header=headless, device=device)
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise BadInput(str(error) if str(error).startswith(file) else f"{file}: {error}") from error
+        model = WordEmbeddingModel.from_word2vec(existing(file), only=words, device=device)
+    except (OSError, ValueError) as error:
+        what = str(error).partition("; write ")[0]  # options of Python, which the command finds out
+        raise BadInput(what if what.startswith(file) else f"{file}: {what}") from error
     if not len(model.vectors):
         raise BadInput(f"{file}: none of the words of the queries is in it")
     if bad := (~model.vectors.isfinite().all(1)).nonzero().flatten().tolist():

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -53,6 +54,9 @@ def naming(**names: str | None) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     """What happened; torch goes on for pages about where."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        wanted = re.search(r"allocate (\d+ bytes|[\d.]+ \w+)", str(error))
+        return f"there is not enough memory{f' for {wanted[1]}' if wanted else ''}; ask for less"
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -123,6 +127,8 @@ def _unreadable(path: Path) -> Iterator[None]:
     except Exception as error:  # whatever the bytes lead a reader to
         if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects", "weights_only")):
             reason = "this is no plain array of numbers, and Python objects are not unpickled"
+        elif isinstance(error, LookupError):  # of the reader's own tables
+            reason = f"this is no {path.suffix} file, or it is damaged"
         else:
             reason = f"cannot be read as {path.suffix}: {_first_line(error)}"
         raise BadInput(f"{path}: {reason}") from error
@@ -131,12 +137,21 @@ def _unreadable(path: Path) -> Iterator[None]:
 def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise BadInput(f"{path}: got an array of {array.dtype}, wanted numbers")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a mapped file; nobody writes
         return torch.from_numpy(array)
 
 
+def _begins(path: Path, mark: bytes) -> None:
+    """numpy would take anything else for a pickle."""
+    with open(path, "rb") as file:
+        if file.read(len(mark)) != mark:
+            raise BadInput(f"{path}: this is no {path.suffix} file")
+
+
 def _npy(path: Path, name: None) -> Tensor:
+    _begins(path, b"\x93NUMPY")
     with _unreadable(path):
         return _from_numpy(path, np.load(path, mmap_mode="r", allow_pickle=False))
 
@@ -180,7 +195,9 @@ def read_table(path: Path) -> Table:
     rows = csv_rows(path)
     begin, head = next(rows, (0, []))
     header = bool(head) and not any(map(is_number, head))
-    _, first = next(rows, (begin, head))
+    line, first = next(rows, (begin, head))
+    if len(first) != len(head):
+        raise BadInput(f"{path}, line {line}: got {len(first)} columns, wanted {len(head)} as above")
     # pandas writes its index, numbers or not, under an empty name
     named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
@@ -198,7 +215,7 @@ def read_table(path: Path) -> Table:
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of every row that is not blank."""
-    reader = csv.reader(open_text(path))
+    reader = csv.reader(open_text(path), strict=True)
     try:
         yield from ((reader.line_num, row) for row in reader if row)
     except csv.Error as error:
@@ -217,7 +234,9 @@ def _first_fault(path: Path, header: bool, named: bool) -> str | None:
             return f"{path}, line {line}: got {row[0]!r}, wanted a name as above"
         for cell in row[named:]:
             if not is_number(cell) or not np.isfinite(float(cell)):
-                return f"{path}, line {line}: got {cell!r}, wanted a finite number"
+                split = next((mark for mark in ";\t" if width == 1 and mark in cell), None)
+                hint = f"; columns are separated by ',', not {split!r}" if split else ""
+                return f"{path}, line {line}: got {cell!r}, wanted a finite number{hint}"
     return None
 
 
@@ -279,6 +298,8 @@ def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
     labels = read_tensor(location)
     if labels.is_floating_point():
         raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")
+    if labels.dtype == torch.uint64 and (labels.view(torch.int64) < 0).any():
+        raise BadInput(f"{location}: got a label above {INT64.max}, wanted {KINDS[int]}")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:

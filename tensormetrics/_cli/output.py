@@ -5,17 +5,21 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 
+from .._files import written
 from .._plots import COLORS, FONT, LINE, broken, dress, figure_class, legend_below, lines_of, name_rows, new_axes
+from .._version import __version__
 from .inputs import BadInput, naming
 
+UNSCORED = 3  # the status of an answer that is all NaN
 STDOUT = Path("-")
 FIGURES = (".png", ".svg", ".pdf")
 
@@ -68,6 +72,24 @@ def _figure_file(context: click.Context, option: click.Parameter, path: Path | N
     return _writable(context, option, path)
 
 
+class OutputFailed(click.ClickException):
+    """Ends the command with status 1 and one line."""
+
+
+@contextmanager
+def stdout_aside() -> Iterator[None]:
+    """What is printed inside goes to stderr, whoever prints it: Python, a library or a compiler."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
 def on_a_terminal() -> bool:
     return sys.stderr.isatty()
 
@@ -77,12 +99,13 @@ def publish(
     tables: Iterable[str],
     answer: dict[str, Any],
     draw: Callable[[], Any],
+    values: Iterable[float],
     *,
     json_file: Path | None,
     plot: Path | None,
-) -> None:
-    """Print, write and draw, once all of it is there."""
-    report = {"command": command, "version": version("tensormetrics"), "torch": torch.__version__, **answer}
+) -> int:
+    """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number."""
+    report = {"command": command, "version": __version__, "torch": torch.__version__, **answer}
     text = json.dumps(_plain(report), indent=1, allow_nan=False)
     files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}
     if plot is not None:
@@ -93,10 +116,19 @@ def publish(
     click.echo(text if json_file == STDOUT else "\n\n".join(tables))
     for path, content in files.items():
         try:
-            path.write_bytes(content)
+            with written(path) as file:
+                file.write(content)
         except OSError as error:
-            raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
+            raise OutputFailed(f"{path}: cannot be written: {error.strerror}") from error
         click.echo(f"wrote {path}", err=True)
+    status = status_of(values)
+    if status:
+        warnings.warn("nothing could be scored: every value is NaN", stacklevel=1)
+    return status
+
+
+def status_of(values: Iterable[float]) -> int:
+    return UNSCORED if all(map(math.isnan, values)) else 0
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

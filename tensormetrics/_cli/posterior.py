@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from .._plots import legend_below, new_axes
-from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric
+from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric, load_csv
 from ..posterior.errors import ConfigWarning
-from .inputs import BadInput, csv_rows, existing, is_number, naming, read_table, read_tensor
+from .inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from .output import common_options, find_device, percent, publish, table
 
 
@@ -54,10 +54,17 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
 @click.option(
     "--prior",
     metavar="NUMBER|NAME",
-    default="0",
+    default="balanced",
     show_default=True,
-    help="Counts added to every cell: a number, perks, jeffreys (1/2) or laplace (1); 0: what was not seen is "
-    "impossible.",
+    help="Counts added to the cells: balanced, one for the whole table, half of it right; perks, one for each row; to "
+    "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
+)
+@click.option(
+    "--zero-division",
+    type=click.Choice(["0", "1", "nan"]),
+    metavar="0|1|nan",
+    show_default="0 for f1, fbeta and p4, nan for others",
+    help="What a score is where it is undefined, as the precision of a class that is never predicted.",
 )
 @click.option(
     "--samples",
@@ -84,17 +91,19 @@ def posterior(
     compare: bool,
     min_sig_diff: float | None,
     prior: str,
+    zero_division: str | None,
     samples: int,
     ci: float,
     seed: int,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
     predictions.
 
-    Files: .csv, where a first row and a first column of class names may stand; also .npy, .npz, .pt, .safetensors and
-    .jsonl. An experiment is called by its file, after its folder where there are several.
+    Files: .csv, with commas, semicolons or tabs, where a first row and a first column of class names may stand; also
+    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is called by its file, after its folder where there are
+    several.
 
     \b
     tensormetrics posterior mlp.csv cnn.csv --compare --min-sig-diff 0.01
@@ -105,10 +114,11 @@ def posterior(
     if min_sig_diff is not None and not compare:
         raise BadInput("--min-sig-diff: is for --compare; write both")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
-    given = _number_or_word(prior)
+    given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
-        study = Study(seed, samples, ci, device=find_device(device))
+        undefined = None if zero_division is None else float(zero_division)
+        study = Study(seed, samples, ci, device=find_device(device), zero_division=undefined)
         for metric in metrics:
             study.add_metric(metric)
     classes: list[str] | None = None
@@ -118,13 +128,13 @@ def posterior(
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
         with naming(**priors, confusion_matrix=file):
-            study.add_experiment(name, matrix, given, given)
+            study.add_experiment(name, matrix, *given, labels=names)
     if paired:
         truth, models = _read_items(paired)
         classes = classes or _sorted({*truth, *chain(*models.values())})
         for model, answers in models.items():
             with naming(**priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
-                study.add_experiment(model, None, given, given, truth, answers, labels=classes, items=Path(paired).stem)
+                study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)
     if compare and len(study.all_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
     scores: dict[str, Any] = {}
@@ -140,12 +150,19 @@ def posterior(
             tables.append(table(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
             if compare:
                 tables += _compare(study, metric, label, min_sig_diff, scores[name])
-    answer = {"files": list(matrices), "paired": paired, "prior": prior, "scores": scores}
-    publish(
+    answer = {
+        "files": list(matrices),
+        "paired": paired,
+        "prior": prior,
+        "zero_division": zero_division,
+        "scores": scores,
+    }
+    return publish(
         "posterior",
         tables,
         answer,
         lambda: draw(study, list(_columns(study, metrics)), compare, min_sig_diff),
+        [row["Median"] for score in scores.values() for row in score["summaries"]],
         **outputs,
     )
 
@@ -179,10 +196,9 @@ def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     """The names of its classes, if it has any, and the matrix."""
     if Path(file).suffix != ".csv":
         return None, read_tensor(file)
-    columns, rows, matrix = read_table(existing(file))
-    if columns and rows and columns != rows:
-        raise BadInput(f"{file}: rows are {', '.join(rows)}, wanted the classes of the columns, {', '.join(columns)}")
-    return columns, matrix
+    with naming(confusion_matrix=file):
+        matrix, labels = load_csv(existing(file), with_labels=True)
+    return labels, matrix
 
 
 def _compare(

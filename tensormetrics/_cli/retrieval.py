@@ -1,6 +1,7 @@
 """`tensormetrics retrieval`: do nearest neighbours share labels?"""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..retrieval.calculator.metric_names import NAMES, statistic_of
 from ..retrieval.scores.query_metric import Classes, averaged
 from ..retrieval.search.distance import DISTANCES
 from .inputs import BadInput, naming, read_labels, read_tensor
-from .output import common_options, draw_scores, find_device, on_a_terminal, publish, table
+from .output import common_options, draw_scores, find_device, on_a_terminal, publish, status_of, stdout_aside, table
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 
@@ -62,7 +63,7 @@ def retrieval(
     bootstrap: int,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
 
     Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl; `file:name` picks one array of several. Labels are integers,
@@ -77,6 +78,8 @@ def retrieval(
     """
     if (reference is None) != (reference_labels is None):
         raise BadInput("--reference and --reference-labels: give both or neither")
+    if k not in (None, "max_bin_count") and not (k.isdecimal() and int(k)):
+        raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1 and (per_class or bootstrap):
         raise BadInput("--per-class, --bootstrap: not on several ranks; leave them out, or run without torchrun")
@@ -93,7 +96,8 @@ def retrieval(
             raise BadInput(f"{labels}: none of its labels is one of {reference_labels}")
         sides = [query.to(place), given.to(place), references.to(place), numbers.to(place)]
     files = {"query": embeddings, "query_labels": labels, "reference": reference, "reference_labels": reference_labels}
-    with naming(**files, include="--metric", k="--k", distance="--distance"):
+    aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
+    with naming(**files, include="--metric", k="--k", distance="--distance"), aside:
         searcher = {"distance": distance} if knn == "torch" else {"knn_func": KNN[knn](distance=distance)}
         calculator = AccuracyCalculator(
             metrics, k=int(k) if k and k.isdecimal() else k, device=place, progress=on_a_terminal(), **searcher
@@ -101,7 +105,7 @@ def retrieval(
         if ranks > 1:
             values = _on_ranks(calculator, sides)
             if int(os.environ["RANK"]):
-                return
+                return status_of(values.values())
         else:
             values = calculator.get_accuracy(*sides)
         scored = calculator.last.scores
@@ -126,7 +130,9 @@ def retrieval(
         "per_class": by_class,
     }
     spread = {name: [row[name] for row in by_class.values()] for name in scored} if by_class else {}
-    publish("retrieval", tables, answer, lambda: draw_scores(values, intervals, spread), **outputs)
+    return publish(
+        "retrieval", tables, answer, lambda: draw_scores(values, intervals, spread), values.values(), **outputs
+    )
 
 
 def _on_ranks(calculator: AccuracyCalculator, sides: list[Tensor | None]) -> dict[str, float]:

@@ -59,7 +59,7 @@ def comparison(command: Callable) -> Callable:
     "with items of the reference (->), of the prediction (<-) or of both (~) matched again and again.",
 )
 @comparison
-def structured(schema: str, constraint: str, **options: Any) -> None:
+def structured(schema: str, constraint: str, **options: Any) -> int:
     """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a dataclass.
 
     \b
@@ -67,7 +67,7 @@ def structured(schema: str, constraint: str, **options: Any) -> None:
     """
     cls, metric = _metric_of(schema, constraint)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
-    _report(
+    return _report(
         "structured",
         lambda file: list(_objects(existing(file), cls)),
         lambda preds, refs, **resampled: Family(metric, averages, **resampled),
@@ -84,7 +84,7 @@ def structured(schema: str, constraint: str, **options: Any) -> None:
     help="Clusters of one mention.",
 )
 @comparison
-def coref(singletons: str, predicted: str, reference: str, **options: Any) -> None:
+def coref(singletons: str, predicted: str, reference: str, **options: Any) -> int:
     """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
     such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
 
@@ -105,7 +105,7 @@ def coref(singletons: str, predicted: str, reference: str, **options: Any) -> No
     def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
         scores.update_clusters(*([clusters for _, clusters in side] for side in sides))
 
-    _report("coref", read, make, update, predicted=predicted, reference=reference, **options)
+    return _report("coref", read, make, update, predicted=predicted, reference=reference, **options)
 
 
 @click.command()
@@ -117,7 +117,7 @@ def coref(singletons: str, predicted: str, reference: str, **options: Any) -> No
     help="What tags that do not fit mean: lenient as conlleval, iob2 and iobes leave them out.",
 )
 @comparison
-def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
+def ner(mode: str, predicted: str, reference: str, **options: Any) -> int:
     """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
     blank line between sentences.
 
@@ -146,7 +146,7 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
                 )
         return SpanScores(labels=sorted(labels) or None, **resampled)
 
-    _report(
+    return _report(
         "ner",
         read,
         make,
@@ -160,7 +160,7 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> None:
 
 @click.command()
 @comparison
-def amr(**options: Any) -> None:
+def amr(**options: Any) -> int:
     """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
 
     \b
@@ -174,7 +174,7 @@ def amr(**options: Any) -> None:
                 graphs.append(read_penman("".join(text for _, text in block)))
         return graphs
 
-    _report("amr", read, lambda preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
+    return _report("amr", read, lambda preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
 
 
 def _report(
@@ -190,7 +190,7 @@ def _report(
     confidence: float,
     device: str | None,
     **outputs: Path | None,
-) -> None:
+) -> int:
     place = find_device(device)
     sides = []
     for file in (predicted, reference):
@@ -216,7 +216,9 @@ def _report(
             for key, value in values.items()
         },
     }
-    publish(command, [found], answer, lambda: draw_scores(values, ends, confidence=confidence), **outputs)
+    return publish(
+        command, [found], answer, lambda: draw_scores(values, ends, confidence=confidence), values.values(), **outputs
+    )
 
 
 def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
@@ -230,7 +232,7 @@ def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise BadInput(f"--schema: {schema} is {cls!r}, wanted a dataclass")
+        raise BadInput(f"--schema: {schema} is no dataclass; write @dataclass above it")
     with naming():
         return cls, vars(cls).get("metric") or derive(cls, constraint=constraint)
 
@@ -238,7 +240,8 @@ def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
 def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
-    spec = importlib.util.spec_from_file_location(Path(module).stem, existing(module))
+    # Under a name of its own: a file may be called types.py.
+    spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded

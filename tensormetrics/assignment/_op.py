@@ -6,6 +6,7 @@ The native libraries register CPU and CUDA kernels. Where they were not built th
 import torch
 from torch import Tensor
 
+from .._interruptible import interruptible
 from .._native import LIBRARY, batch_first, say_once
 from . import _reference
 
@@ -52,7 +53,13 @@ def _batched(cost: Tensor, maximize: bool, *options: Tensor | int | None) -> _re
     return lsa(cost, maximize, *dense)
 
 
-lsa = torch.ops.tensormetrics.lsa
 batch_first("tensormetrics::lsa", _batched)
+
+
+def _nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
+    return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
+
+
+lsa = interruptible(torch.ops.tensormetrics.lsa, _nanoseconds)
 lsa_warp = torch.ops.tensormetrics.lsa_warp
 lsa_block = torch.ops.tensormetrics.lsa_block

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from .lookup import Search, as_preprocessors, check_threshold, nearest
+from .lookup import AS_THEY_STAND, Search, as_preprocessors, check_flag, check_threshold, nearest
 from .model import WordEmbeddingModel, check_model
 from .query import IndexedQuery, Query, Template, check_query
 
@@ -27,7 +27,7 @@ class Call(NamedTuple):
         query: Any,
         model: Any,
         lost_vocabulary_threshold: Any = 0.2,
-        preprocessors: Any = None,
+        preprocessors: Any = AS_THEY_STAND,
         strategy: Any = "first",
         normalize: Any = False,
         warn_not_found_words: Any = False,
@@ -74,13 +74,8 @@ def bind(
         raise TypeError(f"{metric}.run_query: got no {lacking}")
     if "word_embedding" in given:
         given["model"] = given.pop("word_embedding")
-    spoken = [given.pop(name, None) for name in ("preprocessors", *FORMER[:2])]
+    spoken = [given.pop("preprocessors", AS_THEY_STAND), *(given.pop(name, None) for name in FORMER[:2])]
     return Call.checked(**given, preprocessors=as_preprocessors(*spoken)), options
-
-
-def check_flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: got a {type(value).__name__}, wanted True or False")
 
 
 def check_groups(query: Query, metric: str, equal: bool = False) -> None:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from .. import _checks
 from . import _sets
-from ._call import check_flag
 from ._tables import Table
-from .lookup import log
+from .lookup import check_flag, log
 from .model import WordEmbeddingModel, check_model
 
 CHUNK = 2**24  # numbers that are float64 at a time
@@ -136,14 +135,15 @@ def subspace_size(pca_args: Any) -> int:
     return _checks.integer_at_least("pca_args['n_components']", pca_args["n_components"], 1)
 
 
-def word_tuples(name: str, tuples: Any, size: int | None = None) -> list[list[str]]:
-    """Checked copies; each has `size` words, or as many as the first."""
+def word_tuples(name: str, tuples: Any, size: int | None = None, own_sizes: bool = False) -> list[list[str]]:
+    """Checked copies; each has `size` words, or as many as the first, or at least two if all have `own_sizes`."""
     if isinstance(tuples, str) or not isinstance(tuples, Sequence):
         raise TypeError(f"{name}: got a {type(tuples).__name__}, wanted a list of lists of words")
     copies = [word_list(f"{name}[{i}]", words) for i, words in enumerate(tuples)]
     for i, words in enumerate(copies):
         wanted = size or max(2, len(copies[0]))
-        if len(words) != wanted:
+        if len(words) < 2 if own_sizes else len(words) != wanted:
+            wanted = "at least 2" if own_sizes else wanted
             raise ValueError(f"{name}[{i}]: got {len(words)} words, {words}, wanted {wanted}")
     return copies
 
@@ -160,14 +160,29 @@ def found_rows(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet
     return found
 
 
-def found_vectors(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]], quiet: bool = False) -> Tensor:
-    # -> (tuples found, words of each, D)
+def found_some(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]], quiet: bool = False) -> Rows:
     rows = found_rows(model, tuples, quiet)
     if not rows:
         raise ValueError(
             f"{name}: got {len(tuples)} tuples, none of which is whole in the vocabulary of {model.name!r}"
         )
-    return model.vectors.detach()[torch.tensor(rows, device=model.vectors.device)]
+    return rows
+
+
+def found_vectors(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
+    # -> (tuples found, words of each, D)
+    """ValueError also if one of the vectors is not finite: nothing could be fitted to them."""
+    rows = torch.tensor(found_some(name, model, tuples), device=model.vectors.device)
+    check_finite(name, model, rows.flatten())
+    return model.vectors.detach()[rows]
+
+
+def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
+    # rows: (R,)
+    for chunk in rows.split(max(1, CHUNK // model.vectors.shape[1])):
+        if len(bad := chunk[~model.vectors[chunk].isfinite().all(-1)]):
+            word = next(word for word, row in model.vocab.items() if row == bad[0])
+            raise ValueError(f"{name}: the vector of {word!r} holds NaN or infinity, wanted finite numbers")
 
 
 def read(name: str, vectors: Tensor, *shape: int | str) -> Tensor:
@@ -216,13 +231,16 @@ def neutralize_and_equalize(
 
     Of a word that is in two tuples, the last counts.
     """
-    flat = [row for words in tuples for row in words]
-    last = {row: place for place, row in enumerate(flat)}
-    if tuples:
-        equalized = equalize(table[torch.tensor(tuples, device=table.device)]).flatten(0, 1)[list(last.values())]
+    sizes = sorted(set(map(len, tuples)))
+    of_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
+    equalized = {}  # tuple -> its words (S, D)
+    for chosen in of_size:
+        found = equalize(table[torch.tensor([tuples[i] for i in chosen], device=table.device)])
+        equalized |= dict(zip(chosen, found, strict=True))
+    last = {row: equalized[i][place] for i, words in enumerate(tuples) for place, row in enumerate(words)}
     rewrite(table, rows, debias)
-    if tuples:
-        table[list(last)] = equalized.to(table.dtype)
+    if last:
+        table[list(last)] = torch.stack(list(last.values())).to(table.dtype)
     rewrite(table, torch.arange(len(table), device=table.device), _sets.unit)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import _checks
 
+MOST_BYTES = 2**24
 HOST = "https://raw.githubusercontent.com/"
 
 
@@ -33,8 +34,18 @@ def read_file(
 
 
 def _get(url: str, timeout: float) -> bytes:
+    """The content of a file of at most MOST_BYTES, all of it within about `timeout` seconds."""
+    end, content = time.monotonic() + timeout, bytearray()
     with urllib.request.urlopen(url, timeout=timeout) as answer:
-        return answer.read()
+        while piece := answer.read1(2**16):
+            content += piece
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"got more than {MOST_BYTES} bytes, which is none of the published files")
+            if time.monotonic() > end:
+                raise TimeoutError(f"got {len(content)} bytes in {timeout:g} s")
+    if (length := answer.headers.get("Content-Length")) is not None and int(length) != len(content):
+        raise ConnectionError(f"got {len(content)} of {length} bytes")
+    return bytes(content)
 
 
 def _retry_request(func: Callable, *args: Any, n_retries: int = 3, **kwargs: Any) -> Any:

@@ -29,7 +29,8 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
         wrong = sigmoid(against)
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
-        going = dot(descent, products) > TOLERANCE**2
+        square = dot(descent, products)
+        going = square > TOLERANCE**2
         if x.device.type == "cpu" and not going.any():  # elsewhere, to look would be to wait
             break
         step, change = form.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
@@ -37,7 +38,8 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
         unknowns = torch.addcmul(unknowns, length, step)
         against = torch.addcmul(against, length, change, value=-1)
     w, c = form.solution(unknowns, against)
-    return w.where(~going.unsqueeze(-1), torch.nan), c.where(~going, torch.nan)
+    found = square <= TOLERANCE**2  # false for NaN as well
+    return w.where(found.unsqueeze(-1), torch.nan), c.where(found, torch.nan)
 
 
 def _length(

@@ -219,6 +219,11 @@ def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
     return torch.einsum("...w,...wd->...d", weight, vectors)
 
 
+def resolution(*tensors: Tensor) -> float:
+    """How long a difference of unit vectors may be by the rounding of these tensors alone, and at least 1 / GRID."""
+    return max(1 / GRID, *(torch.finfo(t.dtype).eps for t in tensors))
+
+
 def dot(u: Tensor, v: Tensor) -> Tensor:
     # u: (..., D)  v: (..., D)  ->  (...)
     return torch.linalg.vecdot(u, v)

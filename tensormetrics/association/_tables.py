@@ -1,10 +1,15 @@
 """Where a model's rows come from: a table with a vocabulary, or an encoder that makes rows when words are asked for."""
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from .. import _checks
 
 
 class Table:
@@ -29,12 +34,12 @@ class Table:
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
 
-    def places(self, words: Sequence[str]) -> tuple[list[int], list[str]]:
-        """The rows of all these words, and the word of each row."""
+    def places(self, words: Sequence[str]) -> tuple[list[int], Sequence[int]]:
+        """The rows of all these words, and which of the words each row belongs to."""
         if not self.members:
-            return [self.vocab[word] for word in words], list(words)
-        found = [(row, word) for word in words for row in self.rows(word)]
-        return [row for row, _ in found], [word for _, word in found]
+            return [self.vocab[word] for word in words], range(len(words))
+        found = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
+        return [row for row, _ in found], [i for _, i in found]
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
         return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)
@@ -93,9 +98,16 @@ class EncodedTable(Table):
         return table
 
     def _checked(self, rows: Any, strings: int) -> Tensor:
-        # rows: (strings, D)
-        if not isinstance(rows, Tensor):
-            raise TypeError(f"encode: got a {type(rows).__name__} for {strings} strings, wanted a tensor")
+        # rows: (strings, D), or an array, or a list of rows
+        got = type(rows).__name__
+        try:
+            if isinstance(rows, list | tuple) and rows and all(isinstance(row, Tensor) for row in rows):
+                rows = torch.stack(tuple(rows))
+            elif not isinstance(rows, Tensor):
+                rows = torch.from_numpy(np.array(rows))  # a copy, as torch shares no memory that is read-only
+        except (TypeError, ValueError, RuntimeError):
+            wanted = f"a tensor, an array or a list of {strings} rows of one length"
+            raise TypeError(f"encode: got a {got} for {strings} strings, wanted {wanted}") from None
         dim = self.vectors.shape[1] if len(self.vectors) else "D"
         if rows.ndim != 2 or len(rows) != strings or dim not in ("D", rows.shape[1]):
             raise ValueError(
@@ -114,3 +126,89 @@ def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
     if torch.device(device or vectors.device) == vectors.device and (dtype or vectors.dtype) == vectors.dtype:
         return vectors
     return vectors.detach().to(device=device, dtype=dtype)
+
+
+def table_of(wv: Any) -> Table:
+    vectors = getattr(wv, "vectors", None)
+    listings = ("key_to_index", "index_to_key", "vocab")
+    # gensim 4 raises on access to `vocab`, so the first that is there decides.
+    listing = next((name for name in listings if hasattr(wv, name)), None)
+    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
+        raise TypeError(
+            f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
+            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, "
+            "from_encoder or from_contexts"
+        )
+    listed = getattr(wv, listing)
+    rows = None
+    if listing != "index_to_key":
+        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
+    vectors = vectors if isinstance(vectors, Tensor) else from_array("wv.vectors", vectors)
+    vectors = checked_vectors("wv.vectors", vectors)
+    return Table(vectors, vocabulary_of(list(listed), len(vectors), rows))
+
+
+def checked_vectors(argument: str, vectors: Any) -> Tensor:
+    # -> (V, D) floating, the same tensor
+    if not isinstance(vectors, Tensor):
+        raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
+    _checks.shape(argument, vectors, "V", "D")
+    if not vectors.is_floating_point():
+        raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
+    return vectors
+
+
+def from_array(argument: str, array: Any) -> Tensor:
+    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
+    if array.dtype.kind != "f":
+        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
+    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array)
+
+
+def rows_of(argument: str, rows: Any, number: int) -> Tensor:
+    # -> (number, D), or what shape it has
+    if isinstance(rows, Tensor):
+        return rows
+    if isinstance(rows, np.ndarray):
+        return from_array(argument, rows)
+    if not isinstance(rows, list | tuple):
+        raise TypeError(f"{argument}: got a {type(rows).__name__}, wanted an array, a tensor or a list of these")
+    rows = [row if isinstance(row, Tensor) else from_array(f"{argument}[{i}]", row) for i, row in enumerate(rows)]
+    if len(rows) != number or len({row.shape for row in rows}) != 1:
+        raise ValueError(f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {number} words")
+    dtype = functools.reduce(torch.promote_types, (row.dtype for row in rows))
+    return torch.stack([row.to(dtype) for row in rows])
+
+
+def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
+    """Word -> row; by default in order."""
+    if not isinstance(words, list | tuple | np.ndarray):
+        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
+    for i, word in enumerate(words):
+        if not isinstance(word, str):
+            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
+    if len(words) != rows:
+        raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
+    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
+    if len(vocab) < rows:
+        raise ValueError(f"words: got {repeated_words(words)} more than once, wanted distinct words")
+    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
+        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
+    return vocab
+
+
+def repeated_words(words: Sequence[str]) -> list[str]:
+    """The first few that stand there more than once."""
+    return [word for word, count in Counter(words).items() if count > 1][:5]
+
+
+def check_members(sets: list[list[str]], table: Table) -> None:
+    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
+    for words in zip(*sets, strict=True):
+        counts = [len(table.rows(word)) for word in words]
+        if len(set(counts)) > 1:
+            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")

@@ -12,9 +12,9 @@ from torch import Tensor
 from .. import _checks
 from .._metric import Metric
 from . import _sets
-from ._call import Call, bind, check_flag, check_template
+from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
-from .lookup import log
+from .lookup import check_flag, log
 from .permutation import ALTERNATIVES, METHODS
 from .query import IndexedQuery, Query, Template
 
@@ -94,7 +94,10 @@ class BaseMetric(Metric):
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
     def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options."""
+        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options.
+
+        Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
     def score_function(self) -> Callable[..., Tensor]:
@@ -163,7 +166,7 @@ class BaseMetric(Metric):
         sets, masks = self.arguments(index, call.model.vectors)
         if call.normalize:
             sets = tuple(_sets.unit(members.double()) for members in sets)
-        values = to_host(self.evaluate(*sets, **masks))
+        values = to_host(self.evaluate(*sets, **masks, words=self.words_of_rows(index)))
         result = next(iter(values.values()))
         if np.isnan(result):
             log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
@@ -176,15 +179,16 @@ class BaseMetric(Metric):
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
-    def evaluate(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
         # as in `measure`  ->  name: (...)
-        """What `measure` returns, and the p-values and the interval that the options ask for."""
-        measured = self.measure(*sets, **masks)
+        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`."""
+        measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
         if self.calculate_p_value:
-            measured |= self.p_values(*sets, **masks)
+            measured |= self.p_values(*sets, **masks_and_words)
         if self.bootstrap_iterations:
             options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
-            interval = bootstrap_interval(self.score_function(), *sets, **options, seed=self.bootstrap_seed, **masks)
+            options |= {"seed": self.bootstrap_seed, **masks_and_words}
+            interval = bootstrap_interval(self.score_function(), *sets, **options)
             measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
         return measured
 
@@ -193,6 +197,10 @@ class BaseMetric(Metric):
         """The sets and masks that `forward`, `update` and `measure` take for an indexed query."""
         forms = self.forms or self.metric_template
         return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
+
+    def words_of_rows(self, index: IndexedQuery) -> dict[str, Tensor]:
+        """Which word each row of these sets belongs to, for `evaluate`; see `IndexedQuery.words_of_rows`."""
+        return index.words_of_rows(self.forms or self.metric_template, self._set_names(), self.paired)
 
     def check_query(self, query: Query) -> None:
         """A ValueError for a query with the wrong number of sets."""

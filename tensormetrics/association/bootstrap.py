@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .. import _checks
 from ._random import random_uniform, stream
+from ._words import check_words, count_words, word_places
 from .permutation import chunks
 
 
@@ -20,15 +21,17 @@ def bootstrap_interval(
     seed: int | None = 0,
     **masks: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    # sets, masks: as `metric` takes them  ->  low (...), high (...) float64
+    # sets, masks: as `metric` takes them, words as masks, int64  ->  low (...), high (...) float64
     """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
 
     The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
     the bounds are the (1 -+ confidence) / 2 quantiles of `iterations` such scores, linearly interpolated. Scores that
     are NaN are left out; the bounds are NaN if over half are. `metric` gives one score per query, and options are
     bound to it by functools.partial: every score of this package but `ceat`, which has a standard error, and `sc_weat`,
-    for which take `mean_sc_weat`. Draws depend on `seed` (None: fresh) and the sizes of the sets alone. No gradient.
-    ValueError for iterations < 1 and a confidence outside (0, 1). Efron 1979, doi:10.1214/aos/1176344552.
+    for which take `mean_sc_weat`. A word that has several rows is drawn with all of them: for each mask, such as
+    `x_mask`, there is `x_words`, which numbers the word of each row. Draws depend on `seed` (None: fresh) and the sizes
+    of the sets alone. No gradient. ValueError for iterations < 1 and a confidence outside (0, 1).
+    Efron 1979, doi:10.1214/aos/1176344552.
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
@@ -36,7 +39,9 @@ def bootstrap_interval(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: got {confidence!r}, wanted a number between 0 and 1")
     parameters = list(inspect.signature(metric).parameters)
-    if unknown := masks.keys() - {name for name in parameters if name.endswith("_mask")}:
+    words = {name: masks.pop(name) for name in list(masks) if name.endswith("_words")}
+    known = {name for name in parameters if name.endswith("_mask")}
+    if unknown := (masks.keys() - known) | (words.keys() - {name[:-4] + "words" for name in known}):
         raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
     metric(*sets, **masks)  # its own checks, before anything is taken apart
     vectors = dict(zip(parameters, sets, strict=False))
@@ -47,7 +52,10 @@ def bootstrap_interval(
         # A mask that is not of one set is of all sets that have no other: the pairs of RIPA, the tuples of direct bias.
         covered = [own] if own in vectors else [s for s in vectors if f"{s}_mask" not in parameters]
         shape = vectors[own].shape[-3:-1] if own in grouped else vectors[covered[0]].shape[-2:-1]
-        draws[name] = masks.get(name), shape, stream(seed) + n
+        rows = vectors[covered[0]][..., 0]
+        rows = rows[..., 0, :] if covered[0] in grouped and own not in grouped else rows
+        check_words(f"{own}_words", words.get(f"{own}_words"), covered[0], rows)
+        draws[name] = masks.get(name), words.get(f"{own}_words"), shape, stream(seed) + n
         for s in covered if name in masks else ():
             mask = masks[name] if s == own or s not in grouped else masks[name].unsqueeze(-2)
             vectors[s] = vectors[s].where(mask.unsqueeze(-1), 0)
@@ -64,18 +72,30 @@ def bootstrap_interval(
     return tuple(scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
 
 
-def _counts(mask: Tensor | None, shape: torch.Size, begin: int, start: int, rows: int, device: torch.device) -> Tensor:
-    # mask: (..., *shape)  ->  (..., rows, *shape) int64: how often each word was drawn, as often as there are words
-    """The replicates number `start` and following; `shape` is (W,) or (G, W), each group drawn by itself."""
-    groups, words = (1, *shape)[-2:]
+def _counts(
+    mask: Tensor | None,
+    words: Tensor | None,
+    shape: torch.Size,
+    begin: int,
+    start: int,
+    rows: int,
+    device: torch.device,
+) -> Tensor:
+    # mask, words: (..., *shape)  ->  (..., rows, *shape) int64: how often each row's word was drawn
+    """The replicates number `start` and following, each of as many words as there are; `shape` is (W,) or (G, W), and
+    each group is drawn by itself."""
+    groups, width = (1, *shape)[-2:]
     # Addresses run through the groups first, so that padding takes none from the words.
     uniform = (
-        random_uniform(begin, start, rows, words * groups, device).view(rows, words, groups).mT.reshape(rows, *shape)
+        random_uniform(begin, start, rows, width * groups, device).view(rows, width, groups).mT.reshape(rows, *shape)
     )
     present = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
-    present = present.unsqueeze(-1 - len(shape))
-    size = present.sum(-1, keepdim=True)
-    order = (~present).byte().sort(dim=-1, stable=True).indices
-    index = order.take_along_dim((uniform * size).long(), -1)
-    drawn = (torch.arange(words, device=device) < size).long()
-    return torch.zeros_like(index).scatter_add(-1, index, drawn.expand_as(index))
+    if words is not None:
+        present, words = torch.broadcast_tensors(present, words)
+    places = word_places(present, words)
+    present, places = (t.unsqueeze(-1 - len(shape)) for t in (present, places))
+    size = count_words(places, present).unsqueeze(-1)
+    index = (uniform * size).long()
+    drawn = (torch.arange(width, device=device) < size).long().expand_as(index)
+    times = torch.zeros_like(index).scatter_add(-1, index, drawn)
+    return times.take_along_dim(places, -1) * present

@@ -32,7 +32,8 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: str = "right-sided") ->
 
     tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
     effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. `p_value` is that of
-    effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". ValueError for
+    effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". An effect of
+    infinite variance has no weight; NaN for variances below 0 and other values that are not finite. ValueError for
     shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
@@ -41,6 +42,7 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: str = "right-sided") ->
     _checks.shape("e", e, "...", "N")
     _checks.shape("v", v, "...", e.shape[-1])
     e, v = e.double(), v.double()
+    v = v.where(v >= 0, torch.nan)
     w = 1 / v
     total = w.sum(-1)
     q = (w * (e - ((w * e).sum(-1) / total).unsqueeze(-1)).square()).sum(-1)

@@ -32,7 +32,8 @@ def direct_bias(
 
     "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
     centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;
-    float64. NaN where the subspace has fewer dimensions than asked for (singular values below 1e-10 of the first).
+    float64. NaN where the subspace has fewer dimensions than asked for: where singular values are below 1e-10 of the
+    first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
     `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
     ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
     """
@@ -50,9 +51,10 @@ def direct_bias(
         raise ValueError(
             f"n_components: got {k}, wanted at most {most} for {size} groups of {pairs} words with {dims} dimensions"
         )
+    least = _sets.resolution(groups)
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
     vectors, count = _sets.unit(groups.vectors), groups.count[..., 0, :] if groups.count.ndim > 1 else groups.count
-    basis = _principal(vectors, count, k) if direction == "pca" else _mean_difference(vectors, count)
+    basis = _principal(vectors, count, k, least) if direction == "pca" else _mean_difference(vectors, count, least)
     cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
     # A power below 1 has no gradient at 0.
@@ -76,20 +78,22 @@ def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
     return tuple_mask.unsqueeze(-2).expand(*tuple_mask.shape[:-1], *groups.shape[-3:-1])
 
 
-def _mean_difference(groups: Tensor, count: Tensor) -> Tensor:
-    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D)
+def _mean_difference(groups: Tensor, count: Tensor, least: float) -> Tensor:
+    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D), NaN for a difference of at most `least`
     first, second = _sets.Words(groups, count.unsqueeze(-2)).mean().unbind(-2)
-    return _sets.unit(first - second).unsqueeze(-2)
+    length = torch.linalg.vector_norm(first - second, dim=-1, keepdim=True)
+    return _sets.unit(first - second).masked_fill(length <= least, torch.nan).unsqueeze(-2)
 
 
-def _principal(groups: Tensor, count: Tensor, k: int) -> Tensor:
+def _principal(groups: Tensor, count: Tensor, k: int, least: float) -> Tensor:
     # groups: (..., G, P, D) unit vectors  count: (..., P)  ->  (..., k, D), NaN where the rank is below k
     centred = groups - groups.mean(-3, keepdim=True)
     rows = (centred * count.sqrt()[..., None, :, None]).flatten(-3, -2)
     with torch.no_grad():
         finite = rows.isfinite().all(-1).all(-1)[..., None, None]  # the decomposition refuses NaN
         _, singular, axes = torch.linalg.svd(rows.where(finite, 0), full_matrices=False)
-        exists = (singular[..., k - 1] > 1e-10 * singular[..., 0])[..., None, None]
+        noise = least * (count.sum(-1) * groups.shape[-3]).sqrt()
+        exists = (singular[..., k - 1] > noise.clamp(min=1e-10 * singular[..., 0]))[..., None, None]
         basis, power = axes[..., :k, :], singular.square().unsqueeze(-2)
         gap = power[..., :k].mT - power
         # First-order perturbation of the k-dimensional space; turns inside it change no score.

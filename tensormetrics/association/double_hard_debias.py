@@ -8,9 +8,9 @@ from torch import Tensor
 
 from .. import _checks
 from . import _debias, _sets
-from ._call import check_flag
 from ._debias import Debias
 from ._random import random_uniform, stream
+from .lookup import check_flag
 from .model import WordEmbeddingModel
 
 
@@ -29,13 +29,13 @@ class DoubleHardDebias(Debias):
 
     def __init__(
         self,
+        pca_args: dict[str, int] | None = None,
         *,
         n_words: int = 1000,
         n_components: int = 4,
         seed: int | None = 0,
         scope: str = "all",
         incremental_pca: bool = True,
-        pca_args: dict[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -52,16 +52,17 @@ class DoubleHardDebias(Debias):
     ) -> "DoubleHardDebias":
         """`bias_representation`: two words, one for each group. Pairs with an unknown word are left out.
 
-        ValueError for other than two words, for an unknown word of the two, or if no pair is left.
+        ValueError for other than two words, for an unknown word of the two, if no pair is left, or if a vector of the
+        table is not finite, as all have a part in its principal components.
         """
         _debias.check_table(model)
         pairs = _debias.word_tuples("definitional_pairs", definitional_pairs, 2)
         two = _debias.word_tuples("bias_representation", [bias_representation], 2)
         representation = _debias.found_vectors("bias_representation", model, two)[0]
+        vectors = _debias.found_vectors("definitional_pairs", model, pairs)
+        _debias.check_finite("model", model, torch.arange(len(model.vectors), device=model.vectors.device))
         self.say("finding the principal components of the table")
-        return self.fit_tensors(
-            _debias.found_vectors("definitional_pairs", model, pairs), model.vectors, representation
-        )
+        return self.fit_tensors(vectors, model.vectors, representation)
 
     @torch.no_grad()
     def fit_tensors(self, pairs: Tensor, table: Tensor, representation: Tensor) -> "DoubleHardDebias":

@@ -41,16 +41,19 @@ def _ranks(values: Tensor, count: Tensor) -> Tensor:
     # values: (..., A)  count: (..., A)  ->  (..., A), 1 is the smallest; NaN values give NaN
     grid = (values * _sets.GRID).round()
     order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
-    return ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+    rank = ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
+    return rank.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
 
 
 class ECT(BaseMetric):
-    """See `ect`."""
+    """See `ect`. As 1 is no bias, its p-value is "left-sided" unless `p_value_test_type` says otherwise: how often
+    chance orders the attribute words as differently, or more."""
 
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"
     result_keys = {"ect": float}
+    p_value_test_type = "left-sided"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
@@ -68,5 +71,8 @@ class ECT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return ect
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def p_values(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .lookup import PreprocessorArgs, log
+from .lookup import AS_THEY_STAND, PreprocessorArgs, check_flag, log
 from .model import WordEmbeddingModel, check_model
-from .query import Query
+from .query import Query, check_word_sets, check_words
 
 Vectors = dict[str, np.ndarray]  # word -> (D,)
 
@@ -14,14 +14,16 @@ Vectors = dict[str, np.ndarray]  # word -> (D,)
 def get_embeddings_from_set(
     model: WordEmbeddingModel,
     word_set: Sequence[str],
-    preprocessors: list[PreprocessorArgs] | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
     strategy: str = "first",
     normalize: bool = False,
     verbose: bool = False,
 ) -> tuple[list[str], Vectors]:
     """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`."""
     check_model(model)
-    found = model.search(preprocessors, strategy).words(word_set)
+    check_flag("normalize", normalize)
+    check_flag("verbose", verbose)
+    found = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
     if verbose:
         print(f"found {len(found.keys)} keys for {found.total} words: {found.keys}, lost: {found.lost}")
     return list(found.not_found), model.arrays(found.keys, normalize)
@@ -31,7 +33,7 @@ def get_embeddings_from_query(
     model: WordEmbeddingModel,
     query: Query,
     lost_vocabulary_threshold: float = 0.2,
-    preprocessors: list[PreprocessorArgs] | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
     strategy: str = "first",
     normalize: bool = False,
     warn_not_found_words: bool = False,
@@ -48,7 +50,7 @@ def get_embeddings_from_tuples(
     model: WordEmbeddingModel,
     sets: Sequence[Sequence[str]],
     sets_name: str | None = None,
-    preprocessors: list[PreprocessorArgs] | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
     strategy: str = "first",
     normalize: bool = False,
     discard_incomplete_sets: bool = True,
@@ -60,15 +62,24 @@ def get_embeddings_from_tuples(
     One that lost a word is left out, unless `discard_incomplete_sets=False`. ValueError if none is left.
     """
     check_model(model)
-    search = model.search(preprocessors, strategy)
+    if not isinstance(sets_name, str | None):
+        raise TypeError(f"sets_name: got a {type(sets_name).__name__}, wanted a str or None")
+    for flag, value in (
+        ("normalize", normalize),
+        ("discard_incomplete_sets", discard_incomplete_sets),
+        ("warn_lost_sets", warn_lost_sets),
+        ("verbose", verbose),
+    ):
+        check_flag(flag, value)
+    search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
     kept = []
     for words in sets:
         found = search.words(words)
         complete = not found.lost
         if not complete and warn_lost_sets:
-            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, found.lost, list(words), model.name)
+            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, found.lost, words, model.name)
         if verbose:
-            print(f"{list(words)}: found {found.keys}, lost {found.lost}")
+            print(f"{words}: found {found.keys}, lost {found.lost}")
         if found.keys and (complete or not discard_incomplete_sets):
             kept.append(model.arrays(found.keys, normalize))
     name = "sets" if sets_name is None else sets_name

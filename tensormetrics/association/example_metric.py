@@ -47,5 +47,8 @@ class ExampleMetric(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return example_metric
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def p_values(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

@@ -11,10 +11,10 @@ from .. import _checks
 from . import _sets
 from ._call import check_groups
 from ._random import random_words, stream
+from ._words import check_words, count_words, joined_words, word_places
 from .base_metric import BaseMetric
-from .permutation import chunks, is_exact, present_first
+from .permutation import chunks, is_exact, is_extreme
 from .query import IndexedQuery, Query
-from .target_permutation import is_extreme
 
 
 @_sets.grouped("x", "a")
@@ -48,22 +48,28 @@ def group_permutation_p_value(
     seed: int | None = 0,
     x_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
+    x_words: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., G, X, D)  a: (..., G, A, D)  x_mask: (..., G, X)  a_mask: (..., G, A)  ->  (...) float64, in (0, 1]
+    # x: (..., G, X, D)  a: (..., G, A, D)  masks, x_words: (..., G, X), (..., G, A)  ->  (...) float64, in (0, 1]
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
 
-    Draws `iterations` shuffles; otherwise as `target_permutation_p_value`.
+    Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
+    rows; otherwise as `target_permutation_p_value`.
     """
     observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
     is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
+    check_words("x_words", x_words, "x", x[..., 0])
     (targets,) = _sets.read("x", x=(x, x_mask))
     lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.count.shape[:-2]), x.shape[-3:]
-    present = targets.count.expand(*lead, groups, width) > 0
-    ends = present.sum(-1).cumsum(-1)[..., None, :, None]
-    starts = ends - present.sum(-1)[..., None, :, None]
-    order = present_first(present.flatten(-2))
-    words = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)
-    words = words.take_along_dim(order.unsqueeze(-1), -2)[..., None, None, :, :].expand(*lead, 1, groups, -1, dims)
+    present = (targets.count.expand(*lead, groups, width) > 0).flatten(-2)
+    each = [(None if x_words is None else x_words[..., g, :], width, x.device) for g in range(groups)]
+    words = joined_words(lead, *each)
+    place = word_places(present, words)  # (..., G * X)
+    ends = [count_words(place[..., :end], present[..., :end]) for end in range(width, groups * width + 1, width)]
+    ends = torch.stack(ends, -1)[..., None, :, None]
+    starts = torch.nn.functional.pad(ends, (0, 0, 1, 0))[..., :-1, :]
+    vectors = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)[..., None, None, :, :]
+    vectors = vectors.expand(*lead, 1, groups, -1, dims)
     if a_mask is not None:
         a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-3)
     absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
@@ -73,9 +79,12 @@ def group_permutation_p_value(
         keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
             absent, torch.iinfo(torch.int64).max
         )
-        rank = keys.argsort(-1).argsort(-1).unsqueeze(-2)
-        members = (starts <= rank) & (rank < ends)
-        scores = gweat(words, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
+        rank = keys.argsort(-1).argsort(-1)  # of the places
+        if x_mask is not None or x_words is not None:
+            rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
+        rank = rank.unsqueeze(-2)
+        members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
+        scores = gweat(vectors, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
         extreme += is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
     return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
 
@@ -100,8 +109,8 @@ class GWEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return gweat
 
-    def p_values(self, x: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        test = self._test()
+    def p_values(self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor) -> dict[str, Tensor]:
+        test = self._test()  # attribute words do not move
         del test["method"]
         return {"p_value": group_permutation_p_value(x, a, **masks, **test)}
 

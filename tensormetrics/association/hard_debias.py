@@ -26,7 +26,7 @@ class HardDebias(Debias):
 
     fitted = ("bias_direction",)
 
-    def __init__(self, *, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+    def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _debias.subspace_size(pca_args)  # only the first component is used
 
@@ -45,7 +45,7 @@ class HardDebias(Debias):
         equalize = pairs if equalize_pairs is None else _debias.word_tuples("equalize_pairs", equalize_pairs, 2)
         forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
         definitional = _debias.found_vectors("definitional_pairs", model, pairs)
-        _debias.found_vectors("equalize_pairs", model, list(forms), quiet=True)
+        _debias.found_some("equalize_pairs", model, list(forms), quiet=True)
         self.fit_tensors(definitional)
         self.words = {"equalize": [list(pair) for pair in forms]}
         return self

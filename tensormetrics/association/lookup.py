@@ -15,6 +15,7 @@ log = logging.getLogger("tensormetrics.association")
 
 PreprocessorArgs = dict[str, bool | str | Callable | None]
 Preprocess = Callable[[str], str]
+AS_THEY_STAND: list[PreprocessorArgs] = [{}]  # how words are looked up unless somebody says otherwise
 
 CASES = {"lowercase": str.lower, "uppercase": str.upper, "titlecase": str.title}
 ACCENTS = {
@@ -67,14 +68,14 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
 
 
 def as_preprocessors(
-    preprocessors: list[PreprocessorArgs] | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
     preprocessor_args: PreprocessorArgs | None = None,
     secondary_preprocessor_args: PreprocessorArgs | None = None,
 ) -> list[PreprocessorArgs]:
-    """One list from either way to say it; None = not given."""
+    """One list from either way to say it; AS_THEY_STAND and None = not given."""
     if preprocessor_args is None and secondary_preprocessor_args is None:
-        return [{}] if preprocessors is None else preprocessors
-    if preprocessors is not None:
+        return preprocessors
+    if preprocessors is not AS_THEY_STAND:
         other = "preprocessor_args" if preprocessor_args is not None else "secondary_preprocessor_args"
         raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
     given = [{} if preprocessor_args is None else preprocessor_args]
@@ -92,6 +93,11 @@ def preprocessings(preprocessors: Any) -> list[Preprocess]:
 
 def nearest(name: Any, choices: Sequence[str]) -> str:
     return max(choices, key=lambda choice: difflib.SequenceMatcher(None, str(name), choice).ratio())
+
+
+def check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: got a {type(value).__name__}, wanted True or False")
 
 
 def check_threshold(threshold: Any) -> None:
@@ -136,23 +142,24 @@ class Search:
             keys = [word for word in words if word in self.vocabulary] if lost else list(words)
             return Found(keys, lost, len(words), lost)
         keys, not_found, lost = {}, [], []
-        for word in words:
+        for i, word in enumerate(words):
             found = False
             for function in self.functions:
                 key = self.variant(word, function)
                 if key not in self.vocabulary:
                     not_found.append(key)
                     continue
-                keys[key] = found = True
+                found = True
+                keys.setdefault(key, i)
                 if self.strategy == "first":
                     break
             if not found:
                 lost.append(word)
-        return Found(list(keys), lost, len(words), not_found)
+        return Found(list(keys), lost, len(words), not_found, self._origins(keys.values()))
 
     def tuples(self, tuples: Iterable[tuple[str, ...]]) -> "Found":
         """Words that belong together; a tuple is found if all of them are, under "all" by the same preprocessor."""
-        keys, lost, total = [], [], 0
+        keys, origins, lost, total = [], [], [], 0
         for words in tuples:
             total += 1
             if self.strategy == "first":
@@ -162,9 +169,13 @@ class Search:
                 found = dict.fromkeys(tuple(self.variant(word, f) for word in words) for f in self.functions)
                 found = [variants for variants in found if all(key in self.vocabulary for key in variants)]
             keys += found
+            origins += [total] * len(found)
             if not found:
                 lost.append(words)
-        return Found(keys, lost, total)
+        return Found(keys, lost, total, origins=self._origins(origins))
+
+    def _origins(self, origins: Iterable[int]) -> list[int] | None:
+        return list(origins) if self.strategy == "all" else None
 
 
 class Found(NamedTuple):
@@ -172,6 +183,7 @@ class Found(NamedTuple):
     lost: list  # words, or tuples, of which nothing is
     total: int  # distinct words, or tuples, that were asked for
     not_found: list[str] = ()  # every form tried in vain
+    origins: list[int] | None = None  # the number of each key's word or tuple; None: no two are of one
 
     def trouble(self, threshold: float, kind: str = "words") -> str | None:
         """Why so few are no sample of the set, or None."""
@@ -184,15 +196,21 @@ class Found(NamedTuple):
         return f"lost {len(self.lost)} of {self.total} {kind} ({why})"
 
 
+class LookedUp(NamedTuple):
+    words: tuple[list, list]  # keys found, by side and set
+    origins: tuple[list, list]  # as in `Found`
+    lost: tuple[list, list]  # words
+    reason: str | None  # why the query cannot be scored
+
+
 def look_up(
     query: Query, search: Search, model: str, threshold: float, paired: bool, warn_not_found_words: bool
-) -> tuple[tuple[list, list], tuple[list, list], str | None]:
-    """Keys found and words lost, both by side and set, and why the query cannot be scored or None; logs losses.
+) -> LookedUp:
+    """All sets of a query; logs losses.
 
     `paired`: the target sets, or if there is one only the attribute sets, are aligned by position, as pairs or tuples.
     """
-    words: tuple[list, list] = ([], [])
-    lost: tuple[list, list] = ([], [])
+    words, origins, lost = ([], []), ([], []), ([], [])
     troubles = []
     aligned = (0 if len(query.target_sets) > 1 else 1) if paired else None
     sides = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))
@@ -202,12 +220,14 @@ def look_up(
             found = search.tuples(zip(*sets, strict=True))
             troubles.append((" and ".join(map(repr, names)), found.trouble(threshold, "tuples")))
             words[side].extend([list(keys) for keys in zip(*found.keys, strict=True)] or [[] for _ in sets])
+            origins[side].extend(found.origins for _ in sets)
             lost[side].extend([list(keys) for keys in zip(*found.lost, strict=True)] or [[] for _ in sets])
         else:
             for members, name in zip(sets, names, strict=True):
                 found = search.words(members)
                 troubles.append((repr(name), found.trouble(threshold)))
                 words[side].append(found.keys)
+                origins[side].append(found.origins)
                 lost[side].append(found.lost)
         if warn_not_found_words:
             for name, missing in zip(names, lost[side], strict=True):
@@ -217,9 +237,9 @@ def look_up(
     for reason in reasons:
         log.warning("%s in the model %r; the lost_vocabulary_threshold is %s", reason, model, threshold)
     if not reasons:
-        return words, lost, None
+        return LookedUp(words, origins, lost, None)
     log.warning("the query %r has no score in the model %r", query.query_name, model)
-    return words, lost, "; ".join(reasons)
+    return LookedUp(words, origins, lost, "; ".join(reasons))
 
 
 def check_aligned(sets: Sequence[Sequence[str]], names: Sequence[str]) -> None:

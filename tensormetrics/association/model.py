@@ -1,6 +1,5 @@
 """`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,9 +10,27 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from ._tables import EncodedTable, Table
-from .lookup import PreprocessorArgs, Search, as_preprocessors, check_threshold, look_up
-from .query import IndexedQuery, Query, check_query
+from ._tables import (
+    EncodedTable,
+    Table,
+    check_members,
+    checked_vectors,
+    from_array,
+    repeated_words,
+    rows_of,
+    table_of,
+    vocabulary_of,
+)
+from .lookup import (
+    AS_THEY_STAND,
+    PreprocessorArgs,
+    Search,
+    as_preprocessors,
+    check_flag,
+    check_threshold,
+    look_up,
+)
+from .query import IndexedQuery, Query, check_query, check_words
 from .word2vec import read_word2vec
 
 
@@ -42,7 +59,7 @@ class WordEmbeddingModel:
         for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
             if not isinstance(value, str | None):
                 raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
-        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else _table_of(wv)
+        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
         self._table = table.to(device, dtype) if device or dtype else table
         self.wv = None if isinstance(wv, Table) else wv
         self.name = "Unnamed model" if name is None else name
@@ -54,14 +71,14 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         # vectors: (V, D)
         """By reference, also of a Parameter: what training does to the table is seen."""
-        return cls(Table(_checked_vectors("vectors", vectors), _vocabulary(words, len(vectors))), name, vocab_prefix)
+        return cls(Table(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix)
 
     @classmethod
     def from_numpy(
         cls, array: np.ndarray, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # array: (V, D), shared if it can be written to
-        return cls.from_tensor(_from_numpy("array", array), words, name, vocab_prefix)
+        return cls.from_tensor(from_array("array", array), words, name, vocab_prefix)
 
     @classmethod
     def from_word2vec(
@@ -77,14 +94,14 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         """From a word2vec or GloVe file; `options` as in `read_word2vec`: limit, only, no_header, encoding, errors."""
         words, vectors = read_word2vec(path, binary, **options)
-        table = Table(torch.from_numpy(vectors), _vocabulary(words, len(vectors)))
+        table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
         stem = Path(path).name.removesuffix(".gz")
         return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
 
     @classmethod
     def from_encoder(
         cls,
-        encode: Callable[[list[str]], Tensor],
+        encode: Callable[[list[str]], Tensor | np.ndarray | Sequence],
         *,
         templates: Sequence[str] = ("{}",),
         contexts: str = "all",
@@ -92,7 +109,8 @@ class WordEmbeddingModel:
         name: str | None = None,
         device: torch.device | str | None = None,
     ) -> "WordEmbeddingModel":
-        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string.
+        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
+        a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
 
         Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
         turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
@@ -114,14 +132,14 @@ class WordEmbeddingModel:
         """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
         if not contexts:
             raise ValueError("contexts: got no word, wanted at least one")
-        pools = [_checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
+        pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
         for word, pool in zip(contexts, pools, strict=True):
             _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
         ends = np.cumsum([len(pool) for pool in pools]).tolist()
         rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
         if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
             raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
-        _vocabulary(list(contexts), len(contexts))  # the words are str
+        vocabulary_of(list(contexts), len(contexts))  # the words are str
         members = dict(zip(contexts, rows, strict=True))
         return cls(
             Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members), name, vocab_prefix
@@ -186,34 +204,35 @@ class WordEmbeddingModel:
         norms = torch.linalg.vector_norm(self.vectors.double(), dim=1, keepdim=True)
         self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
 
-    def update(self, word: str, vector: np.ndarray | Tensor) -> None:
-        # vector: (D,)
+    def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
+        # embedding: (D,)
         """Write the row of a word in place."""
-        if not isinstance(vector, np.ndarray | Tensor):
-            raise TypeError(f"vector: got a {type(vector).__name__}, wanted an array or a tensor")
-        self.batch_update([word], vector[None])
+        if not isinstance(embedding, np.ndarray | Tensor):
+            raise TypeError(f"embedding: got a {type(embedding).__name__}, wanted an array or a tensor")
+        self.batch_update([word], embedding[None])
 
     @torch.no_grad()
-    def batch_update(self, words: Sequence[str], vectors: np.ndarray | Tensor) -> None:
-        # vectors: (len(words), D)
+    def batch_update(
+        self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
+    ) -> None:
+        # embeddings: (len(words), D), or a list of (D,)
         """Write the rows of distinct words in place: all of them, or none if an argument does not fit."""
-        words = list(words)
-        self._require(words)
-        if not isinstance(vectors, np.ndarray | Tensor):
-            raise TypeError(f"vectors: got a {type(vectors).__name__}, wanted an array or a tensor")
-        vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("vectors", vectors)
-        if repeated := _repeated(words):
+        words = list(check_words("words", words))
+        if unknown := [word for word in words if word not in self]:
+            raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")
+        vectors = rows_of("embeddings", embeddings, len(words))
+        if repeated := repeated_words(words):
             raise ValueError(f"words: got {repeated} more than once, wanted distinct words")
         if several := [word for word in words if len(self._table.rows(word)) > 1]:
             raise ValueError(
                 f"words: {several} have several vectors in the model {self.name!r}; write to model.vectors"
             )
-        _checks.shape("vectors", vectors, len(words), self.vectors.shape[1])
+        _checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
         if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
             own := self.vectors.dtype
         ):
             raise ValueError(
-                f"vectors: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
+                f"embeddings: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
                 "loss; convert them first"
             )
         self.vectors[[self.vocab[word] for word in words]] = vectors.to(self.vectors)
@@ -223,7 +242,7 @@ class WordEmbeddingModel:
         query: Query,
         *,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] | None = None,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
         strategy: str = "first",
         paired: bool = False,
         warn_not_found_words: bool = False,
@@ -238,29 +257,31 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
+        check_flag("paired", paired)
+        check_flag("warn_not_found_words", warn_not_found_words)
         search = self.search(preprocessors, strategy)
         return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
 
-    def search(self, preprocessors: list[PreprocessorArgs] | None, strategy: str) -> Search:
+    def search(self, preprocessors: list[PreprocessorArgs], strategy: str) -> Search:
         """How words are looked up in this model, by options as in `index_query`."""
-        return Search(self._table.vocabulary, self.vocab_prefix, as_preprocessors(preprocessors), strategy)
+        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
 
     def index(
         self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
     ) -> IndexedQuery:
         """`index_query` of arguments that were checked."""
-        words, lost, reason = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
-        if not reason:
-            self._table.add(key for side in words for keys in side for key in keys)
+        found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
+        if not found.reason:
+            self._table.add(key for side in found.words for keys in side for key in keys)
             if paired:
-                _check_members(words[0] if len(words[0]) > 1 else words[1], self._table)
-        return IndexedQuery.of(query, self._table.places, words, lost, reason, self.vectors.device)
+                check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
+        return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
 
     def get_embeddings_from_query(
         self,
         query: Query,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] | None = None,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
         strategy: str = "first",
         normalize: bool = False,
         warn_not_found_words: bool = False,
@@ -276,8 +297,13 @@ class WordEmbeddingModel:
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
+        check_flag("normalize", normalize)
+        check_flag("warn_not_found_words", warn_not_found_words)
+        check_flag("verbose", verbose)
         search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
-        words, lost, reason = look_up(query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words)
+        words, _, lost, reason = look_up(
+            query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
+        )
         names = (query.target_sets_names, query.attribute_sets_names)
         if verbose:
             for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
@@ -319,74 +345,3 @@ def check_model(model: Any) -> None:
         raise TypeError(
             f"model: got a {type(model).__name__}, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
         )
-
-
-def _table_of(wv: Any) -> Table:
-    vectors = getattr(wv, "vectors", None)
-    listings = ("key_to_index", "index_to_key", "vocab")
-    # gensim 4 raises on access to `vocab`, so the first that is there decides.
-    listing = next((name for name in listings if hasattr(wv, name)), None)
-    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
-        raise TypeError(
-            f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
-            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, "
-            "from_encoder or from_contexts"
-        )
-    listed = getattr(wv, listing)
-    rows = None
-    if listing != "index_to_key":
-        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
-    vectors = vectors if isinstance(vectors, Tensor) else _from_numpy("wv.vectors", vectors)
-    vectors = _checked_vectors("wv.vectors", vectors)
-    return Table(vectors, _vocabulary(list(listed), len(vectors), rows))
-
-
-def _checked_vectors(argument: str, vectors: Any) -> Tensor:
-    # -> (V, D) floating, the same tensor
-    if not isinstance(vectors, Tensor):
-        raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
-    _checks.shape(argument, vectors, "V", "D")
-    if not vectors.is_floating_point():
-        raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
-    return vectors
-
-
-def _from_numpy(argument: str, array: Any) -> Tensor:
-    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
-    if array.dtype.kind != "f":
-        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
-    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = array.astype(array.dtype.newbyteorder("="))
-    return torch.from_numpy(array)
-
-
-def _vocabulary(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
-    """Word -> row; by default in order."""
-    if not isinstance(words, list | tuple | np.ndarray):
-        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
-    for i, word in enumerate(words):
-        if not isinstance(word, str):
-            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
-    if len(words) != rows:
-        raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
-    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
-    if len(vocab) < rows:
-        raise ValueError(f"words: got {_repeated(words)} more than once, wanted distinct words")
-    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
-        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
-    return vocab
-
-
-def _repeated(words: Sequence[str]) -> list[str]:
-    """The first few that stand there more than once."""
-    return [word for word, count in Counter(words).items() if count > 1][:5]
-
-
-def _check_members(sets: list[list[str]], table: Table) -> None:
-    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
-    for words in zip(*sets, strict=True):
-        counts = [len(table.rows(word)) for word in words]
-        if len(set(counts)) > 1:
-            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")

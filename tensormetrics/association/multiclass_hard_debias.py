@@ -22,7 +22,7 @@ class MulticlassHardDebias(Debias):
 
     fitted = ("bias_subspace",)
 
-    def __init__(self, *, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+    def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.n_components = _debias.subspace_size(pca_args)
 
@@ -32,12 +32,15 @@ class MulticlassHardDebias(Debias):
         definitional_sets: Sequence[Sequence[str]],
         equalize_sets: Sequence[Sequence[str]],
     ) -> "MulticlassHardDebias":
-        """Sets with an unknown word are left out; ValueError for unequal sizes in one list, or if no set is left."""
+        """Definitional sets are of one size, each equalised set is of its own, at least two words.
+
+        Sets with an unknown word are left out; ValueError for other sizes, or if no set is left.
+        """
         _debias.check_table(model)
         definitional = _debias.word_tuples("definitional_sets", definitional_sets)
-        equalize = _debias.word_tuples("equalize_sets", equalize_sets)
+        equalize = _debias.word_tuples("equalize_sets", equalize_sets, own_sizes=True)
         vectors = _debias.found_vectors("definitional_sets", model, definitional)
-        _debias.found_vectors("equalize_sets", model, equalize)
+        _debias.found_some("equalize_sets", model, equalize)
         self.fit_tensors(vectors)
         self.words = {"definitional": definitional, "equalize": equalize}
         return self

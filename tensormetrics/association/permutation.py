@@ -14,10 +14,12 @@ from torch import Tensor
 from .. import _checks, _triton
 from . import _sets
 from ._random import Null, random_words, stream
+from ._words import check_words, word_sums
 
 ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
 METHODS = ("auto", "exact", "approximate")
 AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
+MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
 BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
 KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
 GPU_BUDGET = 2**26  # of draws: there small pieces would be spent on launches
@@ -36,8 +38,10 @@ def permutation_p_value(
     seed: int | None = 0,
     u_mask: Tensor | None = None,
     v_mask: Tensor | None = None,
+    u_words: Tensor | None = None,
+    v_words: Tensor | None = None,
 ) -> Tensor:
-    # u: (..., n) scores  v: (..., m) scores  u_mask: (..., n)  v_mask: (..., m)  ->  (...) float64, in (0, 1]
+    # u: (..., n) scores  v: (..., m)  masks, u_words: (..., n)  v_words: (..., m)  ->  (...) float64, in (0, 1]
     """How often does a random partition of the n + m scores differ as much as (u, v) does? d = mean u - mean v.
 
     The share of the partitions into sizes n and m with d >= the observed one ("right-sided"), with d <= it
@@ -47,8 +51,18 @@ def permutation_p_value(
     them. Scores are rounded to multiples of 2^-40, of 2^-40 times a power of two if any reaches 2, so that ties count
     as ties. NaN for an empty side, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
     beyond 50 places. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
+
+    A word may have several rows (templates, contexts): `u_words`, `v_words` number each row's word, and a word moves
+    with all its rows, as one place (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092). d stays the difference
+    of the means of rows. Where numbers of rows differ, "exact" and "auto" count up to 20 words.
     """
     scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
+    if u_words is not None or v_words is not None:
+        check_words("u_words", u_words, "u", u)
+        check_words("v_words", v_words, "v", v)
+        test = (alternative, method, iterations, seed)
+        share = _share_of_words(scores, present, lead, (u, u_words), (v, v_words), *test)
+        return share.where(scores.isfinite().all(-1), torch.nan).reshape(lead)
     places = scores.shape[-1]
     exact = is_exact(alternative, method, iterations, places, AUTO_PLACES, MOST_PLACES, "places")
     size, n = present.sum(-1), present[:, : u.shape[-1]].sum(-1)
@@ -74,15 +88,23 @@ def sign_flip_p_value(
     iterations: int = 10000,
     seed: int | None = 0,
     mask: Tensor | None = None,
+    words: Tensor | None = None,
 ) -> Tensor:
-    # r: (..., P), one value per pair  mask: (..., P)  ->  (...) float64, in (0, 1]
+    # r: (..., P), one value per pair  mask, words: (..., P)  ->  (...) float64, in (0, 1]
     """How often is the mean of the values as extreme when every sign is thrown at random? Swapping a pair flips it.
 
     The share of the 2^P sign patterns whose mean is >= the observed one ("right-sided"), <= it ("left-sided") or as
-    far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; the rest as
-    in `permutation_p_value`.
+    far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`
+    numbers the pair of each row where a pair has several rows, which then flip together; the rest as in
+    `permutation_p_value`.
     """
     values, present, lead = _read(r=(r, mask))
+    if words is not None:
+        check_words("words", words, "r", r)
+        sums, rows = word_sums(_units(values), present, words.expand(*lead, -1).reshape(values.shape))
+        options = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+        share = sign_flip_p_value(sums * _grid(values), mask=_unless_all(rows > 0), **options)
+        return share.where(values.isfinite().all(-1), torch.nan).reshape(lead)
     pairs = values.shape[-1]
     exact = is_exact(alternative, method, iterations, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
     usable = values.isfinite().all(-1) & present.any(-1)
@@ -161,11 +183,101 @@ def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.
 
 def _units(scores: Tensor) -> Tensor:
     # scores: (B, N)  ->  (B, N) int64, at most 2^41 in modulus: sums of 50 and their multiples by 50 stay exact
-    places = scores.shape[-1]
+    return (scores / _grid(scores)).nan_to_num(0).round().long()
+
+
+def _grid(scores: Tensor) -> Tensor:
+    # scores: (B, N)  ->  (B, 1), the power of two that is one unit
     largest = torch.nn.functional.pad(scores.abs(), (1, 0), value=1).amax(-1, keepdim=True)
     scale = largest / largest.frexp().mantissa / 2  # a power of two, 1 for scores below 2
-    bits = min(40, 61 - 2 * places.bit_length())  # coarser from 1,024 places on, or places^2 units would overflow
-    return (scores / scale * 2.0**bits).nan_to_num(0).round().long()
+    bits = min(40, 61 - 2 * scores.shape[-1].bit_length())  # coarser from 1,024 places on, or places^2 would overflow
+    return scale / 2.0**bits
+
+
+def _unless_all(present: Tensor) -> Tensor | None:
+    # a mask makes draws ragged; waits for the device
+    return None if present.all() else present
+
+
+def _share_of_words(
+    scores: Tensor,
+    present: Tensor,
+    lead: torch.Size,
+    u: tuple[Tensor, Tensor | None],
+    v: tuple[Tensor, Tensor | None],
+    alternative: str,
+    method: str,
+    iterations: int,
+    seed: int | None,
+) -> Tensor:
+    # scores, present: (B, n + m)  u, v: scores and words as given  ->  (B,) float64
+    """Words of one number of rows are exchanged as their means, others with the sums and the numbers of their rows."""
+    units, sides = _units(scores), []
+    for (rows, words), part in zip((u, v), (slice(u[0].shape[-1]), slice(u[0].shape[-1], None)), strict=True):
+        numbers = None if words is None else words.expand(*lead, rows.shape[-1]).reshape(len(scores), -1)
+        sides.append(word_sums(units[:, part], present[:, part], numbers))
+    counts = torch.cat([rows for _, rows in sides], -1)
+    equal = ((counts == counts.amax(-1, keepdim=True)) | (counts == 0)).all(-1)
+    share, grid = torch.empty_like(scores[:, 0]), _grid(scores)
+    options = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+    for chosen, by_means in ((equal, True), (~equal, False)):
+        if not chosen.any():
+            continue
+        kept = [(sums[chosen], rows[chosen]) for sums, rows in sides]
+        widths = [max(1, int((rows > 0).sum(-1).amax())) for _, rows in kept]
+        kept = [(sums[:, :width], rows[:, :width]) for (sums, rows), width in zip(kept, widths, strict=True)]
+        if by_means:
+            means = [sums / rows.clamp(min=1) * grid[chosen] for sums, rows in kept]
+            masks = {f"{side}_mask": _unless_all(rows > 0) for side, (_, rows) in zip("uv", kept, strict=True)}
+            share[chosen] = permutation_p_value(*means, **masks, **options)
+        else:
+            share[chosen] = _share_of_unequal(*kept, **options)
+    return share
+
+
+def _share_of_unequal(
+    u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], alternative: str, method: str, iterations: int, seed: int | None
+) -> Tensor:
+    # u, v: the sum of the units of each word, and its rows (B, W) int64, 0 for no word  ->  (B,) float64
+    (u_sums, u_rows), (v_sums, v_rows) = u, v
+    sums, rows = torch.cat([u_sums, v_sums], -1), torch.cat([u_rows, v_rows], -1)
+    places = sums.shape[-1]
+    unit = "words of unequal numbers of rows"
+    exact = is_exact(alternative, method, iterations, places, MOST_UNEQUAL, MOST_UNEQUAL, unit)
+    if exact and len(sums) > (most := max(1, BUDGET >> places)):
+        pieces = zip(*(t.split(most) for t in (u_sums, u_rows, v_sums, v_rows)), strict=True)
+        test = (alternative, method, iterations, seed)
+        return torch.cat([_share_of_unequal(piece[:2], piece[2:], *test) for piece in pieces])
+    present = rows > 0
+    n, size, order = (u_rows > 0).sum(-1), present.sum(-1), present_first(present)
+    total, all_rows = (t.sum(-1, keepdim=True).double() for t in (sums, rows))
+    sums, rows, present = (t.gather(-1, order) for t in (sums.double(), rows.double(), present))  # sums are exact
+
+    def extreme(chosen_sums: Tensor, chosen_rows: Tensor) -> Tensor:
+        # (B, P) each: the sums and rows of u's words in each partition
+        d = chosen_sums / chosen_rows - (total - chosen_sums) / (all_rows - chosen_rows)
+        return is_extreme(d, observed, 2, alternative)  # rounding moves a d by less than a unit
+
+    u_sum, u_count = u_sums.sum(-1, keepdim=True).double(), u_rows.sum(-1, keepdim=True).double()
+    observed = u_sum / u_count - (total - u_sum) / (all_rows - u_count)
+    if exact:
+        allowed = _subset_sums(torch.ones_like(sums).masked_fill(~present, 2 * places)) == n.unsqueeze(-1)
+        share = (extreme(_subset_sums(sums), _subset_sums(rows)) & allowed).sum(-1) / allowed.sum(-1).double()
+    else:
+        begin, count = stream(seed), torch.zeros_like(n)
+        for start, number in chunks(iterations, sums.numel()):
+            chosen = random_partitions(begin, n, size, places, start, number).double()
+            count += extreme(*((chosen @ t.unsqueeze(-1)).squeeze(-1) for t in (sums, rows))).sum(-1)
+        share = (1 + count.double()) / (1 + iterations)
+    return share.where((n > 0) & (n < size), torch.nan)
+
+
+def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: str) -> Tensor:
+    if alternative == "left-sided":
+        return scores <= observed + margin
+    if alternative == "two-sided":
+        scores, observed = scores.abs(), observed.abs()
+    return scores >= observed - margin
 
 
 def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: str) -> Null:

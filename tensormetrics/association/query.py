@@ -1,16 +1,17 @@
 """Which word sets are compared: `Query` in words, `IndexedQuery` in rows of an embedding table."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Numbers = tuple[int, ...]
+from ._side import Numbers, Side, number_words, padded
+
 Template = tuple[int | str, int | str]  # (target sets, attribute sets); "n" is one or more
 
 
@@ -31,8 +32,8 @@ class Query:
         target_sets_names: Sequence[str] | None = None,
         attribute_sets_names: Sequence[str] | None = None,
     ) -> None:
-        self.target_sets = _word_sets("target_sets", target_sets)
-        self.attribute_sets = _word_sets("attribute_sets", attribute_sets)
+        self.target_sets = check_word_sets("target_sets", target_sets)
+        self.attribute_sets = check_word_sets("attribute_sets", attribute_sets)
         if not self.target_sets:
             raise ValueError("target_sets: got 0 sets, wanted at least one")
         self.target_sets_names = _names("target_sets", "Target", target_sets_names, len(self.target_sets))
@@ -74,77 +75,6 @@ class Query:
         return f"<Query: {self.query_name}\n{sets}>"
 
 
-class Side(NamedTuple):
-    """The target sets or the attribute sets of a query, or of a batch of them, as rows of a table."""
-
-    rows: Tensor  # (..., N) int64, one set after the other, each as wide as the longest of its place in the batch
-    mask: Tensor | None  # (..., N), True = a word; None where all places are words
-    shortest: Numbers  # the fewest rows of each set
-    longest: Numbers
-
-    @staticmethod
-    def of(sets: Sequence[Sequence[int]], device: Any) -> "Side":
-        lengths = tuple(map(len, sets))
-        rows = np.fromiter(chain.from_iterable(sets), np.int64, sum(lengths))
-        return Side(torch.from_numpy(rows).to(device), None, lengths, lengths)
-
-    @staticmethod
-    def stack(sides: "Sequence[Side]") -> "Side":
-        """(Q, ..., N) of (..., N)."""
-        shortest = tuple(map(min, zip(*(side.shortest for side in sides), strict=True)))
-        longest = tuple(map(max, zip(*(side.longest for side in sides), strict=True)))
-        rows = torch.stack([_fitted(side.rows, side.longest, longest) for side in sides])
-        if shortest == longest:
-            return Side(rows, None, shortest, longest)
-        masks = (torch.ones_like(s.rows, dtype=torch.bool) if s.mask is None else s.mask for s in sides)
-        mask = torch.stack([_fitted(m, side.longest, longest) for m, side in zip(masks, sides, strict=True)])
-        return Side(rows, mask, shortest, longest)
-
-    @staticmethod
-    def choose(rows: Tensor, mask: Tensor, lengths: np.ndarray, chosen: Sequence[Numbers]) -> "Side":
-        # rows, mask: (S, W)  lengths: (S,)  chosen: (Q, sets) numbers of sets
-        chosen = np.array(chosen, dtype=np.int64).reshape(len(chosen), -1)
-        shortest, longest = (tuple(extreme(lengths[chosen], 0).tolist()) for extreme in (np.min, np.max))
-        widths = (rows.shape[-1],) * chosen.shape[1]
-        chosen = torch.from_numpy(chosen).to(rows.device)
-        rows, mask = (_fitted(table[chosen].flatten(-2), widths, longest) for table in (rows, mask))
-        return Side(rows, None if shortest == longest else mask, shortest, longest)
-
-    def stacked(self) -> tuple[Tensor, Tensor | None]:
-        # ->  rows (..., sets, W), mask (..., sets, W), at the width of the longest set; row 0 in the padding
-        sets, width = len(self.longest), max(self.longest, default=0)
-        mask = self.mask
-        if mask is None and min(self.longest, default=0) < width:
-            mask = torch.ones_like(self.rows, dtype=torch.bool)
-        rows, mask = (
-            None if t is None else _fitted(t, self.longest, (width,) * sets).unflatten(-1, (sets, width))
-            for t in (self.rows, mask)
-        )
-        return rows, mask
-
-    def sets(self, vectors: Tensor, form: int | str) -> Sequence[Tensor]:
-        # vectors: (..., V, D)  ->  (..., W, D) each
-        rows = self.stacked()[0] if form == "n" else self.rows
-        found = vectors.index_select(-2, rows.flatten())
-        if rows.ndim > 1:
-            found = found.unflatten(-2, rows.shape)
-        return (found,) if isinstance(form, str) else found.split_with_sizes(self.longest, -2)
-
-    def masks(self, form: int | str) -> Sequence[Tensor | None]:
-        # ->  (..., W) each
-        if form == "n":
-            return (self.stacked()[1],)
-        if form == "distinct":
-            return (_first_places(self.rows, self.mask),)
-        if form == "joined":
-            return (self.mask,)
-        if self.mask is None:
-            return (None,) * len(self.longest)
-        masks = self.mask.split_with_sizes(self.longest, -1)
-        sizes = zip(masks, self.shortest, self.longest, strict=True)
-        return tuple(None if least == most else mask for mask, least, most in sizes)
-
-
 @dataclass(frozen=True, eq=False)
 class IndexedQuery:
     """A query as rows of an embedding table: words are looked up once, then only tensors are read.
@@ -163,12 +93,21 @@ class IndexedQuery:
     reason: Any = None
 
     @staticmethod
-    def of(query: Query, places: Any, words: Any, lost: Any, reason: str | None, device: Any) -> "IndexedQuery":
-        """From the keys found, (side, set, key), and a function of keys to rows and their keys; no rows if unusable."""
+    def of(query: Query, places: Any, found: Any, device: Any) -> "IndexedQuery":
+        """From what was looked up, and a function of keys to rows and the key of each; no rows if unusable."""
+        words, origins, lost, reason = found
         found = [[places([] if reason else keys) for keys in side] for side in words]
-        sides = tuple(Side.of([rows for rows, _ in side], device) for side in found)
-        row_words = tuple([keys for _, keys in side] for side in found)
-        return IndexedQuery(query, sides, words, row_words, lost, reason)
+        sides = tuple(
+            Side.of(
+                [rows for rows, _ in side], [number_words(k, o) for (_, k), o in zip(side, own, strict=True)], device
+            )
+            for side, own in zip(found, origins, strict=True)
+        )
+        row_words = tuple(
+            [[keys[n] for n in of_rows] for keys, (_, of_rows) in zip(of_sets, side, strict=True)]
+            for of_sets, side in zip(words, found, strict=True)
+        )
+        return IndexedQuery(query, tuple(sides), words, tuple(row_words), lost, reason)
 
     @staticmethod
     def stack(queries: "Sequence[IndexedQuery]") -> "IndexedQuery":
@@ -182,11 +121,17 @@ class IndexedQuery:
 
     @staticmethod
     def of_sets(
-        rows: Tensor, mask: Tensor, lengths: np.ndarray, targets: Sequence[Numbers], attributes: Sequence[Numbers]
+        rows: Tensor,
+        mask: Tensor,
+        lengths: np.ndarray,
+        targets: Sequence[Numbers],
+        attributes: Sequence[Numbers],
+        words: Tensor | None = None,
     ) -> "IndexedQuery":
-        # rows, mask: (S, W)  lengths: (S,)
+        # rows, mask, words: (S, W)  lengths: (S,)
         """A batch of nameless queries; each takes sets of one table by number, all of them equally many."""
-        return IndexedQuery(None, tuple(Side.choose(rows, mask, lengths, chosen) for chosen in (targets, attributes)))
+        sides = (Side.choose(rows, mask, lengths, chosen, words) for chosen in (targets, attributes))
+        return IndexedQuery(None, tuple(sides))
 
     @property
     def template(self) -> tuple[int, int]:
@@ -227,16 +172,16 @@ class IndexedQuery:
         `names` of the arguments default to x, y for two targets, t for one or all, and a, b for attributes. `paired`:
         two target sets share `pair_mask`, the groups after a single one `tuple_mask`.
         """
-        forms = self._forms(template)
-        names = names or (*_letters(forms[0], "xy"), *_letters(forms[1], "ab"))
-        found = (mask for side, form in zip(self.sides, forms, strict=True) for mask in side.masks(form))
-        masks = {f"{name}_mask": mask for name, mask in zip(names, found, strict=True) if mask is not None}
-        if paired and self.template[0] == 2:
-            shared, _ = (masks.pop(f"{name}_mask", None) for name in names[:2])
-            return masks if shared is None else {"pair_mask": shared, **masks}
-        if paired and (groups := masks.pop(f"{names[-1]}_mask", None)) is not None:
-            masks["tuple_mask"] = groups[..., 0, :]
-        return masks
+        return self._named("mask", Side.masks, template, names, paired)
+
+    def words_of_rows(
+        self, template: Template | None = None, names: Sequence[str] | None = None, paired: bool = False
+    ) -> dict[str, Tensor]:
+        # ->  name: (..., W) int64
+        """The number of each row's word in its set, as `x_words` and the like: p-values and intervals take words with
+        all their rows, of several templates, contexts or forms. Arguments as in `masks`; {} where every row is a word.
+        """
+        return self._named("words", Side.words_of_rows, template, names, paired)
 
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
@@ -246,6 +191,26 @@ class IndexedQuery:
             members[word].append(place)
         places, mask = padded(list(members.values()), rows.device)
         return rows[places], mask
+
+    def _named(
+        self,
+        kind: str,
+        of_side: Callable[[Side, int | str], Sequence[Tensor | None]],
+        template: Template | None,
+        names: Sequence[str] | None,
+        paired: bool,
+    ) -> dict[str, Tensor]:
+        """What there is of `of_side`, (..., W) for each set, by keyword."""
+        forms = self._forms(template)
+        names = names or (*_letters(forms[0], "xy"), *_letters(forms[1], "ab"))
+        all_found = (found for side, form in zip(self.sides, forms, strict=True) for found in of_side(side, form))
+        named = {f"{name}_{kind}": found for name, found in zip(names, all_found, strict=True) if found is not None}
+        if paired and self.template[0] == 2:
+            shared, _ = (named.pop(f"{name}_{kind}", None) for name in names[:2])
+            return named if shared is None else {f"pair_{kind}": shared, **named}
+        if paired and (groups := named.pop(f"{names[-1]}_{kind}", None)) is not None:
+            named[f"tuple_{kind}"] = groups[..., 0, :]
+        return named
 
     def _mask(self, side: int) -> Tensor:
         rows, mask = self.sides[side].stacked()
@@ -264,33 +229,6 @@ def check_query(query: Any) -> None:
         raise TypeError(f"query: got a {type(query).__name__}, wanted a Query")
 
 
-def padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    # -> (sets, W) int64, (sets, W) bool; row 0 in the padding
-    lengths = list(map(len, sets))
-    width = max(lengths, default=0)
-    rows = [[*members, *[0] * (width - len(members))] for members in sets]
-    rows = torch.tensor(rows, dtype=torch.int64, device=device).view(len(sets), width)
-    if min(lengths, default=0) == width:
-        return rows, torch.ones_like(rows, dtype=torch.bool)
-    return rows, torch.arange(width, device=device) < torch.tensor(lengths, device=device).unsqueeze(-1)
-
-
-def _fitted(places: Tensor, widths: Numbers, wanted: Numbers) -> Tensor:
-    # places: (..., sum of widths)  ->  (..., sum of wanted), each set cut or padded with 0
-    if widths == wanted:
-        return places
-    parts = zip(places.split_with_sizes(widths, -1), wanted, strict=True)
-    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part, width in parts], -1)
-
-
-def _first_places(rows: Tensor, mask: Tensor | None) -> Tensor:
-    # rows: (..., W)  mask: (..., W)  ->  (..., W) True where a row stands for the first time
-    equal = rows[..., :, None] == rows[..., None, :]
-    if mask is None:
-        return ~equal.tril(-1).any(-1)
-    return mask & ~(equal & mask[..., None, :]).tril(-1).any(-1)
-
-
 def _letters(form: int | str, letters: str) -> Sequence[str]:
     """Names of the sets of a side, of which `letters` are those of two."""
     if isinstance(form, str):
@@ -304,13 +242,13 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray)
 
 
-def _word_sets(argument: str, sets: Any) -> list[list[str]]:
+def check_word_sets(argument: str, sets: Any) -> list[list[str]]:
     if not _is_list(sets):
         raise TypeError(f"{argument}: got a {type(sets).__name__}, wanted a list of lists of words")
-    return [list(_words(f"{argument}[{i}]", members)) for i, members in enumerate(sets)]
+    return [list(check_words(f"{argument}[{i}]", members)) for i, members in enumerate(sets)]
 
 
-def _words(argument: str, members: Any) -> Iterator[str]:
+def check_words(argument: str, members: Any) -> Iterator[str]:
     if not _is_list(members):
         raise TypeError(f"{argument}: got a {type(members).__name__}, wanted a list of words")
     for i, word in enumerate(members):
@@ -322,7 +260,7 @@ def _words(argument: str, members: Any) -> Iterator[str]:
 def _names(argument: str, default: str, names: Any, sets: int) -> list[str]:
     if names is None:
         return [f"{default} set {i}" for i in range(sets)]
-    names = list(_words(f"{argument}_names", names))
+    names = list(check_words(f"{argument}_names", names))
     if len(names) != sets:
         raise ValueError(f"{argument}_names: got {len(names)} names for {sets} sets, wanted one for each")
     if repeated := sorted({name for name in names if names.count(name) > 1}):

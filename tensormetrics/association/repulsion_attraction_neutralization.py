@@ -29,13 +29,13 @@ class RepulsionAttractionNeutralization(Debias):
 
     def __init__(
         self,
+        pca_args: dict[str, int] | None = None,
         *,
         epochs: int = 300,
         theta: float = 0.05,
         n_neighbours: int = 100,
         learning_rate: float = 0.01,
         weights: Sequence[float] = (0.33, 0.33, 0.33),
-        pca_args: dict[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -106,7 +106,8 @@ class RepulsionAttractionNeutralization(Debias):
         # units: (..., N, D)  rows: (R,)  ->  nearest (..., R, K, D), which of them repel (..., R, K) float64
         own = torch.arange(units.shape[-2], device=units.device) == rows.unsqueeze(-1)
         cosines = (units[..., rows, :] @ units.mT).masked_fill(own, -torch.inf)
-        cosines, places = cosines.topk(min(self.n_neighbours, units.shape[-2] - 1), -1)
+        places = _nearest(cosines, min(self.n_neighbours, units.shape[-2] - 1))
+        cosines = torch.take_along_dim(cosines, places, -1)
         flat = places.flatten(-2)
         nearest = torch.take_along_dim(units, flat.unsqueeze(-1), -2).unflatten(-2, places.shape[-2:])
         along = _sets.times(units, self.bias_direction)  # (..., N)
@@ -114,3 +115,13 @@ class RepulsionAttractionNeutralization(Debias):
         lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # of w' times of v'
         rest_cosines = (cosines - w * v) / lengths.masked_fill(lengths == 0, torch.inf)
         return nearest, ((cosines - rest_cosines) / cosines > self.theta).to(units.dtype)
+
+
+def _nearest(cosines: Tensor, k: int) -> Tensor:
+    # cosines: (..., R, N)  ->  (..., R, k) int64
+    """The places of the largest, rounded to 2^-40, equal ones in the order of their rows; NaN is the smallest."""
+    rows = cosines.shape[-1]
+    shift = rows.bit_length()
+    rank = (cosines * 2.0 ** min(40, 61 - shift)).round().nan_to_num(-torch.inf).clamp(min=-(2.0 ** (61 - shift)))
+    # One integer holds the rounded cosine and, below it, the place from the end.
+    return ((rank.long() << shift) + torch.arange(rows - 1, -1, -1, device=cosines.device)).topk(k, -1).indices

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from . import _sets
-from ._call import check_flag
 from .base_metric import BaseMetric, by_word
-from .lookup import log
+from .lookup import check_flag, log
 from .permutation import sign_flip_p_value
 from .query import IndexedQuery
 
@@ -31,24 +30,33 @@ def ripa(
 
     In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
     sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
-    direction and counts as absent; without a pair or a word the score is NaN. `per_word=True` also returns every
-    product (..., A, P), NaN where there is none. ValueError where x and y differ in length, else as in `weat`.
+    direction and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one);
+    without a pair or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there
+    is none. ValueError where x and y differ in length, else as in `weat`.
     Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
     """
-    words = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
-    if x.shape[-2:] != y.shape[-2:]:
-        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
-    x, y, a = words
-    (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
-    pair = _sets.Words(
-        _sets.unit(pair.vectors) if normalize_direction else pair.vectors, pair.count * (pair.vectors != 0).any(-1)
-    )
+    a, pair = _directions(x, y, a, normalize_direction, pair_mask, a_mask)
     score = _sets.dot(a.mean(), pair.mean())
     if not per_word:
         return score
-    products = a.vectors @ pair.vectors.mT
     absent = (a.count == 0).unsqueeze(-1) | (pair.count == 0).unsqueeze(-2)
-    return score, products.masked_fill(absent, torch.nan)
+    return score, (a.vectors @ pair.vectors.mT).masked_fill(absent, torch.nan)
+
+
+def _directions(
+    x: Tensor, y: Tensor, a: Tensor, normalize: bool, pair_mask: Tensor | None = None, a_mask: Tensor | None = None
+) -> tuple[_sets.Words, _sets.Words]:
+    # ->  attribute words (..., A, D), directions (..., P, D)
+    words = _sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
+    if x.shape[-2:] != y.shape[-2:]:
+        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
+    least = _sets.resolution(x, y)
+    x, y, a = words
+    longer = torch.linalg.vector_norm(x.vectors, dim=-1).maximum(torch.linalg.vector_norm(y.vectors, dim=-1))
+    (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
+    length = torch.linalg.vector_norm(pair.vectors, dim=-1)
+    equal = (length <= least * longer) & longer.isfinite()
+    return a, _sets.Words(_sets.unit(pair.vectors) if normalize else pair.vectors, pair.count * ~equal)
 
 
 class RIPA(BaseMetric):
@@ -67,20 +75,31 @@ class RIPA(BaseMetric):
         self.normalize_direction = normalize_direction
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        score, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
-        mean = products.nanmean(-1, keepdim=True)
-        std = (products - mean).square().nanmean(-1).sqrt()
-        pairs = (~products.isnan()).any(-2).sum(-1)
-        return {"ripa": score, "mean": mean.squeeze(-1), "std": std, "pairs": pairs}
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        products, count = a.vectors @ pair.vectors.mT, pair.count.unsqueeze(-2)
+        pairs = count.sum(-1)
+        mean = (products * count).sum(-1) / pairs
+        std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()
+        score = _sets.dot(a.mean(), pair.mean())
+        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.count > 0).sum(-1)}
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        _, products = ripa(x, y, a, self.normalize_direction, per_word=True, **masks)
-        of_pair = products.nanmean(-2)
-        exists = ~of_pair.isnan()
-        return {"p_value": sign_flip_p_value(of_pair.where(exists, 0), mask=exists, **self._test())}
+    def p_values(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        pair_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        **masks: Tensor,
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        return {
+            "p_value": sign_flip_p_value(pair.project(a.mean()), mask=pair.count > 0, words=pair_words, **self._test())
+        }
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]

@@ -81,7 +81,10 @@ class RND(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def p_values(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from .. import _checks
 from . import _sets
-from ._call import check_flag
 from ._estimator import check_estimator, estimated, report
 from ._logistic import logistic_regression, sigmoid
 from .base_metric import BaseMetric, by_set, by_word
+from .lookup import check_flag
 from .query import IndexedQuery
 
 
@@ -37,8 +37,8 @@ def rnsb(
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.
     With p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T):
     0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
-    largest gradient to 1e-10, and for an empty set. No gradient. Masks and errors as in `weat`; ValueError for
-    C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+    largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Masks and errors as in `weat`;
+    ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
     """
     check_strength(C)
     score, p = _score(t, a, b, C, penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
@@ -60,7 +60,8 @@ def _score(
     # ->  score (...), p (..., T)
     t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
     w, c = logistic_regression(a, b, C, penalize_intercept)
-    p = t.present(sigmoid(-t.project(w) - c.unsqueeze(-1)))
+    along = t.project(w)
+    p = t.present(sigmoid(-along - c.unsqueeze(-1)).where(along.isfinite(), torch.nan))
     return divergence(p, t), p
 
 

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
-from ._call import check_flag, check_template
+from ._call import check_template
 from .base_metric import BaseMetric
+from .lookup import check_flag
 from .model import WordEmbeddingModel, check_model
 from .query import Query, check_query
 from .scoring import batched_scores, looped_scores
@@ -57,7 +59,7 @@ def run_queries(
     models: Sequence[WordEmbeddingModel] | None = None,
     queries_set_name: str = "Unnamed queries set",
     lost_vocabulary_threshold: float = 0.2,
-    metric_params: dict[str, Any] | None = None,
+    metric_params: dict[str, Any] = {},  # noqa: B006
     generate_subqueries: bool = False,
     aggregate_results: bool = False,
     aggregation_function: "str | Callable[[pd.DataFrame], pd.Series]" = "abs_avg",
@@ -90,23 +92,24 @@ def run_queries(
         ("as_dataframe", as_dataframe),
     ):
         check_flag(name, flag)
-    if not isinstance(queries_set_name, str):
-        raise TypeError(f"queries_set_name: got a {type(queries_set_name).__name__}, wanted a str")
+    if not isinstance(queries_set_name, str) or not queries_set_name:
+        got = "an empty str" if queries_set_name == "" else f"a {type(queries_set_name).__name__}"
+        raise TypeError(f"queries_set_name: got {got}, wanted a name")
     if not callable(aggregation_function):
         _checks.one_of("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
     if aggregate_results and not as_dataframe:
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
-    if not isinstance(metric_params, dict | None):
+    if not isinstance(metric_params, dict):
         raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
     options = {
         "lost_vocabulary_threshold": lost_vocabulary_threshold,
         "warn_not_found_words": warn_not_found_words,
     }
-    if twice := sorted(options.keys() & (metric_params or {})):
+    if twice := sorted(options.keys() & metric_params):
         raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
-    options |= metric_params or {}
+    options |= metric_params
     plan = _plan(metric, queries, generate_subqueries)
     scores = _score(metric, plan, models, options, value)
     if not as_dataframe:
@@ -151,9 +154,9 @@ def _checked_metric(metric: Any) -> BaseMetric:
 
 def _check_lists(queries: Any, models: Any) -> None:
     for name, items, check in (("queries", queries, check_query), ("models", models, check_model)):
-        if not isinstance(items, list | tuple):
+        if not isinstance(items, list | tuple | np.ndarray):
             raise TypeError(f"{name}: got a {type(items).__name__}, wanted a list")
-        if not items:
+        if not len(items):
             raise ValueError(f"{name}: got an empty list, wanted at least one")
         for i, item in enumerate(items):
             try:

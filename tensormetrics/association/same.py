@@ -26,39 +26,46 @@ def same(
     t_mask: Tensor | None = None,
     groups_mask: Tensor | None = None,
     per_word: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+    terms: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
     # t: (..., T, D)  groups: (..., G, W, D)  t_mask: (..., T)  groups_mask: (..., G, W)  ->  (...) float64
     """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
 
     b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
     l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
-    length 0 (below 1e-10) adds nothing. `per_word=True` also returns the signed terms (..., T, G - 1): for two groups
-    their mean over the words is the skew, their standard deviation the stereotype. Masks, empty sets, zero vectors
-    and errors as in `weat`; ValueError for another weighting and fewer than two groups. Schröder, Schulz, Kenneweg,
-    Feldhans, Hinder & Hammer 2022, arXiv:2203.14603.
+    length 0 (at most 1e-10, or the epsilon of the dtype) adds nothing. `per_word=True` also returns the sums of the
+    words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
+    skew, their standard deviation the stereotype. Masks, empty sets, zero vectors and errors as in `weat`; ValueError
+    for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
+    least = max(1e-10, _sets.resolution(groups))
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
     if groups.vectors.shape[-3] < 2:
         raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
     centres = groups.unit().mean()
-    basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :])
+    basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :], least)
     axes = _sets.unit(basis)
     if weighting == "length":
         axes = torch.cat([axes[..., :1, :], basis[..., 1:, :]], -2)
-    terms = t.unit().project_all(axes)
-    score = t.average(terms.abs().sum(-1))
-    return (score, terms.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)) if per_word else score
+    signed = t.unit().project_all(axes)
+    by_word = signed.abs().sum(-1)
+    found = (t.average(by_word),)
+    if per_word:
+        found += (t.present(by_word),)
+    if terms:
+        found += (signed.masked_fill((t.count == 0).unsqueeze(-1), torch.nan),)
+    return found if len(found) > 1 else found[0]
 
 
-def _orthogonal(directions: Tensor) -> Tensor:
+def _orthogonal(directions: Tensor, least: float) -> Tensor:
     # directions: (..., N, D)  ->  (..., N, D), each without its part along those before, 0 where nothing is left
     basis = []
     for direction in directions.unbind(-2):
         for axis in map(_sets.unit, basis):
             direction = direction - _sets.dot(direction, axis).unsqueeze(-1) * axis
         length = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
-        basis.append(direction.masked_fill(length <= 1e-10, 0))
+        basis.append(direction.masked_fill(length <= least, 0))
     return torch.stack(basis, -2)
 
 
@@ -77,7 +84,7 @@ class SAME(BaseMetric):
         self.weighting = weighting
 
     def measure(self, t: Tensor, groups: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        score, terms = same(t, groups, self.weighting, per_word=True, **masks)
+        score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True, **masks)
         values = {"same": score}
         if terms.shape[-1] == 1:
             count = masks.get("t_mask", terms.new_ones(terms.shape[-2], dtype=torch.int64))
@@ -85,7 +92,7 @@ class SAME(BaseMetric):
             skew = (signed * count).sum(-1) / count.sum(-1)
             squares = (signed - skew.unsqueeze(-1)).square() * count
             values |= {"skew": skew, "stereotype": (squares.sum(-1) / count.sum(-1)).sqrt()}
-        return {**values, "same_by_word": terms.abs().sum(-1)}
+        return {**values, "same_by_word": by_word}
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(same, weighting=self.weighting)

@@ -97,13 +97,19 @@ class SCWEAT(BaseMetric):
         w_mask: Tensor | None = None,
         a_mask: Tensor | None = None,
         b_mask: Tensor | None = None,
+        w_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        b_words: Tensor | None = None,
     ) -> dict[str, Tensor]:
         w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
         to_a, to_b = (_cosines(w, side) for side in (a, b))
-        masks = {
-            name: mask.unsqueeze(-2) for name, mask in (("u_mask", a_mask), ("v_mask", b_mask)) if mask is not None
-        }
-        return {"p_value_by_word": w.present(permutation_p_value(to_a, to_b, **masks, **self._test()))}
+        if w_words is not None:  # a word with several rows has one p-value, that of its mean cosines
+            shared = (w_words.unsqueeze(-1) == w_words.unsqueeze(-2)) * w.count.unsqueeze(-2)
+            shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
+            to_a, to_b = shared @ to_a, shared @ to_b
+        sides = {"u_mask": a_mask, "v_mask": b_mask, "u_words": a_words, "v_words": b_words}
+        sides = {name: given.unsqueeze(-2) for name, given in sides.items() if given is not None}
+        return {"p_value_by_word": w.present(permutation_p_value(to_a, to_b, **sides, **self._test()))}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[0][0]

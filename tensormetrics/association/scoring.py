@@ -11,10 +11,11 @@ from torch import Tensor
 
 from . import _sets
 from ._call import CURRENT, FORMER, HEAD, Call, bind
+from ._side import number_words, padded
 from .base_metric import BaseMetric
 from .lookup import log
 from .model import WordEmbeddingModel
-from .query import IndexedQuery, Query, padded
+from .query import IndexedQuery, Query
 from .subqueries import Plan
 
 BUDGET = 2**22  # float64 numbers of word vectors held at a time
@@ -49,7 +50,8 @@ def looped_scores(
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
     rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
     call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
-    return call.look_up(False).reason or f"{metric.metric_short_name}.run_query gave NaN"
+    own = type(metric).run_query is not BaseMetric.run_query
+    return call.look_up(False).reason or (f"{metric.metric_short_name}.run_query gave NaN" if own else metric.no_score)
 
 
 def batched_scores(
@@ -110,7 +112,7 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
         if index.reason:
             reasons[i] = index.reason
         else:
-            sizes = tuple(side.longest for side in index.sides)
+            sizes = tuple((side.longest, side.word_counts) for side in index.sides)
             groups[_kind(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
         places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
@@ -120,7 +122,7 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
 
 
 def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
-    rows, troubles = _look_up_sets(plan, call)
+    rows, numbers, troubles = _look_up_sets(plan, call)
     if troubles:
         for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
             found = [
@@ -132,12 +134,16 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
             if found and i not in reasons:
                 reasons[i] = "; ".join(found)
     lengths = list(map(len, rows))
+    counts = None if numbers is None else [len(set(each)) for each in numbers]
     groups = defaultdict(list)
     for i, (targets, attributes) in enumerate(zip(plan.targets, plan.attributes, strict=True)):
         if i not in reasons:
-            sizes = [[lengths[s] for s in side] for side in (targets, attributes)] if metric.calculate_p_value else None
+            sizes = None
+            if metric.calculate_p_value:
+                sizes = [[(lengths[s], counts and counts[s]) for s in side] for side in (targets, attributes)]
             groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
     table, mask = padded(rows, call.model.vectors.device)
+    words = None if numbers is None else padded(numbers, call.model.vectors.device)[0]
     shared = _shares(metric) and not metric.calculate_p_value and not metric.bootstrap_iterations
     for (template, _), queries in groups.items():
         place = mask.shape[1] * call.model.vectors.shape[1]
@@ -148,7 +154,7 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
             if shared:
                 yield piece, lambda sides=sides: _evaluate_shared(metric, table, mask, *sides, call)
             else:
-                index = IndexedQuery.of_sets(table, mask, np.array(lengths), *sides)
+                index = IndexedQuery.of_sets(table, mask, np.array(lengths), *sides, words)
                 yield piece, lambda index=index: _evaluate(metric, index, call)
 
 
@@ -169,8 +175,9 @@ def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
         yield items[start : start + size]
 
 
-def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], dict[int, str]]:
-    """The rows of every set, none if it is unusable, and why those are; see `WordEmbeddingModel.index_query`."""
+def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[list[int]] | None, dict[int, str]]:
+    """The rows of every set, none if it is unusable, their words by number (None: each row is one), and why sets are
+    unusable; see `WordEmbeddingModel.index_query`."""
     model = call.model
     found = [call.search.words(members) for members in plan.sets]
     threshold = call.lost_vocabulary_threshold
@@ -181,15 +188,23 @@ def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], dict[int, st
         elif each.lost and call.warn_not_found_words:
             log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(each.lost))
     model._table.add(key for s, each in enumerate(found) if s not in troubles for key in each.keys)
-    rows = [model._table.places([] if s in troubles else each.keys)[0] for s, each in enumerate(found)]
-    return rows, troubles
+    places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
+    numbers = [number_words(keys, each.origins) for (_, keys), each in zip(places, found, strict=True)]
+    if all(number is None for number in numbers):
+        numbers = None
+    else:
+        numbers = [
+            list(range(len(rows))) if number is None else number
+            for (rows, _), number in zip(places, numbers, strict=True)
+        ]
+    return [rows for rows, _ in places], numbers, troubles
 
 
 def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call) -> dict[str, Tensor]:
     sets, masks = metric.arguments(index, call.model.vectors)
     if call.normalize:
         sets = tuple(_sets.unit(members.double()) for members in sets)
-    return metric.evaluate(*sets, **masks)
+    return metric.evaluate(*sets, **masks, words=metric.words_of_rows(index))
 
 
 def _evaluate_shared(

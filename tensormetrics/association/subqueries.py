@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from .query import Numbers, Query, Template, joined
+from ._side import Numbers
+from .query import Query, Template, joined
 
 Names = tuple[str, ...]
 

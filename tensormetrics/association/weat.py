@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from . import _sets
-from ._call import check_flag
 from .base_metric import BaseMetric
+from .lookup import check_flag
 from .permutation import permutation_p_value
 
 
@@ -116,6 +116,8 @@ class WEAT(BaseMetric):
         return weat
 
     def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        sides = {"x_mask": "u_mask", "y_mask": "v_mask", "x_words": "u_words", "y_words": "v_words"}
+        sides = {side: masks[name] for name, side in sides.items() if name in masks}
+        masks = {name: mask for name, mask in masks.items() if name.endswith("_mask")}
         (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
-        sides = {f"{name}_mask": masks[key] for name, key in (("u", "x_mask"), ("v", "y_mask")) if key in masks}
         return {"p_value": permutation_p_value(u, v, **sides, **self._test())}

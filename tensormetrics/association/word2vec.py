@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import warnings
+import zlib
 from collections.abc import Collection, Iterator
 from os import PathLike
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 
 from .. import _checks
 
-CHUNK = 2**20
+CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
+PROBE = 4096  # bytes by which text with a mistake in its first row is told from binary
+MOST_DIMENSIONS = 2**20
 
 
 def read_word2vec(
@@ -21,7 +24,7 @@ def read_word2vec(
     *,
     limit: int | None = None,
     only: Collection[str] | None = None,
-    no_header: bool = False,
+    no_header: bool | None = None,
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> tuple[list[str], np.ndarray]:
@@ -29,8 +32,9 @@ def read_word2vec(
     """The words and vectors of a file; of a word that stands there twice, the first. ValueError names path and row.
 
     Text: a line `V D`, then a word and D numbers per line (the word may contain spaces); `no_header` is GloVe's form
-    without that line. Binary: the same line, then per row the word, a space and D little-endian float32. None tells
-    them apart by control bytes. `limit` keeps the first rows, `only` these words, without holding the others.
+    without that line, None: if the first line has more than two fields. Binary: the same line, then per row the word,
+    a space and D little-endian float32; None: if the first row is not a word and D numbers. A name in .gz is read
+    through gzip. `limit` keeps the first rows, `only` these words, without holding the others.
     """
     path = Path(path)
     if limit is not None:
@@ -40,24 +44,42 @@ def read_word2vec(
     if binary and no_header:
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
     table = _Table(path)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        count, dim = (None, None) if no_header else _header(file, path)
-        if binary is None:
-            binary = not no_header and _looks_binary(file)
-        rows = _binary_rows(file, path, dim) if binary else _text_rows(file, path, dim)
-        wanted = min((n for n in (count, limit) if n is not None), default=None)
-        read = 0
-        for row, raw, numbers in itertools.islice(rows, wanted):
-            read += 1
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            head = file.read(CHUNK)
+            first, _, rest = head.partition(b"\n")
+            if no_header is None:
+                no_header = not binary and len(first.split()) > 2
+            (count, dim), rest = ((None, None), head) if no_header else (_header(first, path), rest)
+            guessed = binary is None and not no_header and not _is_text(rest, dim, cut=len(head) == CHUNK)
+            if guessed:
+                binary = _looks_binary(rest)
+            rows = (_binary_rows if binary else _text_rows)(file, rest, path, dim)
+            wanted = min((n for n in (count, limit) if n is not None), default=None)
+            read = 0
             try:
-                word = raw.decode(encoding, errors)
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{path}, {row}: got the word {raw!r}, wanted {encoding} ({error})") from None
-            if only is None or word in only:
-                table.add(row, word, numbers)
+                for row, raw, numbers in itertools.islice(rows, wanted):
+                    word = _decoded(raw, encoding, errors, f"{path}, {row}")
+                    if only is None or word in only:
+                        table.add(row, word, numbers)
+                    read += 1
+            except ValueError as error:
+                if read or not guessed:
+                    raise
+                other = "binary=False for a text file" if binary else "binary=True for a binary file"
+                raise ValueError(f"{error}; write {other}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: wanted a whole gzip file, as the name ends in .gz ({error})") from None
     if read < (wanted or 1):
         raise ValueError(f"{path}: got {read} rows, wanted {wanted or 'at least 1'}")
     return table.finish(dim)
+
+
+def _decoded(raw: bytes, encoding: str, errors: str, place: str) -> str:
+    try:
+        return raw.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{place}: got the word {raw!r}, wanted {encoding} ({error})") from None
 
 
 class _Table:
@@ -74,6 +96,8 @@ class _Table:
             self.repeated.append(word)
             return
         try:
+            if isinstance(numbers, list) and b"_" in b"".join(numbers):  # Python would read 1_0 as 10
+                raise ValueError(f"got {next(n for n in numbers if b'_' in n)!r}")
             vector = np.array(numbers, np.float32)
         except ValueError as error:
             raise ValueError(f"{self.path}, {row}: wanted {len(numbers)} numbers after the word ({error})") from None
@@ -96,12 +120,13 @@ class _Table:
         return list(self.words), self.rows
 
 
-def _header(file: BinaryIO, path: Path) -> tuple[int, int]:
-    line = file.readline(CHUNK)
+def _header(line: bytes, path: Path) -> tuple[int, int]:
     try:
-        count, dim = map(int, line.split())
+        count, dim = map(_integer, line.split())
     except ValueError:
         count = dim = 0
+    if dim > MOST_DIMENSIONS:
+        raise ValueError(f"{path}, line 1: got {dim} dimensions, wanted at most {MOST_DIMENSIONS}")
     if count < 1 or dim < 1:
         shown = line[:40].decode("latin-1").strip()
         raise ValueError(
@@ -111,12 +136,49 @@ def _header(file: BinaryIO, path: Path) -> tuple[int, int]:
     return count, dim
 
 
-def _looks_binary(file: BinaryIO) -> bool:
-    return any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096])
+def _integer(field: bytes) -> int:
+    if not field.isdigit():  # int() would take "1_0" too
+        raise ValueError
+    return int(field)
 
 
-def _text_rows(file: BinaryIO, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
-    for line_number, line in enumerate(file, 1 if dim is None else 2):
+def _is_text(rest: bytes, dim: int, cut: bool) -> bool:
+    # rest: what follows the header; cut: or the beginning of that
+    """Does the first row hold a word and `dim` numbers, which binary numbers never look like?"""
+    line, newline, _ = rest.partition(b"\n")
+    fields = line.rsplit(None, dim)[1:]
+    if cut and not newline:  # a long row, whose last number may be cut off
+        fields, dim = line.split()[-100:-1], min(dim, 99)
+    try:
+        return len(list(map(float, fields))) == dim
+    except ValueError:
+        return False
+
+
+def _looks_binary(rest: bytes) -> bool:
+    try:
+        text = rest[:PROBE].decode()
+    except UnicodeDecodeError as error:
+        return error.start < PROBE - 4  # there, a character may be cut off
+    return any(character < " " and character not in "\t\n\r" for character in text)
+
+
+def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
+    """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
+    *whole, cut = head.split(b"\n")
+    yield from whole
+    if cut := cut + file.readline(longest + 1):
+        yield cut
+    yield from iter(lambda: file.readline(longest + 1), b"")
+
+
+def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
+    longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
+    for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
+        if len(line) > longest:
+            raise ValueError(
+                f"{path}, line {line_number}: got more than {longest} bytes, wanted a word and {dim or 'its'} numbers"
+            )
         fields = line.split() if dim is None else line.rsplit(None, dim)
         if dim is None:
             dim = len(fields) - 1
@@ -127,11 +189,13 @@ def _text_rows(file: BinaryIO, path: Path, dim: int | None) -> Iterator[tuple[st
         yield f"line {line_number}", fields[0], fields[1:]
 
 
-def _binary_rows(file: BinaryIO, path: Path, dim: int) -> Iterator[tuple[str, bytes, np.ndarray]]:
-    size, buffer, start = 4 * dim, b"", 0
+def _binary_rows(file: BinaryIO, buffer: bytes, path: Path, dim: int) -> Iterator[tuple[str, bytes, np.ndarray]]:
+    size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
-            more = file.read(CHUNK)
+            if space < 0 and len(buffer) - start > CHUNK:
+                raise ValueError(f"{path}, row {row}: got a word of more than {CHUNK} bytes, wanted a word and a space")
+            more = file.read(max(CHUNK, size + 1))  # at least a row: what is there is copied once
             if not more:
                 rest = buffer[start:].lstrip(b"\n")
                 if rest:

@@ -81,12 +81,12 @@ class ArrayTensor(Tensor):
         return tree_map_only((np.ndarray, np.generic), self._as_tensor, function(*args, **options))
 
 
-def as_array(tensor: Tensor) -> ArrayTensor:
-    return tensor.as_subclass(ArrayTensor)
+def as_array(tensor: Any) -> ArrayTensor:
+    return torch.as_tensor(tensor).as_subclass(ArrayTensor)
 
 
-def plain(tensor: Tensor) -> Tensor:
-    return tensor.as_subclass(Tensor)
+def plain(tensor: Any) -> Tensor:
+    return torch.as_tensor(tensor).as_subclass(Tensor)
 
 
 def conform(owner: str, found: Any, like: Tensor) -> Tensor:

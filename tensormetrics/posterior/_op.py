@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from .._interruptible import interruptible
 from .._native import LIBRARY, say_once
 from . import _reference
 
 
-def _define(reference: Callable[..., None], schema: str) -> Any:
+def _define(reference: Callable[..., None], schema: str, nanoseconds: Callable[..., float]) -> Callable[..., None]:
     name = reference.__name__
 
     def fallback(out: torch.Tensor, *arguments: Any) -> None:
@@ -24,14 +25,17 @@ def _define(reference: Callable[..., None], schema: str) -> Any:
     LIBRARY.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
     LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
     torch.library.register_fake(f"tensormetrics::{name}", lambda *arguments: None)
-    return getattr(torch.ops.tensormetrics, name)
+    return interruptible(getattr(torch.ops.tensormetrics, name), nanoseconds)
 
 
 SUMS = "(Tensor(a!) out, Tensor prevalence, Tensor cells, Tensor? weights, Tensor keys, int start) -> ()"
-log_gamma = _define(_reference.log_gamma, "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()")
-dirichlet_sums = _define(_reference.dirichlet_sums, SUMS)
-item_sums = _define(_reference.item_sums, "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()")
-uniforms = _define(_reference.uniforms, "(Tensor(a!) out, Tensor key, int draw) -> ()")
+LOGS = "(Tensor(a!) out, Tensor alpha, Tensor keys, int start) -> ()"
+ITEMS = "(Tensor(a!) out, Tensor cells, Tensor key, int start) -> ()"
+UNIFORMS = "(Tensor(a!) out, Tensor key, int draw) -> ()"
+log_gamma = _define(_reference.log_gamma, LOGS, lambda out, *_: 10 * out.numel())
+dirichlet_sums = _define(_reference.dirichlet_sums, SUMS, lambda out, _, cells, *__: 2 * out.shape[-1] * cells.numel())
+item_sums = _define(_reference.item_sums, ITEMS, lambda out, cells, *_: 2 * out.shape[-1] * cells.numel())
+uniforms = _define(_reference.uniforms, UNIFORMS, lambda out, *_: 3 * out.numel())
 
 for _team in ("dirichlet_sums_warp", "dirichlet_sums_block"):  # what the lanes of CUDA do, emulated: for tests
     LIBRARY.define(_team + SUMS)

@@ -29,6 +29,9 @@ def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -
 
 def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
     """The two key words of one stream of draws, low word first."""
-    text = "\x1f".join(("tensormetrics.posterior/1", str(seed), name, method, stream))
+    words = "tensormetrics.posterior/1", str(seed), name, method, stream
+    if wrong := [word for word in words if "\x1f" in word]:
+        raise ValueError(f"name: got {wrong[0]!r} with the character U+001F, which separates the words of a key")
+    text = "\x1f".join(words)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")

@@ -13,6 +13,7 @@ from ._philox import WORD, philox4x32
 SCRATCH_CELLS = defaultdict(lambda: 2**22, cpu=2**18)  # device -> variates at a time, 250 bytes of scratch each
 ITEMS = 1024  # at a time
 BOOST = 2**31  # the attempt number whose words lift a shape below 1
+ATTEMPTS = 64  # a proposal is refused with probability 0.05 at most, so many never: 0.05^64
 
 
 def log_gamma(out: Tensor, alpha: Tensor, keys: Tensor, start: int) -> None:
@@ -89,7 +90,9 @@ def _sum_of_others(x: Tensor) -> Tensor:  # (..., C) -> (..., C)
 
 def _normalised_gammas(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
     # alpha: (E, R, K)  keys: (E, 2)  sample: (s,)  ->  (s, E, R, K), rows sum to 1, or to 0 where no alpha is positive
-    return draw_log_gamma(alpha, keys, sample).softmax(-1).nan_to_num(0)
+    # and nan where one is no shape
+    share = draw_log_gamma(alpha, keys, sample).softmax(-1)
+    return torch.where((alpha == 0).all(-1, keepdim=True), 0, share)
 
 
 def _chunks(start: int, num_samples: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
@@ -101,7 +104,7 @@ def _chunks(start: int, num_samples: int, cells: int, device: torch.device) -> I
 
 
 def draw_log_gamma(
-    alpha: Tensor,  # (E, R, K) float64, finite, >= 0
+    alpha: Tensor,  # (E, R, K) float64, finite, >= 0; others give nan
     keys: Tensor,  # (E, 2)
     sample: Tensor,  # (S,) sample numbers
 ) -> Tensor:  # (S, E, R, K)
@@ -126,10 +129,11 @@ def _marsaglia_tsang(
     log_v, accepted = _propose(d, lane, *(word.unsqueeze(-1) for word in words))
     s, p, k = (~accepted).nonzero(as_tuple=True)
     attempt = 1
-    while len(s):
+    while len(s) and attempt < ATTEMPTS:
         log_v[s, p, k], accepted = _propose(d[p, k], k, *_block(attempt, sample[s], pair[p], keys[p]))
         s, p, k = s[~accepted], p[~accepted], k[~accepted]
         attempt += 1
+    log_v[s, p, k] = math.nan
     log_gamma = d.log() + 3 * log_v
     (low,) = (alpha < 1).any(-1).nonzero(as_tuple=True)
     words = _block(BOOST, sample[:, None], pair[low], keys[low])

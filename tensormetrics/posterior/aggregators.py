@@ -1,8 +1,11 @@
 """The methods that pool the experiments of a group, by name; see `pool` for what they compute."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from .. import _checks
 from . import pool
 from ._arrays import plain
 from .extend import ExperimentAggregator
@@ -14,16 +17,17 @@ Bounds = tuple[float, float]
 class Singleton(ExperimentAggregator):
     full_name, aliases, takes_classes = "Singleton", ["singleton", "identity"], True
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        return pool.pool_singleton(plain(experiment_samples))
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        return pool.pool_singleton(_samples(experiment_samples))
 
 
 class FixedEffects(ExperimentAggregator):
     full_name, takes_classes = "Fixed-effects Gaussian conflation", True
     aliases = ["fe", "fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"]
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        return pool.pool_fixed_effects(plain(experiment_samples), _uniform(self.rng, experiment_samples), bounds)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        return pool.pool_fixed_effects(samples, _uniform(self.rng, samples), bounds)
 
 
 class RandomEffects(ExperimentAggregator):
@@ -42,9 +46,10 @@ class RandomEffects(ExperimentAggregator):
             "hksj_sampling_distribution": hksj_sampling_distribution,
         }
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        u = _uniform(self.rng, experiment_samples)
-        return pool.pool_random_effects(plain(experiment_samples), u, bounds, **self.options)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        u = _uniform(self.rng, samples)
+        return pool.pool_random_effects(samples, u, bounds, **self.options)
 
 
 class BetaConflation(ExperimentAggregator):
@@ -54,9 +59,10 @@ class BetaConflation(ExperimentAggregator):
         super().__init__(rng=rng)
         self.estimation_method = estimation_method
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        u = _uniform(self.rng, experiment_samples)
-        return pool.pool_beta(plain(experiment_samples), u, bounds, estimation_method=self.estimation_method)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        u = _uniform(self.rng, samples)
+        return pool.pool_beta(samples, u, bounds, estimation_method=self.estimation_method)
 
 
 class GammaConflation(ExperimentAggregator):
@@ -66,9 +72,10 @@ class GammaConflation(ExperimentAggregator):
         super().__init__(rng=rng)
         self.shifted = shifted
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        u = _uniform(self.rng, experiment_samples)
-        return pool.pool_gamma(plain(experiment_samples), u, bounds, shifted=self.shifted)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        u = _uniform(self.rng, samples)
+        return pool.pool_gamma(samples, u, bounds, shifted=self.shifted)
 
 
 class HistogramConflation(ExperimentAggregator):
@@ -78,9 +85,10 @@ class HistogramConflation(ExperimentAggregator):
         super().__init__(rng=rng)
         self.pseudo_count_weight = pseudo_count_weight
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        u = _uniform(self.rng, experiment_samples)
-        return pool.pool_histogram(plain(experiment_samples), u, bounds, pseudo_count_weight=self.pseudo_count_weight)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        u = _uniform(self.rng, samples)
+        return pool.pool_histogram(samples, u, bounds, pseudo_count_weight=self.pseudo_count_weight)
 
 
 class Correlated(ExperimentAggregator):
@@ -90,9 +98,19 @@ class Correlated(ExperimentAggregator):
         super().__init__(rng=rng)
         self.rho = rho
 
-    def aggregate(self, experiment_samples: Tensor, bounds: Bounds) -> Tensor:
-        u = _uniform(self.rng, experiment_samples)
-        return pool.pool_correlated(plain(experiment_samples), u, bounds, rho=self.rho)
+    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
+        samples = _samples(experiment_samples)
+        u = _uniform(self.rng, samples)
+        return pool.pool_correlated(samples, u, bounds, rho=self.rho)
+
+
+def _samples(given: Any) -> Tensor:  # (S, M) or (S, M, classes)
+    """A tensor of a tensor or an array."""
+    samples = plain(given)
+    _checks.floating("experiment_samples", samples)
+    if samples.ndim not in (2, 3):
+        raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")
+    return samples
 
 
 def _uniform(rng: RNG, samples: Tensor) -> Tensor:

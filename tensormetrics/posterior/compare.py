@@ -1,6 +1,5 @@
 """Is one experiment better than another: the posterior of the difference of a metric."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +11,15 @@ from .. import _checks
 from .summary import PosteriorSummary, check_probability, estimate_sorted, searchable, sort_samples, summarize
 
 Z = 1.959963984540054  # the normal quantile of 0.975
-CERTAINTY = (0.999, "certain"), (0.99, "probable"), (0.97, "likely"), (0.95, "possible"), (-math.inf, "dubious")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairwiseComparisonResult:
     """The difference d = left - right. Tensors () for one comparison; (P,), and lists of words, for P of them.
 
+    `p_greater` is P(left > right), `p_less` P(left < right), `p_tie` P(left = right): shares of the samples, whether
+    higher values are better or not. `p_direction` is the larger of `p_greater` and `p_less`, hence at least 1/2 where
+    there are no ties, whoever is ahead.
     ROPE is the region of practical equivalence [-min_sig_diff, min_sig_diff]; bi_sig is the share of samples outside
     it, uni_sig that on the side of `direction`. Widths are half the width of Wilson's 95 % interval of the share, due
     to the number of samples. `p_rope_random` is the share if both guessed, and `bf_rope` the ratio of the odds.
@@ -33,6 +34,8 @@ class PairwiseComparisonResult:
     diff_dist: Tensor  # (S,) or (S, P)
     median: Tensor
     interval: tuple[Tensor, Tensor]  # highest density
+    p_greater: Tensor
+    p_less: Tensor
     p_direction: Tensor
     p_tie: Tensor
     min_sig_diff: Tensor
@@ -58,14 +61,6 @@ class PairwiseComparisonResult:
         return _words(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
 
     @property
-    def p_direction_interpretation(self) -> str | list[str]:
-        return _words(self.p_direction, lambda p: next((words for limit, words in CERTAINTY if p > limit), "unknown"))
-
-    @property
-    def p_bi_sig_interpretation(self) -> str | list[str]:
-        return _words(self.p_rope, significance)
-
-    @property
     def favours(self) -> str | list[str | None] | None:
         """The name of the better one; None where the median is 0 or the metric has no better direction."""
         sign = {True: 1, False: -1, None: 0}[self.higher_is_better] * self.median
@@ -83,23 +78,25 @@ class PairwiseComparisonResult:
         def percent(p: Tensor) -> str:
             return f"{float(p):.{max(precision - 2, 0)}%}"
 
-        relation = {"positive": "greater than", "negative": "less than", "none": "equal to"}[self.direction]
+        left, right = short(self.lhs_name), short(self.rhs_name)
         low, high = self.interval
         observed = "" if self.observed_diff is None else f" (observed {number(self.observed_diff)})"
+        tie = f", P({left} = {right}) = {percent(self.p_tie)}" if self.p_tie > 0 else ""
         lines = [
-            f"{self.metric} of {self.lhs_name} is {relation} that of {self.rhs_name} with probability "
-            f"{percent(self.p_direction)}: {self.p_direction_interpretation}.",
-            f"The median difference is {number(self.median)}{observed}, {self.ci_probability:.1%} HDI "
-            f"[{number(low)}, {number(high)}].",
-            f"A share of {percent(self.p_rope)} lies within the region of practical equivalence "
-            f"[{number(-self.min_sig_diff)}, {number(self.min_sig_diff)}]{' (default)' if self.default_rope else ''}: "
-            f"the difference is {_difference(self.p_bi_sig_interpretation)}.",
+            f"{self.metric} of {left} minus that of {right}: median {number(self.median)}{observed}, "
+            f"{self.ci_probability:.1%} HDI [{number(low)}, {number(high)}].",
+            f"P({left} > {right}) = {percent(self.p_greater)}, P({left} < {right}) = {percent(self.p_less)}{tie}.",
         ]
-        if self.direction != "none":
-            lines.append(f"{percent(self.p_uni_sig)} lie beyond it on the {self.direction} side.")
-        if self.bf_rope is not None and not self.bf_rope.isnan():
-            times = "infinitely" if self.bf_rope.isinf() else f"{number(self.bf_rope)} times as"
-            lines.append(f"Equivalence is {times} likely compared with two random guessers.")
+        if self.min_sig_diff > 0:  # a region without width says nothing
+            limit = number(self.min_sig_diff)
+            source = " (default: a tenth of the standard deviation)" if self.default_rope else ""
+            lines.append(
+                f"P(|difference| <= {limit}) = {percent(self.p_rope)}{source}, P(difference > {limit}) = "
+                f"{percent(self.p_sig_pos)}, P(difference < -{limit}) = {percent(self.p_sig_neg)}."
+            )
+            if self.bf_rope is not None and not self.bf_rope.isnan():
+                odds = number(self.bf_rope)
+                lines.append(f"The odds of a difference that small are {odds} times those of two random guessers.")
         if self.paired:
             lines.append("Both were evaluated on the same items.")
         return "\n".join(lines)
@@ -161,6 +158,8 @@ def pairwise_compare(
         diff_dist=diff,
         median=median,
         interval=(low, high),
+        p_greater=above,
+        p_less=below,
         p_direction=p_direction,
         p_tie=tie,
         min_sig_diff=rope,
@@ -184,19 +183,10 @@ def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 
-def significance(p_rope: float) -> str:
-    """Words for the share of samples within the region of practical equivalence."""
-    if p_rope < 0.025:
-        return "certain" if p_rope < 0.01 else "probable"
-    if p_rope > 0.975:
-        return "probably negligible" if p_rope <= 0.99 else "negligible"
-    return "unknown" if math.isnan(p_rope) else "undecided"
-
-
-def _difference(words: str) -> str:
-    return {"certain": "certainly important", "probable": "probably important", "undecided": "of undecided weight"}.get(
-        words, words
-    )
+def short(experiment: str) -> str:
+    """The name without the group where both are the same."""
+    group, _, name = experiment.partition("/")
+    return name if group == name else experiment
 
 
 def _words(x: Tensor, word: Callable[[float], str]) -> str | list[str]:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from .compare import PairwiseComparisonResult, pairwise_compare
-from .errors import ConfigWarning
+from .errors import ConfigWarning, PosteriorWarning
 from .folds import FoldComparison, compare_folds
 from .listwise import ListwiseComparisonResult, listwise_compare
 from .quantities import Quantity
 from .study_config import AGGREGATED, split_name, unknown
 
-Label = int | None
+Label = int | str | None
 
 
 class Comparisons:
@@ -26,24 +26,41 @@ class Comparisons:
         return result.values[:, self.class_index(metric, class_label, [experiment])]
 
     def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
-        """`class_label`, if it is one for these experiments; 0 for a metric with one value for all classes."""
+        """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
         found = self.find_metric(metric)
         if found.is_multiclass:
-            if class_label not in (None, 0):
+            if class_label not in (None, 0) and (found.name, class_label) not in self._ignored:
+                self._ignored.add((found.name, class_label))  # said once, however many samples a report looks at
                 warnings.warn(
                     f"metric {found.name!r} has one value for all classes; class_label {class_label!r} is ignored",
                     ConfigWarning,
                     stacklevel=3,
                 )
             return 0
+        index = 0
         for name in experiments:
-            C = self[split_name(name)[0]].num_classes
-            if isinstance(class_label, bool) or not isinstance(class_label, int) or not 0 <= class_label < C:
+            group = self[split_name(name)[0]]
+            C, labels = group.num_classes, group.labels or ()
+            if class_label in labels:
+                index = labels.index(class_label)
+            elif isinstance(class_label, int) and not isinstance(class_label, bool) and 0 <= class_label < C:
+                index = class_label
+            else:
+                names = f"{', '.join(map(repr, labels))} or " if labels else ""
                 raise ValueError(
-                    f"class_label: got {class_label!r} for metric {found.name!r}, wanted 0 to {C - 1} for "
+                    f"class_label: got {class_label!r} for metric {found.name!r}, wanted {names}0 to {C - 1} for "
                     f"experiment {name!r}"
                 )
-        return class_label or 0
+        return index
+
+    def titled(self, metric: str, class_label: Label, experiments: Sequence[str], title: str | None = None) -> str:
+        """`title`, by default the metric's name, followed by the name of the class where there is one for each."""
+        title = metric if title is None else title
+        if self.find_metric(metric).is_multiclass:
+            return title
+        index = self.class_index(metric, class_label, experiments)
+        labels = next((found for name in experiments if (found := self[split_name(name)[0]].labels)), None)
+        return f"{title}, class {labels[index] if labels else index}"
 
     def get_pairwise_comparison(
         self,
@@ -64,7 +81,8 @@ class Comparisons:
         if not any(name.endswith(f"/{AGGREGATED}") for name in names):
             first, second = (self.column(metric, class_label, name, "input") for name in names)
             observed = (first - second)[0]
-        return self._compare(metric, a - b, min_sig_diff, random_a - random_b, observed, *names, self._paired(*names))
+        title, (paired,) = self.titled(metric, class_label, names), self._paired([names])
+        return self._compare(metric, title, a - b, min_sig_diff, random_a - random_b, observed, *names, paired)
 
     def get_pairwise_random_comparison(
         self, metric: str, class_label: Label = None, *, experiment: str, min_sig_diff: float | None = None
@@ -72,7 +90,8 @@ class Comparisons:
         """The difference of an experiment and a guesser with the same prevalence."""
         name = "/".join(split_name(experiment))
         posterior, random = (self.column(metric, class_label, name, method) for method in ("posterior", "random"))
-        return self._compare(metric, posterior - random, min_sig_diff, None, None, name, "random")
+        title = self.titled(metric, class_label, [name])
+        return self._compare(metric, title, posterior - random, min_sig_diff, None, None, name, "random")
 
     def compare_all_pairs(
         self, metric: str, class_label: Label = None, *, min_sig_diff: float | None = None
@@ -88,8 +107,18 @@ class Comparisons:
         }
         diff, random, observed = (x[:, a.to(x.device)] - x[:, b.to(x.device)] for x in values.values())
         left, right = ([names[e] for e in side.tolist()] for side in (a, b))
-        paired = [self._paired(*pair) for pair in zip(left, right, strict=True)]
-        return self._compare(metric, diff, min_sig_diff, random, observed[0], left, right, paired)
+        paired = self._paired(list(zip(left, right, strict=True)))
+        return self._compare(
+            metric,
+            self.titled(metric, class_label, names),
+            diff,
+            min_sig_diff,
+            random,
+            observed[0],
+            left,
+            right,
+            paired,
+        )
 
     def get_listwise_comparison_result(
         self, metric: str, class_label: Label = None, *, groups: bool = False
@@ -97,8 +126,9 @@ class Comparisons:
         """Which experiment is first, second, ...; with `groups`, which aggregate. See `listwise_compare`."""
         names = [f"{group}/{AGGREGATED}" for group in self._groups] if groups else self.list_experiments()
         samples = {name: self.column(metric, class_label, name) for name in names}
-        paired = any(self._paired(*pair) for pair in combinations(names, 2))
-        return listwise_compare(samples, metric, self.find_metric(metric).higher_is_better, paired)
+        paired = any(self._paired(list(combinations(names, 2))))
+        title = self.titled(metric, class_label, names)
+        return listwise_compare(samples, title, self.find_metric(metric).higher_is_better, paired)
 
     get_listwise_comparsion_result = get_listwise_comparison_result  # as prob_conf_mat spells it
 
@@ -132,16 +162,34 @@ class Comparisons:
         """Names "group/experiment" in the order of insertion."""
         return [f"{group}/{name}" for group, found in self._groups.items() for name in found.experiments]
 
-    def _paired(self, *names: str) -> bool:
-        """Were the samples of these experiments drawn for the same items?"""
-        if any(split_name(name)[1] == AGGREGATED for name in names):
-            return False
-        first, second = (self[name].items for name in names)
-        return None not in (first, second) and first.label == second.label
+    def _paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
+        """Were the samples of two experiments drawn for the same items? Says so where they might have been."""
+        found, alike = [], []
+        for pair in pairs:
+            if any(split_name(name)[1] == AGGREGATED for name in pair):
+                found.append(False)
+                continue
+            first, second = (self[name] for name in pair)
+            labelled = None not in (first.items, second.items)
+            found.append(labelled and first.items.label == second.items.label)
+            if not labelled and None not in (first.truth, second.truth) and first.truth == second.truth:
+                alike.append(pair)
+        if alike:
+            a, b = alike[0]
+            others = f" (so have {len(alike) - 1} other pairs)" if len(alike) > 1 else ""
+            warnings.warn(
+                f"{a!r} and {b!r} have the same y_true{others}, but are compared as if their items were different "
+                "ones; write items='test' in add_experiment of both to compare them item by item, or items=False if "
+                "their items do differ",
+                PosteriorWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _compare(
         self,
         metric: str,
+        title: str,
         diff: Tensor,
         min_sig_diff: float | None,
         random: Tensor | None,
@@ -152,5 +200,5 @@ class Comparisons:
     ) -> PairwiseComparisonResult:
         options = {"higher_is_better": self.find_metric(metric).higher_is_better, "paired": paired}
         return pairwise_compare(
-            diff, self.ci_probability, min_sig_diff, random, observed, left, right, metric, **options
+            diff, self.ci_probability, min_sig_diff, random, observed, left, right, title, **options
         )

@@ -36,11 +36,16 @@ def kde(
     there. nan and infinite samples are left out. Above 20,000 samples are binned, which moves the density by less than
     1e-4 of its peak. Equal samples have bandwidth 0 and no density: nan.
 
-    Raises ValueError for an unknown `boundary`, or `boundary="reflect"` without `clip`.
+    Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
+    without `clip`.
     """
     _checks.floating("samples", samples)
     _checks.one_of("boundary", boundary, ("none", "reflect"))
     grid_samples = _checks.integer_at_least("grid_samples", grid_samples, 2)
+    _checks.number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
+    _checks.number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
+    if clip is not None and not clip[0] < clip[1]:
+        raise ValueError(f"clip: got {clip!r}, wanted (low, high) with low < high")
     if boundary == "reflect" and clip is None:
         raise ValueError("clip: got None with boundary='reflect', wanted (low, high), where to reflect")
     low, high = clip or (-torch.inf, torch.inf)

@@ -17,6 +17,7 @@ STRATEGIES = {
     **dict.fromkeys(("haldane", "zeros", "zero"), 0.0),
 }
 DTYPES = torch.float32, torch.float64
+LARGEST = 1e38  # of a concentration: three times as much is still a float32
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
@@ -25,11 +26,16 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
 
     `strategy`: a number >= 0 for every cell; an array of `shape`, up to axes of size 1, with finite entries >= 0; or
     "bayes-laplace" (also bayes, laplace, ones, one) 1, "jeffreys" (jeffrey, halves, half) 1/2, "haldane" (zeros, zero)
-    0, "perks" 1 / (size of the last axis), which adds one observation per row for any number of classes.
+    0, "perks" 1 / (size of the last axis), which adds one observation per row for any number of classes; or, for square
+    matrices (C, C), "balanced": 1 / (2 C) on the diagonal and 1 / (2 C (C - 1)) elsewhere, half of each row's 1 / C on
+    the right answer. With a prevalence prior "perks" that is one Dirichlet distribution over the whole table, so that
+    the accuracy is Beta(right + 1/2, wrong + 1/2), Jeffreys' law, for any number of classes.
     `argument` is what errors (ValueError) call it.
     """
     if isinstance(strategy, str):
-        _checks.one_of(argument, strategy, ("perks", *STRATEGIES))
+        _checks.one_of(argument, strategy, ("perks", "balanced", *STRATEGIES))
+        if strategy == "balanced":
+            return _balanced(shape, argument)
         strategy = STRATEGIES[strategy] if strategy != "perks" else 1 / shape[-1]
     try:
         prior = torch.as_tensor(strategy, dtype=torch.float64)
@@ -42,6 +48,14 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     if prior.squeeze().shape != torch.Size(size for size in shape if size != 1):
         raise ValueError(f"{argument}: got an array of shape {tuple(prior.shape)}, wanted {tuple(shape)}")
     return prior.reshape(shape)
+
+
+def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
+    C = shape[-1]
+    if len(shape) < 2 or shape[-2] != C or C < 2:
+        raise ValueError(f"{argument}: got 'balanced' for shape {tuple(shape)}, wanted (C, C); write 'perks'")
+    prior = torch.full((C, C), 1 / (2 * C * (C - 1)), dtype=torch.float64)
+    return prior.fill_diagonal_(1 / (2 * C)).expand(shape)
 
 
 def sample_log_gamma(
@@ -63,7 +77,7 @@ def sample_log_gamma(
     0.1 and to 1e-6 / alpha below, times max(1, |log G|), but for at most 1e-4 of them, where a rounding error decides
     whether a proposal is accepted.
 
-    Raises ValueError for a negative or non-finite alpha. Reference: doi:10.1145/358407.358414.
+    Raises ValueError for an alpha that is negative, not finite or above 1e38. Reference: doi:10.1145/358407.358414.
     """
     _checks.shape("alpha", alpha, "...", "K")
     _checks.one_of("dtype", dtype, DTYPES)
@@ -98,5 +112,6 @@ def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, devic
 
 
 def non_negative(name: str, tensor: Tensor) -> None:
-    if not torch.all((tensor >= 0) & tensor.isfinite()):
-        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted finite ones >= 0")
+    if not torch.all((tensor >= 0) & (tensor <= LARGEST)):
+        finite = "finite ones >= 0" if not (tensor >= 0).all() or tensor.isinf().any() else f"at most {LARGEST:g}"
+        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {finite}")

@@ -1,6 +1,6 @@
 """One confusion matrix with its posterior, and a group of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from .engine import sample_metrics
 from .errors import ConfigError
 from .extend import ExperimentAggregator, get_experiment_aggregator
 from .heterogeneity import HeterogeneityResult, estimate_i2
-from .io import refuse_empty_rows, validate_confusion_matrix
+from .io import checked_labels, refuse_empty_rows, validate_confusion_matrix
 from .paired import Items
 from .quantities import ROOTS, Quantity
 from .rng import RNG
@@ -94,18 +94,21 @@ class Experiment:
 
     Draws are addressed by the seed of `rng` and `name`; those of the posterior also by the label of `items`, if given,
     which the matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError:
-    see `validate_confusion_matrix` and `dirichlet_prior`.
+    see `validate_confusion_matrix` and `dirichlet_prior`. `labels` are the names of the classes.
     """
+
+    truth: bytes | None = None  # a digest of y_true, where it may be that of other experiments
 
     def __init__(
         self,
         name: str,
         rng: RNG,
         confusion_matrix: Any,
-        prevalence_prior: Any = 0,
-        confusion_prior: Any = 0,
+        prevalence_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
         *,
         items: Items | None = None,
+        labels: Sequence[str] | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         self.name, self.rng = name, rng
@@ -113,6 +116,7 @@ class Experiment:
         self.confusion_matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True).to(device)
         C = self.num_classes
         try:
+            self.labels = checked_labels(labels, C)
             self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
             self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
         except ValueError as error:
@@ -174,7 +178,12 @@ class ExperimentGroup:
         self.experiments: dict[str, Experiment] = {}
 
     def add_experiment(
-        self, name: str, confusion_matrix: Any, prevalence_prior: Any = 0, confusion_prior: Any = 0, **options: Any
+        self,
+        name: str,
+        confusion_matrix: Any,
+        prevalence_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
+        **options: Any,
     ) -> Experiment:
         full_name = f"{self.name}/{name}"
         found = Experiment(full_name, self.rng, confusion_matrix, prevalence_prior, confusion_prior, **options)
@@ -183,6 +192,10 @@ class ExperimentGroup:
             raise ConfigError(
                 f"experiment {full_name!r} has {found.num_classes} classes, the others of its group {others.pop()}"
             )
+        known = {found.labels, *(other.labels for key, other in self.experiments.items() if key != name)} - {None}
+        if len(known) > 1:
+            ours, theirs = found.labels, (known - {found.labels}).pop()
+            raise ConfigError(f"experiment {full_name!r} has the classes {ours}, the others of its group {theirs}")
         self.experiments[name] = found
         return found
 
@@ -199,6 +212,11 @@ class ExperimentGroup:
     @property
     def num_classes(self) -> int:
         return next(iter(self.experiments.values())).num_classes
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the classes, if an experiment has them."""
+        return next((found.labels for found in self.experiments.values() if found.labels), None)
 
     def sample_metrics(
         self,

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._arrays import as_array, conform
+from .. import _checks
+from ._arrays import as_array, conform, plain
 from .quantities import ROOTS, Quantity, Values
 from .rng import RNG
 
@@ -113,9 +114,9 @@ class Averaging(Extension):
 class ExperimentAggregator(torch.nn.Module):
     """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
 
-    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, with the bounds of the
-    metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S, classes).
-    Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
+    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
+    the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S,
+    classes). Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
     """
 
     full_name: str
@@ -137,8 +138,9 @@ class ExperimentAggregator(torch.nn.Module):
         super().__init__()
         self.rng = rng
 
-    def forward(self, experiment_samples: Tensor, bounds: tuple[float, float]) -> Tensor:
-        # experiment_samples: (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+    def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
+        # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+        experiment_samples = plain(experiment_samples)
         if experiment_samples.ndim == 3 and not self.takes_classes:
             columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
             return torch.stack(columns, -1) if columns else experiment_samples[:, 0]
@@ -188,6 +190,9 @@ def closest(name: str, table: Mapping[str, Any]) -> str:
 
 def check_option(name: str, value: Any, default: Any) -> Any:
     """The options of the built-in metrics are of three kinds: yes or no, numbers >= 0, and whole numbers."""
+    if name == "zero_division":
+        check_zero_division(value)
+        return float(value)
     if isinstance(default, bool):
         wanted, fits = "True or False", isinstance(value, bool)
     elif isinstance(default, float):
@@ -198,6 +203,10 @@ def check_option(name: str, value: Any, default: Any) -> Any:
     if not fits:
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
     return value
+
+
+def check_zero_division(value: Any) -> None:
+    _checks.number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
 def check_aliases(cls: type, *tables: Mapping[str, Any]) -> None:

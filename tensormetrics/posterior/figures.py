@@ -2,21 +2,23 @@
 
 from typing import Any
 
-from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest, short
+from .compare import short
+from .comparisons import Label
+from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest
 from .study_config import AGGREGATED, unknown
 
 
 class Figures:
     """The plots of a `Study`. They return a matplotlib Figure; `options` are those of `drawing.Look`."""
 
-    def plot_metric_summaries(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
+    def plot_metric_summaries(self, metric: str, class_label: Label = None, **options: Any) -> Any:
         """The posterior of every experiment."""
         names = self.list_experiments()
         shown = [self._shown(short(name), metric, class_label, name) for name in names]
         return plot_distributions(shown, *self._axis(metric, class_label, names), **options)
 
     def plot_experiment_aggregation(
-        self, metric: str, class_label: int | None = None, *, experiment_group: str, **options: Any
+        self, metric: str, class_label: Label = None, *, experiment_group: str, **options: Any
     ) -> Any:
         """The experiments of a group, and below them what they are pooled to."""
         if experiment_group not in self._groups:
@@ -32,7 +34,7 @@ class Figures:
     def plot_pairwise_comparison(
         self,
         metric: str,
-        class_label: int | None = None,
+        class_label: Label = None,
         *,
         experiment_a: str,
         experiment_b: str,
@@ -43,10 +45,11 @@ class Figures:
         """The distribution of a difference."""
         pair = {"experiment_a": experiment_a, "experiment_b": experiment_b, "min_sig_diff": min_sig_diff}
         found = self.get_pairwise_comparison(metric, class_label, **pair)
-        label, _, _ = self._axis(metric, class_label, [])
+        title = self.find_metric(metric).full_name
+        label = self.titled(metric, class_label, [experiment_a, experiment_b], title)
         return plot_difference(found, metric=label, precision=precision, **options)
 
-    def plot_forest_plot(self, metric: str, class_label: int | None = None, **options: Any) -> Any:
+    def plot_forest_plot(self, metric: str, class_label: Label = None, **options: Any) -> Any:
         """All experiments and what their groups are pooled to. Takes also `precision`, `gap` and `info`."""
         groups, every = [], self.list_experiments()
         for group, found in self._groups.items():
@@ -64,13 +67,12 @@ class Figures:
         label, bounds, ci_probability = self._axis(metric, class_label, every)
         return plot_forest(groups, label, ci_probability, bounds=bounds, **options)
 
-    def _shown(self, label: str, metric: str, class_label: int | None, name: str) -> Shown:
+    def _shown(self, label: str, metric: str, class_label: Label, name: str) -> Shown:
         observed = float(self.column(metric, class_label, name, "input")[0])
         return Shown(label, self.column(metric, class_label, name), observed)
 
-    def _axis(self, metric: str, class_label: int | None, names: list[str]) -> tuple[str, tuple[float, float], float]:
+    def _axis(self, metric: str, class_label: Label, names: list[str]) -> tuple[str, tuple[float, float], float]:
         """The label of the x axis, the bounds of the metric, and the mass of intervals."""
-        found = self.find_metric(metric)
-        label = found.full_name if found.is_multiclass else f"{found.full_name}, class {class_label}"
+        label = self.titled(metric, class_label, names, self.find_metric(metric).full_name)
         bounds = self.get_metric_samples(metric, names[0]).bounds if names else (0.0, 1.0)
         return label, bounds, self.ci_probability

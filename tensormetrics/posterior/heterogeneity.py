@@ -1,6 +1,6 @@
 """How much experiments differ beyond what their own uncertainty explains.
 
-Experiments lie on the first axis: means, variances (M, ...) -> (...).
+Experiments lie on the first axis: means, variances (M, ...) -> (...). Means and variances that are not finite give nan.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
     w = 1 / variances
     scale = w.sum(0) - w.square().sum(0) / w.sum(0)
     excess = weighted_squares(means, w) - (len(means) - 1)
-    return torch.where(scale > 0, (excess / scale).clamp(min=0), 0)
+    return _where_finite(means, variances, torch.where(scale > 0, (excess / scale).clamp(min=0), 0))
 
 
 def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correction: bool = False) -> Tensor:
@@ -68,12 +68,15 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
         middle = (low + high) / 2
         above = weighted_squares(means, 1 / (variances + middle)) > target
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    return torch.where(positive | zero_variance, high, 0)
+    return _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
 
 
 def estimate_i2(samples: Tensor) -> HeterogeneityResult:
     # samples: (S, M, ...)  ->  fields (...)
-    """The share I2 of the variance between experiments, by Paule and Mandel's estimate, in all variance."""
+    """The share I2 of the variance between experiments, by Paule and Mandel's estimate, in all variance.
+
+    Samples that are not finite are left out.
+    """
     means, variances = finite_moments(samples)
     within = variances.mean(0)
     single = len(means) == 1
@@ -94,6 +97,10 @@ def interpret_i2(i2: float) -> str:
 def weighted_squares(means: Tensor, w: Tensor) -> Tensor:  # (M, ...) -> (...)
     """The weighted squared distances from the weighted mean."""
     return (w * (means - (w * means).sum(0) / w.sum(0)).square()).sum(0)
+
+
+def _where_finite(means: Tensor, variances: Tensor, found: Tensor) -> Tensor:  # (M, ...), (M, ...), (...) -> (...)
+    return torch.where((means.isfinite() & variances.isfinite()).all(0), found, torch.nan)
 
 
 def _chi_square_median(like: Tensor, degrees: int) -> Tensor:  # ()

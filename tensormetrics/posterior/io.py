@@ -1,6 +1,7 @@
 """Confusion matrices from files, labels and pairs, and back. Rows are the truth, columns the prediction."""
 
 import csv
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,17 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
+
+COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
     """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
 
-    ConfMatIOError says what is wrong. A class that is never predicted: ConfMatIOWarning.
+    ConfMatIOError says what is wrong, also of rows that add up to more than 1e38, of which float32 could not draw. A
+    class that is never predicted: ConfMatIOWarning.
     """
     try:
         given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
@@ -32,6 +37,11 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     if bad := torch.nonzero(~(matrix.isfinite() & (matrix >= 0))).tolist():
         i, j = bad[0]
         raise ConfMatIOError(f"confusion_matrix: got {float(matrix[i, j])} at [{i}, {j}], wanted finite counts >= 0")
+    if large := torch.nonzero(matrix.sum(1) > LARGEST).flatten().tolist():
+        i, most = large[0], float(matrix[large[0]].max())
+        raise ConfMatIOError(
+            f"confusion_matrix: got {most:g} in row {i}, wanted rows that add up to at most {LARGEST:g}"
+        )
     if not allow_empty_rows:
         refuse_empty_rows(matrix)
     if empty := torch.nonzero(matrix.sum(0) == 0).flatten().tolist():
@@ -51,25 +61,74 @@ def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
         )
 
 
-def load_csv(location: str | Path, *, encoding: str = "utf-8", delimiter: str = ",") -> Tensor:  # (C, C)
-    """A confusion matrix from a file of numbers without a header. ConfMatIOError names the line that is no row."""
-    rows = []
-    with open(location, encoding=encoding, newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        for cells in reader:
-            if not cells:
-                continue
-            wanted = f"{len(rows[0])} numbers" if rows else "numbers"
-            try:
-                rows.append([float(cell) for cell in cells])
-                if len(cells) != len(rows[0]):
-                    raise ValueError
-            except ValueError:
-                text = delimiter.join(cells)
-                raise ConfMatIOError(
-                    f"{location}, line {reader.line_num}: got {text!r}, wanted {wanted} separated by {delimiter!r}"
-                ) from None
-    return validate_confusion_matrix(rows)
+def load_csv(
+    location: str | Path, *, encoding: str = "utf-8-sig", delimiter: str | None = None, with_labels: bool = False
+) -> Tensor | tuple[Tensor, list[str] | None]:  # (C, C)
+    """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
+
+    Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
+    names where both stand, or from 0 on. With
+    `with_labels` the answer is (matrix, names), names being None where there are none. `delimiter=None` takes
+    semicolons, tabs or commas, whichever separate the cells of the first line. ConfMatIOError names the line that is
+    wrong. FileNotFoundError: there is no such file.
+    """
+    rows = _csv_rows(location, encoding, delimiter)
+    height, width = len(rows), len(rows[0][1]) if rows else 0
+    for line, cells in rows:
+        if len(cells) != width:
+            raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} columns, wanted {width} as above")
+    both = height == width and not all(map(_is_count, rows[0][1]))  # a corner, too
+    header = both or (height == width + 1 and _are_names(rows[0][1]))
+    index = both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
+    if not header and not index and height != width:
+        wanted = "a square, with at most one row and one column of names"
+        raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {wanted}")
+    columns = rows[0][1][index:] if header else None
+    names = [cells[0] for _, cells in rows[header:]] if index else columns
+    if columns is not None and names != columns:
+        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted the same names")
+    if names is not None and (len(set(names)) < len(names) or "" in names):
+        raise ConfMatIOError(f"{location}: got classes called {names}, wanted distinct names")
+    for line, cells in rows[header:]:
+        if wrong := [cell for cell in cells[index:] if not _is_count(cell)]:
+            raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
+    counts = [[float(cell) for cell in cells[index:]] for _, cells in rows[header:]]
+    matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
+    return (matrix, names) if with_labels else matrix
+
+
+def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> list[tuple[int, list[str]]]:
+    """(line number, cells) of the rows that are not blank."""
+    data = Path(location).read_bytes()
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfMatIOError(
+            f"{location}, line {line}: got the byte {data[error.start]:#04x}, which is no {encoding}; "
+            "write encoding='utf-16' or what the file is written in"
+        ) from None
+    lines = text.splitlines()
+    if delimiter is None:
+        first = next((line for line in lines if line.strip()), "")
+        splits = (d for d in (";", "\t", ",") if len(next(csv.reader([first], delimiter=d), ())) > 1)
+        delimiter = next(splits, ",")
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except csv.Error as error:
+        raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
+    return [(line, cells) for line, cells in rows if any(cells)]
+
+
+def _are_names(cells: list[str]) -> bool:
+    """Words, or the numbers from 0 that pandas gives to what has no names. Other numbers may be counts."""
+    return not all(map(_is_count, cells)) or cells == [str(k) for k in range(len(cells))]
+
+
+def _is_count(cell: str) -> bool:
+    """Python's float() takes "1_0", Arabic digits and words too."""
+    return COUNT.fullmatch(cell) is not None
 
 
 def compute_confusion_matrix(
@@ -83,7 +142,8 @@ def compute_confusion_matrix(
 
     The classes are `labels` in this order, or 0..num_classes-1, or all labels that occur, sorted.
     """
-    cells, C = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    cells, found = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    C = len(found)
     return torch.bincount(cells, minlength=C * C).view(C, C)
 
 
@@ -93,9 +153,21 @@ def label_cells(
     *,
     labels: Sequence | None = None,
     num_classes: int | None = None,
-) -> tuple[Tensor, int]:  # (N,) int64
-    """The cell of the confusion matrix that each item belongs to, truth * C + prediction; and C."""
+) -> tuple[Tensor, np.ndarray]:  # (N,) int64, (C,)
+    """The cell of the confusion matrix that each item belongs to, truth * C + prediction; and the C classes."""
     true, pred = _labels("y_true", y_true), _labels("y_pred", y_pred)
+    try:
+        return _places(true, pred, labels, num_classes)
+    except TypeError:  # of a comparison
+        kinds = sorted(
+            {type(label).__name__ for given in (true, pred, labels or ()) for label in np.asarray(given).tolist()}
+        )
+        raise ValueError(f"y_true, y_pred, labels: got {' and '.join(kinds)}, wanted words or numbers alone") from None
+
+
+def _places(
+    true: np.ndarray, pred: np.ndarray, labels: Sequence | None, num_classes: int | None
+) -> tuple[Tensor, np.ndarray]:
     if len(true) != len(pred):
         raise ValueError(f"lengths differ: y_true has {len(true)}, y_pred has {len(pred)}")
     if labels is not None and num_classes is not None:
@@ -115,7 +187,7 @@ def label_cells(
         if len(unknown := given[labels[place] != given] if C else given):
             raise ValueError(f"{name}: got {unknown[0].item()!r}, which is none of the labels {labels.tolist()}")
         places.append(place)
-    return torch.from_numpy(places[0] * C + places[1]), C
+    return torch.from_numpy(places[0] * C + places[1]), labels
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:  # (C, C) -> (N, 2)
@@ -145,6 +217,16 @@ def pred_cond_to_confusion_matrix(
     first, second = pairs.cpu().unbind(-1)
     true, pred = (second, first) if pred_first else (first, second)
     return compute_confusion_matrix(true, pred, num_classes=num_classes)
+
+
+def checked_labels(labels: Any, num_classes: int) -> tuple[str, ...] | None:
+    """The names of the classes as text, or None. ValueError unless there is one for each."""
+    if labels is None:
+        return None
+    names = tuple(map(str, _labels("labels", labels).tolist()))
+    if isinstance(labels, str) or len(names) != num_classes or len(set(names)) != num_classes:
+        raise ValueError(f"labels: got {labels!r}, wanted {num_classes} distinct names")
+    return names
 
 
 def _labels(name: str, values: Any) -> np.ndarray:  # (N,)

@@ -1,7 +1,7 @@
 """A torchmetrics metric that says how sure a score is."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from .. import _checks
 from .._metric import Metric
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
+from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
-from .summary import Estimate, check_probability, equal_tailed, estimate
+from .summary import Estimate, as_scalars, check_probability, equal_tailed, estimate
 from .sums import METHODS
 from .syntax import MetricCollection, get_metric
 
@@ -22,16 +23,17 @@ from .syntax import MetricCollection, get_metric
 class ConfusionPosterior(Metric):
     """Credible intervals of classification metrics, from the posterior of the confusion matrix.
 
-    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`; `scores.SCORES`
-    has their formulas, ranges and directions. `compute()` gives an `Estimate` for each, float64, of `batch_shape`, then
-    (C,) for one value per class: the median of `num_samples` samples in `dtype`, and the ends of their highest density
-    (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`; `method` as in `sample_sums`. Draws
-    are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts give
-    equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
+    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives an `Estimate` for
+    each, float64, of `batch_shape`, then (C,) for one value per class: the median of `num_samples` samples in `dtype`,
+    and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
+    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
+    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    `labels` are the names of the classes in `as_scalars` and `plot`.
 
-    The default prior "perks" (see `dirichlet_prior`) adds to every class one item answered at random. It draws scores
-    towards chance: 9 of 10 right in each of 10 classes have a mean accuracy of 0.83, 99 of 100 one of 0.98. Priors of 0
-    draw nowhere, and take what was never observed for impossible.
+    The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
+    of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
+    fewer than about 20 items each. Priors of 0 take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -53,18 +55,23 @@ class ConfusionPosterior(Metric):
         interval: str = "hdi",
         num_samples: int = 10_000,
         prevalence_prior: Any = "perks",
-        confusion_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
         method: str = "posterior",
+        zero_division: float | None = None,
         seed: int = 0,
         name: str = "posterior",
         ignore_index: int | None = None,
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
+        labels: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
-        collection = MetricCollection(metrics)
+        collection = MetricCollection(metrics, zero_division)
+        if not collection:
+            raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
+        self.zero_division = zero_division
         for metric in collection:
             metric(torch.zeros(0, C, C))  # an option that does not fit so many classes is refused here
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
@@ -80,7 +87,12 @@ class ConfusionPosterior(Metric):
         self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
         self.name = name
+        if ignore_index is not None:
+            _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
+        self.labels = checked_labels(labels, C)
+        if not isinstance(batch_shape, Sequence):
+            raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
         self.batch_shape = tuple(_checks.integer_at_least("batch_shape", size, 0) for size in batch_shape)
         _checks.one_of("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
@@ -90,7 +102,10 @@ class ConfusionPosterior(Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
         # target: (*batch, N, ...) labels
-        """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead."""
+        """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Infinite scores are compared like others.
+        """
         C, batch = self.num_classes, self.batch_shape
         _checks.integral("target", target)
         _checks.same_device(preds=preds, target=target, state=self.counts)
@@ -131,6 +146,11 @@ class ConfusionPosterior(Metric):
             for metric, values in zip(self.metrics, self._samples(self.metrics), strict=True)
         }
 
+    def as_scalars(self, prefix: str = "") -> dict[str, float]:
+        """`compute()` as a logger takes it, with classes by their `labels`: "tpr/cat/median". See `as_scalars`."""
+        labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
+        return as_scalars(self.compute(), prefix, labels)
+
     def plot(self, metric: str | None = None, **options: Any) -> Any:
         """The posterior of each value of a metric, by default the first.
 
@@ -138,13 +158,14 @@ class ConfusionPosterior(Metric):
         """
         metric = self.metrics[0] if metric is None else metric
         _checks.one_of("metric", metric, self.metrics)
-        found = get_metric(metric)
+        found = get_metric(metric, self.zero_division)
         with self._whole_state("plot"):
             (samples,) = self._samples([metric])
             points = observed_values(self._matrices())[found].flatten().tolist()
         names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
         if self.per_class[metric]:
-            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in range(self.num_classes)]
+            classes = self.labels or range(self.num_classes)
+            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in classes]
         elif not self.batch_shape:
             names = [metric]
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
@@ -154,7 +175,8 @@ class ConfusionPosterior(Metric):
     def batch_value(self) -> dict[str, Tensor]:
         """What `forward` answers with: point values, without sampling."""
         values = observed_values(self._matrices())
-        return {metric: self._shaped(metric, values[get_metric(metric)]) for metric in self.metrics}
+        collection = MetricCollection(self.metrics, self.zero_division)
+        return {metric: self._shaped(metric, values[found]) for metric, found in collection.items()}
 
     def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
         return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
@@ -168,7 +190,7 @@ class ConfusionPosterior(Metric):
         matrices = self._matrices()
         return sample_metrics(
             matrices,
-            metrics,
+            MetricCollection(metrics, self.zero_division),
             self.num_samples,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from .._plots import LINE, broken, dress, inches, lines_of
-from .compare import PairwiseComparisonResult
+from .compare import PairwiseComparisonResult, short
 from .drawing import Look, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
 DISTRIBUTION = {
@@ -156,12 +156,6 @@ def plot_difference(
     ax.set_xlabel(broken(label, look.characters(ax)))
     look.legend(figure, [ax])
     return figure
-
-
-def short(experiment: str) -> str:
-    """The name without the group where both are the same."""
-    group, _, name = experiment.partition("/")
-    return name if group == name else experiment
 
 
 class ForestGroup(NamedTuple):

@@ -156,11 +156,12 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
     """
     loc = torch.as_tensor(loc, dtype=torch.float64, device=samples.device)[..., None]
 
-    def terms(x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+    def terms(x: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
+        given = x.sum(-1, keepdim=True)  # not finite where a sample is not
         y = x.sub_(loc).clamp_(min=EDGE)
-        return y, logs_of_products_(spare.copy_(y))
+        return given, y, logs_of_products_(spare.copy_(y))
 
-    number, total, log_x = sum_of(samples, terms)
+    number, _, total, log_x = sum_of(samples, terms)
     mean = total / number
     gap = mean.log() - log_x / number  # ln shape - digamma(shape)
     shape = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
@@ -173,7 +174,7 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
     # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins."""
-    _checks.number("pseudo_count_weight", pseudo_count_weight, "a number > 0", lambda x: x > 0)
+    _checks.number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     least, most = finite.least, finite.most
@@ -196,7 +197,8 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     target = u.movedim(0, -1).contiguous()
     at = torch.minimum(torch.searchsorted(below[..., 1:].contiguous(), target, right=True), bins.long() - 1)
     part = ((target - below.gather(-1, at)) / share.gather(-1, at)).clamp(0, 1)
-    return (start + width * (at + part)).movedim(-1, 0).clamp(*bounds)
+    found = torch.where(target.isfinite(), start + width * (at + part), torch.nan)
+    return found.movedim(-1, 0).clamp(*bounds)
 
 
 def hksj_factor(means: Tensor, variances: Tensor) -> Tensor:  # (M, ...) -> (...)

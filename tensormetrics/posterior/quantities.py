@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .sums import sums_from_matrices
+from .sums import shares, sums_from_matrices
 
 
 class Values(dict):
@@ -43,7 +43,7 @@ class Quantity(torch.nn.Module, ABC):
 
     def forward(self, matrices: Tensor) -> Tensor:
         # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
-        """Point values in float64."""
+        """Point values in float64; nan for a matrix whose total is 0 or not finite."""
         _checks.shape("matrices", matrices, "...", "C", "C")
         found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
         return found.reshape(*matrices.shape[:-2], *found.shape[1:])
@@ -122,6 +122,5 @@ def observed_values(matrices: Tensor) -> Values:  # (rows, C, C)
     """The values of quantities at the matrices themselves, in float64."""
     sums = sums_from_matrices(matrices)
     known = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
-    matrices = matrices.double()
-    known[ROOTS["norm_confusion_matrix"]] = matrices / matrices.sum((-2, -1), keepdim=True)
+    known[ROOTS["norm_confusion_matrix"]] = shares(matrices)
     return Values(known, sums.tp)

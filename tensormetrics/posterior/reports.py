@@ -17,8 +17,8 @@ from .tables import format_table
 class Reports(Comparisons):
     """The tables of a `Study`.
 
-    All take (metric, class_label): the label is needed where the metric has one value per class. Tables take
-    `table_fmt` and `precision`: see `format_table`.
+    All take (metric, class_label): the class, by its number or name, where the metric has one value for each. Tables
+    take `table_fmt` and `precision`: see `format_table`.
     """
 
     def report_metric_summaries(
@@ -100,12 +100,13 @@ class Reports(Comparisons):
     ) -> Any:
         """All pairs of experiments."""
         interval = f"{self.ci_probability:.1%} HDI"
-        headers = ["Experiment A", "Experiment B", "Median Δ", interval, "p_direction", "p_ROPE", "p_sig", "Favours"]
+        shares = "P(A > B)", "P(B > A)"
+        headers = ["Experiment A", "Experiment B", "Median Δ", interval, *shares, "p_ROPE", "p_sig", "Favours"]
         if len(self._listed(self.list_experiments())) < 2:
             return format_table([], headers, table_fmt, precision)
         found = self.compare_all_pairs(metric, class_label, min_sig_diff=min_sig_diff)
         low, high = found.interval
-        columns = found.median, low, high, found.p_direction, found.p_rope, found.p_bi_sig
+        columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig
         rows = [
             dict(zip(headers, (a, b, median, (low, high), *shares, favours or ""), strict=True))
             for a, b, (median, low, high, *shares), favours in zip(
@@ -124,12 +125,12 @@ class Reports(Comparisons):
         precision: int = 4,
     ) -> Any:
         """Each experiment against a guesser with its prevalence."""
-        headers = ["Group", "Experiment", "Median Δ", "p_direction", "ROPE", "p_ROPE", "p_sig"]
+        headers = ["Group", "Experiment", "Median Δ", "P(> random)", "ROPE", "p_ROPE", "p_sig"]
         rows = []
         for name in self._listed(self.list_experiments()):
             found = self.get_pairwise_random_comparison(metric, class_label, experiment=name, min_sig_diff=min_sig_diff)
             rope = (-found.min_sig_diff, found.min_sig_diff)
-            cells = *split_name(name), found.median, found.p_direction, rope, found.p_rope, found.p_bi_sig
+            cells = *split_name(name), found.median, found.p_greater, rope, found.p_rope, found.p_bi_sig
             rows.append(dict(zip(headers, cells, strict=True)))
         return format_table(rows, headers, table_fmt, precision)
 
@@ -183,7 +184,7 @@ class Reports(Comparisons):
         options = {"group_a": group_a, "group_b": group_b, "rho": rho, "min_sig_diff": min_sig_diff}
         found = self.get_fold_comparison(metric, class_label, **options)
         row = {
-            "Metric": metric,
+            "Metric": self.titled(metric, class_label, [f"{group_a}/{AGGREGATED}"]),
             "Mean Δ": found.mean_difference,
             "SD": found.sd,
             "rho": found.rho,

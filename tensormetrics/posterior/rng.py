@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _op
-from .dirichlet import sample_log_gamma, stream_keys
+from .dirichlet import non_negative, sample_log_gamma, stream_keys
 
 Size = int | Sequence[int]
 
@@ -65,6 +65,7 @@ class RNG:
         """Values drawn with replacement, with the probabilities `p` or equal ones."""
         values = torch.as_tensor(values, device=self.device)
         p = values.new_ones(len(values), dtype=torch.float64) if p is None else torch.as_tensor(p, dtype=torch.float64)
+        non_negative("p", p)
         edges = p.to(self.device).cumsum(0)
         return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]
 

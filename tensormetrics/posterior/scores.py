@@ -1,11 +1,13 @@
 """The classification metrics, one row each: functions of the sums of a confusion matrix.
 
 The forms equal the textbook ones, written without 1 - x: since the sums of a class add up to 1, exact zeros and ones
-stay exact. x / 0 is inf for x > 0; 0 / 0 is nan where the row does not say otherwise.
+stay exact. x / 0 is inf for x > 0. What is undefined (0 / 0, and inf - inf of logarithms) comes out of a formula as
+nan, and is answered by the option `zero_division`: if not given, 0 for f1, fbeta and p4, nan for all others.
 """
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,10 +27,7 @@ class Score(NamedTuple):
     bounds: tuple[float, float] | Callable[..., tuple[float, float]] = (0.0, 1.0)  # or of C and the options
     sklearn_equivalent: str | None = None
     weights: Callable[..., Tensor] | None = None  # of |i - j| (C, C) and the options: w in cost = sum_ij w_ij C_ij
-
-
-def _share(part: Tensor, rest: Tensor) -> Tensor:
-    return torch.where(part == 0, 0, part / (part + rest))
+    zero_division: float = math.nan
 
 
 def _accuracy(tp: Tensor, fn: Tensor) -> Tensor:
@@ -50,7 +49,12 @@ def _mcc(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
 
 
 def _fbeta(tp: Tensor, fp: Tensor, fn: Tensor, *, beta: float = 1.0) -> Tensor:
-    return _share((1 + beta**2) * tp, beta**2 * fn + fp)
+    return (1 + beta**2) * tp / ((1 + beta**2) * tp + (beta**2 * fn + fp))
+
+
+def _p4(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    product = 4 * tp * tn
+    return torch.where(tp + tn == 0, 0, product / (product + (tp + tn) * (fp + fn)))
 
 
 def _denominator(rate: Tensor, clamp: bool) -> Tensor:
@@ -139,13 +143,14 @@ SCORES = (
     Score(("kappa", "cohen_kappa"), "Cohen's Kappa",
           lambda tp, fp, fn, tn: total(tp * tn - fp * fn) / total((tp + fn) * (fn + tn)),
           False, True, SIGNED, "cohen_kappa_score"),
-    Score(("f1",), "F1-score", lambda tp, fp, fn: _share(2 * tp, fp + fn), sklearn_equivalent="f1_score"),
-    Score(("fbeta",), "FBeta-score", _fbeta, sklearn_equivalent="fbeta_score"),
+    Score(("f1",), "F1-score", lambda tp, fp, fn: 2 * tp / (2 * tp + (fp + fn)), sklearn_equivalent="f1_score",
+          zero_division=0.0),
+    Score(("fbeta",), "FBeta-score", _fbeta, sklearn_equivalent="fbeta_score", zero_division=0.0),
     Score(("informedness", "youdenj", "youden_j", "bookmaker_informedness", "bm"), "Informedness",
           lambda tp, fp, fn, tn: (tp * tn - fp * fn) / ((tp + fn) * (fp + tn)), bounds=SIGNED),
     Score(("markedness", "delta_p"), "Markedness",
           lambda tp, fp, fn, tn: (tp * tn - fp * fn) / ((tp + fp) * (fn + tn)), bounds=SIGNED),
-    Score(("p4",), "P4-score", lambda tp, fp, fn, tn: _share(4 * tp * tn, (tp + tn) * (fp + fn))),
+    Score(("p4",), "P4-score", _p4, zero_division=0.0),
     Score(("jaccard", "jaccard_index", "threat_score", "critical_success_index"),
           "Jaccard Index", lambda tp, fp, fn: tp / (tp + fp + fn), sklearn_equivalent="jaccard_score"),
     Score(("plr", "positive_likelihood_ratio"), "Positive Likelihood Ratio",
@@ -189,6 +194,7 @@ class ScoreMetric(Metric):
         options = {
             name: check_option(name, options.get(name, default), default) for name, default in self.defaults.items()
         }
+        self.zero_division = options.pop("zero_division")
         self.compute_metric = functools.partial(score.formula, **options)
         self._bounds = functools.partial(score.bounds, **options) if callable(score.bounds) else lambda C: score.bounds
         self.bounds = self._bounds(torch.inf)
@@ -200,7 +206,11 @@ class ScoreMetric(Metric):
         return self._bounds(num_classes)
 
     def evaluate(self, values: Values) -> Tensor:  # plain tensors suffice for the formulas here
-        return self.compute_metric(*(values[parent] for parent in self.parents.values()))
+        found = self.compute_metric(*(values[parent] for parent in self.parents.values()))
+        if math.isnan(self.zero_division):
+            return found
+        observed = ~values.like[:, :1].isnan()  # a matrix of zeros has no values at all
+        return torch.where(found.isnan() & observed, self.zero_division, found)
 
 
 def _define(score: Score) -> type[ScoreMetric]:
@@ -217,7 +227,10 @@ def _define(score: Score) -> type[ScoreMetric]:
             "sklearn_equivalent": score.sklearn_equivalent,
             "aliases": list(score.aliases),
             "higher_is_better": score.higher_is_better,
-            "defaults": {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
+            "defaults": {
+                **{p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
+                "zero_division": score.zero_division,
+            },
             "leading": 1 if score.weights else 0,  # the cost
             "compute_metric": staticmethod(score.formula),
         },

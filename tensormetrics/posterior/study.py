@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from . import study_config as config
 from .dirichlet import DTYPES
 from .errors import ConfigError, ConfigWarning
 from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
-from .extend import ExperimentAggregator, get_experiment_aggregator
+from .extend import ExperimentAggregator, check_zero_division, get_experiment_aggregator
 from .figures import Figures
 from .io import label_cells
 from .paired import Items
@@ -24,7 +24,7 @@ from .quantities import Quantity
 from .reports import Reports
 from .rng import RNG
 from .sums import METHODS
-from .syntax import get_metric
+from .syntax import find_metric
 
 Result = ExperimentResult | ExperimentAggregationResult
 
@@ -36,9 +36,10 @@ class Study(Reports, Figures):
     `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
     an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
     alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
+    `zero_division` as in `get_metric`, for all metrics.
 
         study = Study(seed=0, metrics={"acc": {}})
-        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]], confusion_prior="perks")
+        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]])
         print(study.report_metric_summaries("acc"))
 
     ConfigError says what is wrong; ConfigWarning what was chosen or converted.
@@ -55,8 +56,12 @@ class Study(Reports, Figures):
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         memory_limit: int = 2**30,
+        zero_division: float | None = None,
     ) -> None:
         _checks.one_of("dtype", dtype, DTYPES)
+        if zero_division is not None:
+            check_zero_division(zero_division)
+        self._zero_division = zero_division
         self.device, self.dtype = device, dtype
         self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
         self._groups: dict[str, ExperimentGroup] = {}
@@ -64,6 +69,7 @@ class Study(Reports, Figures):
         self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
         self._described: dict[str, dict[str, dict[str, Any]]] = {}
         self._samples: OrderedDict[tuple, Result] = OrderedDict()
+        self._ignored: set[tuple] = set()  # class labels of metrics that have none
         self.seed, self.num_samples, self.ci_probability = seed, num_samples, ci_probability
         self.experiments = {} if experiments is None else experiments
         self.metrics = {} if metrics is None else metrics
@@ -144,12 +150,16 @@ class Study(Reports, Figures):
         *,
         num_classes: int | None = None,
         labels: Any = None,
-        items: str | None = None,
+        items: str | Literal[False] | None = None,
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
-        Priors are those of `dirichlet_prior`; none is 0, with which what was never observed is impossible. `items`
-        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict.
+        Priors are those of `dirichlet_prior`; None stands for "perks" and "balanced", with which intervals of the
+        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `labels` are the
+        classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots call them
+        by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
+        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
+        comparison of experiments with the same y_true and without items warns; items=False says that these differ.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
@@ -157,36 +167,45 @@ class Study(Reports, Figures):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
         given = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
         given = [key for key, value in given.items() if value is not None]
-        if items is not None and given != ["y_true", "y_pred"]:
+        if items and given != ["y_true", "y_pred"]:
             raise ValueError(
                 f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
             )
-        found, described = None, {"confusion_matrix": confusion_matrix}
+        found, truth = None, None
         if given == ["y_true", "y_pred"]:
-            cells, C = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
-            confusion_matrix = described["confusion_matrix"] = cells.bincount(minlength=C * C).view(C, C)
-            if items is not None:
+            cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+            C = len(classes)
+            confusion_matrix = cells.bincount(minlength=C * C).view(C, C)
+            truth = None if items is False else config.digest(classes.tolist(), cells // C)
+            if items is not None and items is not False:
                 self._check_items(items, cells, C, full_name)
                 found = Items(items, cells)
-                described = {"y_true": y_true, "y_pred": y_pred, "items": items}
-                classes = {"num_classes": num_classes, "labels": labels}
-                described |= {key: value for key, value in classes.items() if value is not None}
+            labels = None if classes.tolist() == list(range(C)) else classes
         elif given != ["confusion_matrix"]:
             raise ValueError(
                 f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
                 "y_true and y_pred"
             )
-        priors = {"prevalence_prior": prevalence_prior, "confusion_prior": confusion_prior}
-        if lacking := [key for key, prior in priors.items() if prior is None]:
-            words = " and ".join(lacking)
-            _warn(f"experiment {full_name!r}: no {words}, 0 is used, with which what was not observed is impossible")
-            priors |= dict.fromkeys(lacking, 0)
+        elif num_classes is not None:
+            raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
+        described = {"confusion_matrix": confusion_matrix}
+        if found is not None:
+            described = {"y_true": y_true, "y_pred": y_pred, "items": items}
+        if labels is not None:
+            described["labels"] = labels
+        elif found is not None:
+            described["num_classes"] = len(confusion_matrix)
+        priors = {
+            "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
+            "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
+        }
         members = self._described.setdefault(group, {})
         if name in members:
             _warn(f"experiment {full_name!r} is there already; it is overwritten")
         holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
         try:
-            holder.add_experiment(name, confusion_matrix, **priors, items=found, device=self.device)
+            options = {"items": found, "labels": labels, "device": self.device}
+            holder.add_experiment(name, confusion_matrix, **priors, **options).truth = truth
         except ValueError as error:
             if not members:
                 del self._described[group]
@@ -196,7 +215,7 @@ class Study(Reports, Figures):
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
-        found = metric if isinstance(metric, Quantity) else get_metric(metric)
+        found = find_metric(metric, self._zero_division)
         name = metric if isinstance(metric, str) else metric.name
         aggregator, described = None, {}
         if aggregation is not None:
@@ -229,7 +248,7 @@ class Study(Reports, Figures):
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """A metric of the study, by any of its spellings."""
-        found = metric if isinstance(metric, Quantity) else get_metric(metric)
+        found = find_metric(metric, self._zero_division)
         if found not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
@@ -283,7 +302,7 @@ class Study(Reports, Figures):
             "dtype": config.dtype_name(self.dtype),
             "experiments": self.experiments,
             "metrics": config.plain(self.metrics),
-        }
+        } | ({} if self._zero_division is None else {"zero_division": float(self._zero_division)})
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":

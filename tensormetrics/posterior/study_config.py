@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._files import written
 from .errors import ConfigError, ConfigWarning, UnknownNameError
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
@@ -77,15 +78,22 @@ def fingerprint(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def digest(classes: list, truth: Tensor) -> bytes:
+    """Of the true classes of items."""
+    return hashlib.blake2b(repr(classes).encode() + truth.numpy().tobytes(), digest_size=16).digest()
+
+
 def write(config: dict[str, Any], path: str | Path) -> None:
     path = Path(path)
     kind = _suffix(path)
     if kind == "json":
-        path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        text = json.dumps(config, indent=1)
     elif kind == "toml":
-        path.write_text(_package("tomli_w", path).dumps(config), encoding="utf-8")
+        text = _package("tomli_w", path).dumps(config)
     else:
-        path.write_text(_package("yaml", path).safe_dump(config, sort_keys=False), encoding="utf-8")
+        text = _package("yaml", path).safe_dump(config, sort_keys=False)
+    with written(path) as file:
+        file.write(text.encode())
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -119,10 +127,11 @@ def _number(name: str, value: Any, kind: type) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
-        if isinstance(value, bool) or not isinstance(value, str | numbers.Real | np.generic | Tensor):
+        held = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
+        if isinstance(held, bool) or not isinstance(held, str | numbers.Real | np.generic):
             raise TypeError
-        converted = kind(value)
-        if float(converted) != float(value):
+        converted = kind(held)
+        if float(converted) != float(held):
             raise TypeError
     except (TypeError, ValueError):
         wanted = "an integer" if kind is int else "a number"

@@ -1,7 +1,7 @@
 """What samples say: the middle, and the interval that holds most of them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,14 +56,21 @@ class PosteriorSummary(NamedTuple):
         }
 
 
-def as_scalars(estimates: Mapping[str, Estimate], prefix: str = "") -> dict[str, float]:
-    """What a logger takes: "acc/median", "acc/low", "acc/high"; indices stand between, as in "tpr/0/median"."""
-    return {
-        prefix + "/".join([name, *map(str, index), field]): float(value)
-        for name, found in estimates.items()
-        for field, values in found._asdict().items()
-        for index, value in np.ndenumerate(values.cpu().numpy())
-    }
+def as_scalars(
+    estimates: Mapping[str, Estimate], prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, float]:
+    """What a logger takes: "acc/median", "acc/low", "acc/high"; indices stand between, as in "tpr/0/median".
+
+    `labels` gives for some metrics the names that the last index stands for: {"tpr": ["cat", "dog"]}.
+    """
+    scalars = {}
+    for name, found in estimates.items():
+        names = (labels or {}).get(name)
+        for field, values in found._asdict().items():
+            for index, value in np.ndenumerate(values.cpu().numpy()):
+                place = [*index[:-1], names[index[-1]]] if names else index
+                scalars[prefix + "/".join([name, *map(str, place), field])] = float(value)
+    return scalars
 
 
 def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:

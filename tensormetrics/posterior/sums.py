@@ -31,9 +31,9 @@ class ConfusionSums(NamedTuple):
 
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
     # matrices: (..., C, C)  weights: (W, C, C)  ->  (..., C) and (..., W)
-    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix of zeros."""
+    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite."""
     _check_square("matrices", matrices)
-    matrices = _shares(matrices)
+    matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
     weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights.to(matrices), matrices)
@@ -44,8 +44,8 @@ def sample_sums(
     counts: Tensor,  # (E, C, C), or (C, C) for E = 1
     num_samples: int,
     *,
-    prevalence_prior: str | float | Any = 0,
-    confusion_prior: str | float | Any = 0,
+    prevalence_prior: str | float | Any = "perks",
+    confusion_prior: str | float | Any = "balanced",
     method: str = "posterior",
     seed: int = 0,
     names: Sequence[str] | None = None,
@@ -65,7 +65,8 @@ def sample_sums(
     `sample_log_gamma`. Sums are float64, variates and results of `dtype`. Memory is that of the result and of one row
     of 64 samples per thread.
 
-    A row whose concentrations are all 0 contributes nothing. Raises ValueError for negative or non-finite counts.
+    A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
+    finite, or add up to more than 1e38 in a row.
     """
     _checks.one_of("need", need, NEEDS)
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
@@ -74,6 +75,8 @@ def sample_sums(
         _checks.same_device(counts=counts, weights=weights)
         _checks.shape("weights", weights, "W", C, C)
         weights = weights.double().contiguous()
+        if not weights.isfinite().all():
+            raise ValueError("weights: got nan or infinite ones, wanted finite numbers")
     elif need == "weighted":
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
@@ -94,21 +97,25 @@ def sample_confusion_matrices(
     counts: Tensor,  # (E, C, C), or (C, C) for E = 1
     num_samples: int,
     *,
-    prevalence_prior: str | float | Any = 0,
-    confusion_prior: str | float | Any = 0,
+    prevalence_prior: str | float | Any = "perks",
+    confusion_prior: str | float | Any = "balanced",
     method: str = "posterior",
     seed: int = 0,
     names: Sequence[str] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:  # (S, E, C, C)
-    """The matrices whose sums `sample_sums` gives, each summing to 1; all their cells stand in memory, in float64."""
+    """The matrices whose sums `sample_sums` gives, each summing to 1; all their cells stand in memory.
+
+    They are drawn in float64. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
+    a rounding error decides whether a proposal is accepted.
+    """
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
     if method == "input":
-        return _shares(counts[None])
+        return shares(counts[None])
     prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
 
-    def shares(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
         out = alpha.new_empty(*alpha.shape, num_samples)
         keys = stream_keys(seed, names, method, stream, alpha.device)
         _op.log_gamma(out, alpha.contiguous(), keys, _checks.integer_at_least("start", start, 0))
@@ -116,15 +123,15 @@ def sample_confusion_matrices(
 
     spread = without_diagonal(cells)
     split = torch.stack([cells.diagonal(dim1=-2, dim2=-1), spread.sum(-1)], -1)  # right or wrong
-    share = shares("prevalence", prevalence[:, None]).transpose(-2, -1)
-    right, wrong = (share * shares("split", split)).unbind(-1)
-    return (torch.diag_embed(right) + wrong[..., None] * shares("spread", spread)).to(dtype)
+    share = drawn("prevalence", prevalence[:, None]).transpose(-2, -1)
+    right, wrong = (share * drawn("split", split)).unbind(-1)
+    return (torch.diag_embed(right) + wrong[..., None] * drawn("spread", spread)).to(dtype)
 
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
     """Shares that sum to 1, or to 0 where nothing has a mass."""
     rows = log_masses.movedim(-1, 0).contiguous()  # each a vector of its own, whose digits depend on no other sample
-    return rows.softmax(-1).nan_to_num(0)
+    return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
 
 def _checked(
@@ -150,6 +157,7 @@ def _concentrations(counts: Tensor, prevalence_prior: Any, confusion_prior: Any,
         counts = torch.zeros_like(counts)
     prevalence = counts.sum(-1) + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(counts)
     cells = counts + dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(counts)
+    non_negative("counts, with the prior", torch.stack([prevalence, cells.sum(-1)]))
     if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
         raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
     if method == "random":
@@ -157,9 +165,11 @@ def _concentrations(counts: Tensor, prevalence_prior: Any, confusion_prior: Any,
     return prevalence.contiguous(), cells.contiguous()
 
 
-def _shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+def shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+    """Counts divided by their total, in float64; nan where that is 0 or not finite."""
     matrices = matrices.double()
-    return matrices / matrices.sum((-2, -1), keepdim=True)
+    total = matrices.sum((-2, -1), keepdim=True)
+    return matrices / torch.where(total.isfinite(), total, torch.nan)
 
 
 def _check_square(name: str, matrices: Tensor) -> None:

@@ -1,6 +1,8 @@
 """Metric strings: "name", "name+option=value", "name@averaging"; and lists of metrics."""
 
 import ast
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,7 +13,8 @@ from . import scores as scores  # registers the metrics
 from .extend import AVERAGING_REGISTRY, INSTANCES, METRIC_REGISTRY, SPELLINGS, Averaging, Metric, closest, instance
 from .quantities import ROOTS, Quantity, RootMetric, Values, compute_order, total
 
-WORDS = {"true": True, "false": False, "none": None}
+NOTHING: Mapping[str, Any] = {}
+WORDS = {"true": True, "false": False, "none": None, "nan": math.nan}
 
 
 class AveragedMetric(Quantity):
@@ -49,29 +52,42 @@ class AveragedMetric(Quantity):
         return self.averaging(pooled[self.base_metric], **arguments)
 
 
-def get_metric(metric: str) -> Quantity:
+def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
     """The metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
 
     A name is an alias of a metric or a root quantity, after "@" one of an averaging; option values are Python
-    literals, true, false and none in any case, or else strings. Blanks do not count. Equal metrics are one object:
-    `get_metric("acc") is get_metric("accuracy")`. Raises ValueError for anything else, with the closest aliases.
+    literals, true, false, none and nan in any case, or else strings. Blanks do not count. Equal metrics are one object:
+    `get_metric("acc") is get_metric("accuracy")`.
+
+    `zero_division` (0, 1 or nan) is what the metric is where it is undefined, as by 0 / 0, like the option of that
+    name: "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
+    Raises ValueError for anything else, with the closest aliases.
     """
-    if metric not in SPELLINGS:
-        SPELLINGS[metric] = _resolve(metric)
-    return SPELLINGS[metric]
+    key = metric if zero_division is None else (metric, repr(zero_division))
+    if not isinstance(metric, str) or key not in SPELLINGS:
+        SPELLINGS[key] = _resolve(metric, zero_division)
+    return SPELLINGS[key]
 
 
 Quantity.find = staticmethod(get_metric)
 
 
-def _resolve(metric: str) -> Quantity:
+def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity:
+    """A metric, or the one of that name, as it is with `zero_division`."""
+    if isinstance(metric, Quantity) and zero_division is None:
+        return metric
+    return get_metric(metric.name if isinstance(metric, Quantity) else metric, zero_division)
+
+
+def _resolve(metric: str, zero_division: float | None) -> Quantity:
     if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
         raise ValueError(
             f"metric: got {metric!r}, wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', "
             "'fbeta+beta=2.0' or 'f1@macro'"
         )
     name, at, average = metric.partition("@")
-    found = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS})
+    default = {} if zero_division is None else {"zero_division": zero_division}
+    found = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS}, default)
     if not at:
         return found
     averaging = _find(metric, "averaging", average, AVERAGING_REGISTRY)
@@ -88,12 +104,16 @@ def _resolve(metric: str) -> Quantity:
     return INSTANCES.setdefault(averaged.name, averaged)
 
 
-def _find(metric: str, kind: str, token: str, table: Mapping[str, Any]) -> Any:
+def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default: Mapping[str, Any] = NOTHING) -> Any:
     name, *options = (part.strip() for part in token.split("+"))
     if name not in table:
-        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; the closest are {closest(name, table)}")
-    given = {}
+        meant = _meant(name) if kind == "metric" else ""
+        advice = f"write {meant}" if meant else f"the closest are {closest(name, table)}"
+        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; {advice}")
+    given: dict[str, Any] = {}
     known = getattr(table[name], "defaults", {})
+    if unknown := sorted(default.keys() - known):
+        raise ValueError(f"metric {metric!r}: {name!r} has no option {unknown[0]!r}; ask for it without")
     for option in options:
         key, equals, value = (part.strip() for part in option.partition("="))
         if not equals:
@@ -109,9 +129,26 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any]) -> Any:
     if name in ROOTS:
         return ROOTS[name]
     try:
-        return instance(table[name], **given)
+        return instance(table[name], **{**default, **given})
     except (TypeError, ValueError) as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
+
+
+def _meant(name: str) -> str:
+    """What "macro_f1", "F1-score" and the like are called here; else nothing."""
+    words = re.split(r"[\s_-]+", name.lower())
+    averages = [word for word in words if word in AVERAGING_REGISTRY]
+    rest = [word for word in words if word not in ("score", "average", "avg", *averages)]
+    metric = next((found for found in ("_".join(rest), "".join(rest)) if found in METRIC_REGISTRY), None)
+    if metric is None or len(averages) > 1:
+        return ""
+    if averages and not METRIC_REGISTRY[metric].is_multiclass:
+        return repr(f"{metric}@{averages[0]}")
+    return (
+        repr(metric)
+        if METRIC_REGISTRY[metric].is_multiclass
+        else f"{metric + '@macro'!r}, or {metric!r} for each class"
+    )
 
 
 def _value(text: str) -> Any:
@@ -124,26 +161,32 @@ def _value(text: str) -> Any:
 
 
 class MetricCollection:
-    """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them."""
+    """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them.
 
-    def __init__(self, metrics: "str | Quantity | Iterable | MetricCollection" = ()) -> None:
+    `zero_division` as in `get_metric`.
+    """
+
+    def __init__(
+        self, metrics: "str | Quantity | Iterable | MetricCollection" = (), zero_division: float | None = None
+    ) -> None:
+        self.zero_division = zero_division
         self._metrics: dict[str, Quantity] = {}
         self.add(metrics)
 
     def add(self, metrics: "str | Quantity | Iterable | MetricCollection") -> None:
         if isinstance(metrics, str):
-            self._metrics[metrics] = get_metric(metrics)
+            self._metrics[metrics] = get_metric(metrics, self.zero_division)
         elif isinstance(metrics, Quantity):
-            self._metrics[metrics.name] = metrics
+            self._metrics[metrics.name] = find_metric(metrics, self.zero_division)
         elif isinstance(metrics, MetricCollection):
-            self._metrics.update(metrics._metrics)
+            self._metrics |= {name: find_metric(metric, self.zero_division) for name, metric in metrics.items()}
         else:
             for metric in sorted(metrics, key=str) if isinstance(metrics, set | frozenset) else metrics:
                 self.add(metric)
 
     def __getitem__(self, name: str) -> Quantity:
         """By any spelling of a metric that was added."""
-        metric = self._metrics.get(name) or get_metric(name)
+        metric = self._metrics.get(name) or get_metric(name, self.zero_division)
         if metric not in self._metrics.values():
             raise KeyError(f"metric {name!r} is not in the collection, which has {', '.join(self._metrics) or 'none'}")
         return metric

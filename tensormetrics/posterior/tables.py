@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
 
 
 def _below(value: Any, limit: float) -> bool:
-    return isinstance(value, float) and value <= limit
+    return isinstance(value, float) and -math.inf < limit and value <= limit
 
 
 def _aligned(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> list[list[str]]:

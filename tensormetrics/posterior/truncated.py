@@ -1,7 +1,7 @@
 """Quantile functions of truncated distributions, by inversion; a uniform variate in, a truncated variate out.
 
 The normal is computed in logarithms, the others from tables (see `log_concave`), within 1e-8 for u between 1e-15 and
-1 - 1e-8. Results lie in [low, high].
+1 - 1e-8. Results lie in [low, high], and are nan where that is empty or an argument is nan.
 """
 
 import math
@@ -134,4 +134,5 @@ def _normal_quantile(log_p: Tensor) -> Tensor:
 
 def _clamp_(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in (low, high))
-    return x.clamp_(low, high)
+    nowhere = (low > high) | (low == math.inf) | (high == -math.inf)
+    return x.clamp_(torch.where(nowhere, math.nan, low), high)

@@ -202,7 +202,7 @@ def test_operator_contract(device):
         (torch.rand(2, 3, 4, device=device), False),
         (torch.rand(2, 4, 3, device=device).mT, True, lengths, lengths),
     ):
-        torch.library.opcheck(_op.lsa.default, arguments)
+        torch.library.opcheck(torch.ops.tensormetrics.lsa.default, arguments)
 
 
 def test_compiles_without_a_graph_break(device):

@@ -33,7 +33,7 @@ def test_replicates_are_scores_of_repeated_words(metric, sets, generator, device
         for n, (name, words) in enumerate(zip(sets, tensors, strict=True)):
             if not (name == "p" and n):
                 shape = words.shape[-2:-1] if words.ndim == 2 or name == "P" else words.shape[-3:-1]
-                count = _counts(None, shape, stream(3) + masks, replicate, 1, device)[0]
+                count = _counts(None, None, shape, stream(3) + masks, replicate, 1, device)[0]
                 masks += 1
             if count.ndim == 2:
                 chosen.append(torch.stack([w.repeat_interleave(c, 0) for w, c in zip(words, count, strict=True)]))
@@ -90,7 +90,7 @@ def test_nan_replicates_are_left_out_unless_they_are_most(device):
 
 def test_counts_are_uniform(device):
     mask = torch.tensor([[True, False, True, True], [False] * 4], device=device)
-    counts = _counts(mask, (4,), stream(0), 0, 4000, device).cpu()
+    counts = _counts(mask, None, (4,), stream(0), 0, 4000, device).cpu()
     assert (counts[0].sum(-1) == 3).all() and not counts[1].any() and not counts[0, :, 1].any()
     assert (counts[0, :, [0, 2, 3]].double().mean(0) - 1).abs().max() < 4 * (2 / 3 / 4000) ** 0.5
 

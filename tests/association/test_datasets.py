@@ -1,4 +1,5 @@
 import hashlib
+import http.server
 import json
 import logging
 import os

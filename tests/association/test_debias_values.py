@@ -14,6 +14,7 @@ from tensormetrics.association import (
     WordEmbeddingModel,
 )
 from tensormetrics.association.double_hard_debias import two_means
+from tensormetrics.association.repulsion_attraction_neutralization import _nearest
 
 
 @pytest.fixture
@@ -83,7 +84,9 @@ def test_the_last_tuple_counts_for_a_word_of_two(table):
 
 
 def test_multiclass_hard_debias(table):
-    sets, equal = [["w0", "w1", "w2"], ["w3", "w4", "w5"]], [["w6", "w7", "w8"], ["w0", "w9", "w10"]]
+    sets = [["w0", "w1", "w2"], ["w3", "w4", "w5"]]
+    places = [[6, 7], [6, 7, 8], [11, 12], [0, 9, 10], [13, 14, 15, 16, 9], [17, 12]]  # sets of their own sizes
+    equal = [[f"w{i}" for i in each] for each in places]
     units = np.array([unit(v) for v in table])
     rows = np.concatenate([units[i : i + 3] - units[i : i + 3].mean(0) for i in (0, 3)])
     basis = np.linalg.svd(rows)[2][:2]
@@ -91,14 +94,27 @@ def test_multiclass_hard_debias(table):
     expected = units.copy()
     for i in range(6, 40):
         expected[i] = unit(units[i] - project @ units[i])
-    for places in ([6, 7, 8], [0, 9, 10]):
-        mean = units[places].mean(0)
+    for each in places:  # of a word in two sets, the last counts
+        mean = units[each].mean(0)
         rest = mean - project @ mean
-        for i in places:
+        for i in each:
             expected[i] = unit(rest + np.sqrt(1 - rest @ rest) * unit(project @ (units[i] - mean)))
     debias = MulticlassHardDebias(pca_args={"n_components": 2})
     after = debias.fit_transform(named(table), definitional_sets=sets, equalize_sets=equal)
     np.testing.assert_allclose(after.vectors, expected, atol=1e-12)
+    with raises(ValueError, "equalize_sets[1]: got 1 words, ['w3'], wanted at least 2"):
+        debias.fit(named(table), sets, [["w0", "w1"], ["w3"]])
+    with raises(ValueError, "equalize_sets: got 2 tuples, none of which is whole in the vocabulary of 'Unnamed model'"):
+        debias.fit(named(table), sets, [["w0", "lost"], ["w3", "w4", "gone"]])
+
+
+@pytest.mark.parametrize(
+    "kind", [HardDebias, MulticlassHardDebias, DoubleHardDebias, RepulsionAttractionNeutralization]
+)
+def test_components_by_position(kind):
+    with raises(ValueError, "pca_args: got {'components': 3}, wanted {'n_components': 10} or another number"):
+        kind({"components": 3})
+    assert isinstance(kind({"n_components": 3}, verbose=True), kind)
 
 
 def test_components_beyond_the_rank_are_not_used(table):
@@ -214,6 +230,14 @@ def test_repulsion_attraction_neutralization(table):
         sizes.add(size)
     assert len(sizes) > 2
     np.testing.assert_allclose(after, expected, atol=1e-9)
+
+
+def test_neighbours_at_the_cut_are_taken_in_the_order_of_their_rows():
+    """Rounding noise, which device, batch and chunk change, decides nothing."""
+    cosines = torch.tensor([0.5, 0.9, 0.5 + 1e-15, 0.5 - 1e-15, -torch.inf, 0.5, torch.nan, -0.2], dtype=torch.float64)
+    assert _nearest(cosines, 3).tolist() == [1, 0, 2] and _nearest(cosines, 5).tolist() == [1, 0, 2, 3, 5]
+    assert _nearest(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
+    assert _nearest(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
 
 
 def test_ran_takes_bias_away(table):

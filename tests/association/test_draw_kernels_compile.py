@@ -1,7 +1,7 @@
 """The kernels of drawn sums compile for the GPUs they are made for; no GPU is needed for that."""
 
 import pytest
-from kernels import INTERPRETED
+from kernels import INTERPRETED, hold_resources
 
 pytest.importorskip("triton")
 if INTERPRETED:
@@ -21,12 +21,12 @@ DRAWS = {"n": "*i64", "size": "*i64", "begin": "i64", "start": "i64"}
 SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
 
 
-def compiled(kernel, constants, types=TYPES, stages=3):
+def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
     types = {name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names}
     whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name == "tests"]  # as at a launch
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
     options = {"num_warps": 8, "num_stages": stages, "enable_fp_fusion": False}
-    return triton.compile(source, GPUTarget("cuda", 90, 32), options)
+    return triton.compile(source, GPUTarget("cuda", architecture, 32), options)
 
 
 @pytest.mark.parametrize("places", [32, 64, 128])
@@ -42,3 +42,19 @@ def test_draws_compile():
     types = TYPES | DRAWS
     assert ".entry" in compiled(_draw_kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
     assert ".entry" in compiled(_draw_kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
+
+
+SUMS = {"TESTS": 128, "ROWS": 128}
+LAUNCHED = {  # kernel, constants, types, stages
+    **{f"draws, {n} places": (_draw_kernels._count, {"PLACES": n, **SUMS}, TYPES, 3) for n in (64, 128)},
+    "listed draws, 128 places": (_draw_kernels._count_listed, {"PLACES": 128, **SUMS}, TYPES, 1),
+    "partitions": (_draw_kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
+    "signs": (_draw_kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_kernels_take_no_more_than_was_counted(name, architecture):
+    hold_resources(name, architecture, compiled(*LAUNCHED[name], architecture))

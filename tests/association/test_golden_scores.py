@@ -131,7 +131,7 @@ def test_golden_direct_bias(case, device):
 @golden("SAME")
 def test_golden_same(case, device):
     (t,), attributes = sets_of(case, device)
-    score, terms = association.same(t, torch.stack(attributes), case["options"]["weighting"], per_word=True)
+    score, terms = association.same(t, torch.stack(attributes), case["options"]["weighting"], terms=True)
     expected = case["expected"]
     assert agrees(score, expected["same"])
     assert agrees(terms.abs().sum(-1), list(expected["same_by_word"].values()))

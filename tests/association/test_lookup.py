@@ -223,6 +223,60 @@ def test_embeddings_of_tuples(model, caplog, capsys):
         get_embeddings_from_tuples(model, [["x", "ana"]])
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("ana", "word_set: got a str, wanted a list of words"),
+        (None, "word_set: got a NoneType, wanted a list of words"),
+        (["ana", 1], "word_set[1]: got a int, wanted a word (str)"),
+    ],
+)
+def test_a_set_of_letters_is_no_set(model, words, message):
+    with raises(TypeError, message):
+        get_embeddings_from_set(model, words)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["ana", "bob"], "sets[0]: got a str, wanted a list of words"),
+        ("ana", "sets: got a str, wanted a list of lists of words"),
+        (None, "sets: got a NoneType, wanted a list of lists of words"),
+        ([["ana"], None], "sets[1]: got a NoneType, wanted a list of words"),
+        ([[1, "ana"]], "sets[0][0]: got a int, wanted a word (str)"),
+    ],
+)
+def test_tuples_of_letters_are_no_tuples(model, sets, message):
+    with raises(TypeError, message):
+        get_embeddings_from_tuples(model, sets)
+
+
+def test_arrays_of_words(model):
+    assert list(get_embeddings_from_set(model, np.array(["ana", "bob"]))[1]) == ["ana", "bob"]
+    assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
+
+
+def test_flags_are_flags(model):
+    query = Query([["ana"]], [])
+    doors = {
+        get_embeddings_from_set: (["ana"], ("normalize", "verbose")),
+        get_embeddings_from_query: (query, ("normalize", "warn_not_found_words", "verbose")),
+        get_embeddings_from_tuples: (
+            [["ana"]],
+            ("normalize", "discard_incomplete_sets", "warn_lost_sets", "verbose"),
+        ),
+        WordEmbeddingModel.index_query: (query, ("paired", "warn_not_found_words")),
+    }
+    for door, (words, flags) in doors.items():
+        for flag in flags:
+            with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
+                door(model, words, **{flag: None})
+        with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
+            door(model, words, preprocessors=None)
+    with raises(TypeError, "sets_name: got a int, wanted a str or None"):
+        get_embeddings_from_tuples(model, [["ana"]], 0)
+
+
 def test_a_model_is_a_model():
     message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
     for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):

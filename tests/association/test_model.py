@@ -115,22 +115,36 @@ def test_normalize_reads_the_present_rows(device):
 def test_updates(model):
     model.batch_update(["c", "a"], np.array([[1, 1], [2, 2]], np.float16))
     assert model.vectors.tolist() == [[2, 2], [2, 3], [1, 1]]
+    model.batch_update(words=("b", "c"), embeddings=[np.array([4, 4], "f"), torch.tensor([5, 5]).half()])
+    model.update(word="a", embedding=np.array([6, 6], "f"))
+    assert model.vectors.tolist() == [[6, 6], [4, 4], [5, 5]]
 
 
 @pytest.mark.parametrize(
     ("words", "vectors", "kind", "message"),
     [
-        (["a", "x"], torch.zeros(2, 2), KeyError, "the word 'x' is not in the vocabulary of the model 'm'"),
+        (["a", "x"], torch.zeros(2, 2), ValueError, "words: ['x'] are not in the vocabulary of the model 'm'"),
+        (["a", 1], torch.zeros(2, 2), TypeError, "words[1]: got a int, wanted a word (str)"),
+        (None, torch.zeros(2, 2), TypeError, "words: got a NoneType, wanted a list of words"),
+        ("ab", torch.zeros(2, 2), TypeError, "words: got a str, wanted a list of words"),
         (["a", "a"], torch.zeros(2, 2), ValueError, "words: got ['a'] more than once, wanted distinct words"),
-        (["a", "b"], torch.zeros(2, 3), ValueError, "vectors: got shape (2, 3), wanted (2, 2)"),
-        (["a", "b"], torch.zeros(1, 2), ValueError, "vectors: got shape (1, 2), wanted (2, 2)"),
-        (["a", "b"], [[0, 0], [0, 0]], TypeError, "vectors: got a list, wanted an array or a tensor"),
+        (["a", "b"], torch.zeros(2, 3), ValueError, "embeddings: got shape (2, 3), wanted (2, 2)"),
+        (["a", "b"], torch.zeros(1, 2), ValueError, "embeddings: got shape (1, 2), wanted (2, 2)"),
+        (["a", "b"], [np.zeros(2, "f"), [0, 0]], TypeError, "embeddings[1]: got a list, wanted an array"),
+        (["a", "b"], None, TypeError, "embeddings: got a NoneType, wanted an array, a tensor or a list of these"),
+        (
+            ["a", "b"],
+            [np.zeros(2, "f"), np.zeros(3, "f")],
+            ValueError,
+            "embeddings: got rows of the shapes [(2,), (3,)] for 2 words",
+        ),
+        (["a", "b"], [np.zeros(2, "f")], ValueError, "embeddings: got rows of the shapes [(2,)] for 2 words"),
         (
             ["a", "b"],
             np.zeros((2, 2)),
             ValueError,
-            "vectors: got torch.float64, which torch.float32 of the model 'm' cannot hold without loss; convert them "
-            "first",
+            "embeddings: got torch.float64, which torch.float32 of the model 'm' cannot hold without loss; convert "
+            "them first",
         ),
     ],
 )
@@ -142,9 +156,9 @@ def test_a_wrong_update_writes_nothing(model, words, vectors, kind, message):
 
 
 def test_a_wrong_vector(model):
-    with raises(TypeError, "vector: got a list, wanted an array or a tensor"):
+    with raises(TypeError, "embedding: got a list, wanted an array or a tensor"):
         model.update("a", [0, 0])
-    with raises(ValueError, "vectors: got shape (1, 3), wanted (1, 2)"):
+    with raises(ValueError, "embeddings: got shape (1, 3), wanted (1, 2)"):
         model.update("a", np.zeros(3, np.float32))
 
 
@@ -236,6 +250,30 @@ def test_encoder_is_called_once_per_string(device):
     assert model["a"].tolist() == [4, 1, 1]  # the mean over the templates
 
 
+def read_only(strings):
+    rows = np.array([[len(s), s.count("a"), 1.0] for s in strings], np.float32)
+    rows.flags.writeable = False
+    return rows
+
+
+RETURNED = {
+    "an array": read_only,
+    "a reversed array": lambda strings: read_only(strings[::-1])[::-1],
+    "arrays": lambda strings: list(read_only(strings)),
+    "tensors": lambda strings: list(torch.from_numpy(read_only(strings).copy())),
+    "lists": lambda strings: read_only(strings).tolist(),
+}
+
+
+@pytest.mark.parametrize("encode", RETURNED.values(), ids=RETURNED.keys())
+def test_what_encoders_return(encode, device):
+    query = Query([["a", "bb"]], [["caa"]])
+    model, wanted = (WordEmbeddingModel.from_encoder(f, device=device) for f in (encode, encoder([])))
+    index = model.index_query(query)
+    assert index.sets(model.vectors)[0].tolist() == [[1, 1, 1], [2, 0, 1]] and model.vectors.device.type == device.type
+    assert index.sets(model.vectors)[1].tolist() == wanted.index_query(query).sets(wanted.vectors)[1].tolist()
+
+
 def test_encoder_with_mean():
     calls = []
     model = WordEmbeddingModel.from_encoder(encoder(calls), templates=("{}", "a {}"), contexts="mean")
@@ -247,7 +285,18 @@ def test_encoder_with_mean():
 @pytest.mark.parametrize(
     ("encode", "kind", "message"),
     [
-        (lambda s: np.zeros((len(s), 2)), TypeError, "encode: got a ndarray for 2 strings, wanted a tensor"),
+        (
+            lambda s: [{"a": 1}, {}],
+            TypeError,
+            "encode: got a list for 2 strings, wanted a tensor, an array or a list of 2 rows of one length",
+        ),
+        (
+            lambda s: [torch.zeros(2), torch.zeros(3)],
+            TypeError,
+            "encode: got a list for 2 strings, wanted a tensor, an array or a list of 2 rows of one length",
+        ),
+        (lambda s: np.zeros((1, 2)), ValueError, "encode: got the shape (1, 2) for 2 strings, wanted (2, D)"),
+        (lambda s: np.zeros((2, 2), int), TypeError, "encode: got torch.int64, wanted a floating dtype"),
         (lambda s: torch.zeros(1, 2), ValueError, "encode: got the shape (1, 2) for 2 strings, wanted (2, D)"),
         (lambda s: torch.zeros(2), ValueError, "encode: got the shape (2,) for 2 strings, wanted (2, D)"),
         (lambda s: torch.zeros(2, 2).long(), TypeError, "encode: got torch.int64, wanted a floating dtype"),

@@ -82,7 +82,8 @@ def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
 @pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
 def test_options_of_the_metric(distance, query, models):
     got = run_queries(RND(distance=distance), [query], models, generate_subqueries=True)
-    same = run_queries(RND, [query], models, generate_subqueries=True, metric_params={"distance_type": distance})
+    options = {"generate_subqueries": True, "metric_params": {"distance_type": distance}}
+    same = run_queries(RND, np.array([query]), models, **options)
     pd.testing.assert_frame_equal(got, same)
     single = query.get_subqueries((2, 1))[1]
     expected = RND(distance=distance).run_query(single, models[1])["result"]
@@ -281,7 +282,15 @@ OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
             "generate_subqueries=True to split larger ones",
         ),
         ({"generate_subqueries": 1}, TypeError, "generate_subqueries: got a int, wanted True or False"),
-        ({"queries_set_name": None}, TypeError, "queries_set_name: got a NoneType, wanted a str"),
+        ({"queries_set_name": None}, TypeError, "queries_set_name: got a NoneType, wanted a name"),
+        ({"queries_set_name": ""}, TypeError, "queries_set_name: got an empty str, wanted a name"),
+        ({"metric_params": None}, TypeError, "metric_params: got a NoneType, wanted a dict of options of run_query"),
+        (
+            {"metric_params": {"preprocessors": None}},
+            TypeError,
+            "preprocessors: got a NoneType, wanted a list of dicts of options",
+        ),
+        ({"queries": np.array([])}, ValueError, "queries: got an empty list, wanted at least one"),
         (
             {"aggregation_function": "mean"},
             ValueError,

@@ -1,5 +1,6 @@
 """Worked examples at the edges of single scores, and the errors of all."""
 
+import association_oracle as oracle
 import pytest
 import torch
 from scores import agrees, random_sets
@@ -18,6 +19,49 @@ def test_a_pair_of_equal_vectors_does_not_count(device):
     assert association.ripa(y, y, a).isnan()
 
 
+COLLAPSED = [torch.float64, torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", COLLAPSED, ids=str)
+def test_where_groups_are_equal_up_to_rounding_there_is_no_direction(dtype, generator, device):
+    t, v = (torch.randn(n, 50, generator=generator).to(device, dtype) for n in (20, 4))
+    scaled = torch.stack([v, 3 * v])
+    for groups in (v.expand(2, 4, 50), v.expand(3, 4, 50), scaled):
+        assert association.direct_bias(t, groups).isnan()
+        assert association.direct_bias(t, groups, 2, 2).isnan()
+    for groups in (v.expand(2, 4, 50), scaled):
+        score, by_word = association.direct_bias(t, groups, direction="mean_difference", per_word=True)
+        assert score.isnan() and by_word.isnan().all()
+        assert association.same(t, groups) == 0
+    unit = torch.nn.functional.normalize(scaled.double(), dim=-1)
+    exact = torch.nn.functional.normalize(torch.stack([v, 2 * v]).double(), dim=-1)  # doubling rounds nothing
+    for x, y in (exact, *([unit] if dtype == torch.float64 else [])):
+        assert association.ripa(x, y, t).isnan() and association.ripa(x, y, t, False).isnan()
+    near = v.clone()
+    near[:, 0] *= 1 + torch.finfo(dtype).eps  # the next number
+    assert (near != v).any(-1).all()
+    assert association.ripa(v, near, t).isnan()
+
+
+def test_short_directions_are_directions_still(generator, device):
+    t, v, w = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (20, 4, 4))
+    near = torch.stack([v, v + 1e-9 * w])
+    assert association.direct_bias(t, near) > 0 and association.direct_bias(t, near, direction="mean_difference") > 0
+    expected = (t @ torch.nn.functional.normalize(-w, dim=-1).T).mean()
+    torch.testing.assert_close(association.ripa(*near, t), expected, rtol=0, atol=1e-5)
+    one = torch.stack([v[:2], torch.stack([v[0] + w[0], v[1]])])  # the second tuple is of equal vectors
+    assert association.direct_bias(t, one) > 0 and association.direct_bias(t, one.float(), 1, 2).isnan()
+
+
+def test_normalized_pairs_of_one_direction_have_no_score(device):
+    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+    v = torch.randn(8, 50, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    model = association.WordEmbeddingModel.from_tensor(torch.cat([v[:4], 3 * v[:4], v[4:]]).to(device), words)
+    query = association.Query([words[:4], words[4:8]], [words[8:]])
+    result = association.RIPA().run_query(query, model, normalize=True, calculate_p_value=True)
+    assert all(torch.tensor(float(result[key])).isnan() for key in ("result", "ripa", "p_value"))
+
+
 def test_no_variation_has_no_effect_size(device):
     x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, device=device)
     a, b = torch.eye(3, dtype=torch.float64, device=device)[:2].unsqueeze(1)
@@ -25,6 +69,36 @@ def test_no_variation_has_no_effect_size(device):
     assert association.weat_effect_size(x, x[:0], a, b, 1).isnan()
     assert association.weat(x.repeat(3, 1), x.repeat(7, 1), a, b) != 0
     assert association.sc_weat(x[:, [0, 0, 0]], a, a).isnan().all()
+
+
+def test_rounding_is_no_variation(generator, device):
+    """Multiples of one vector have one association, though their cosines differ in the last bits."""
+    v, a, b = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (1, 6, 7))
+    x, y = (v * torch.tensor(scales, device=device).double()[:, None] for scales in ([1, 3, 7, 0.1], [0.7, 11, 13]))
+    unit = torch.nn.functional.normalize
+    spread = torch.cat([x, y])
+    spread = (unit(spread, dim=-1) @ (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0))).std()
+    assert 0 < spread < 1e-15
+    mask = torch.tensor([True, True, True, False], device=device)
+    assert association.weat_effect_size(x, y, a, b).isnan()
+    assert association.weat_effect_size(x, y, a, b, 1, x_mask=mask).isnan()
+    assert association.sc_weat(v, x, y).isnan() and association.sc_weat(v, x, -y).isfinite()
+
+
+@pytest.mark.parametrize("correction", [0, 1])
+def test_the_correction_counts_the_words_that_are_there(correction, generator, device):
+    x, y, a, b = random_sets("xyab", generator, device)
+    wide = torch.nn.functional.pad(x, (0, 0, 1, 2), value=torch.nan)
+    there = torch.nn.functional.pad(torch.ones(len(x), dtype=torch.bool, device=device), (1, 2))
+    sets = [s.cpu().numpy() for s in (x, y, a, b)]
+    found = association.weat_effect_size(wide, y, a, b, correction, x_mask=there)
+    assert agrees(found, oracle.weat_effect_size(*sets, correction))
+    found = association.sc_weat(y, wide, b, correction, a_mask=there)
+    assert agrees(found, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
+    assert agrees(
+        association.WEAT(correction=correction, return_effect_size=True)(wide, y, a, b, x_mask=there),
+        oracle.weat_effect_size(*sets, correction),
+    )
 
 
 def test_ect_needs_two_words_and_two_values(generator, device):
@@ -59,6 +133,16 @@ def test_same_of_equal_groups_is_zero(generator, device):
         assert association.same(t, groups, weighting) == 0
     line = torch.tensor([[[1.0]], [[-1.0]], [[2.0]]], device=device)  # more directions than dimensions
     assert association.same(line[0], line) == 1
+
+
+def test_words_of_same_have_the_score_as_their_mean(generator, device):
+    t, groups = random_sets("tG", generator, device)
+    mask = torch.tensor([True, False, True, True], device=device)
+    score, by_word, signed = association.same(t, groups, t_mask=mask, per_word=True, terms=True)
+    assert by_word.shape == (4,) and signed.shape == (4, 2)
+    assert torch.equal(by_word.isnan(), ~mask) and torch.equal(signed.isnan(), ~mask[:, None].expand(4, 2))
+    assert agrees(by_word.nanmean(), score.item()) and agrees(signed.abs().sum(-1)[mask], by_word[mask].cpu().numpy())
+    assert torch.equal(association.same(t, groups, t_mask=mask, terms=True)[1][mask], signed[mask])
 
 
 def test_direct_bias_has_no_more_components_than_the_tuples(device):

@@ -151,6 +151,18 @@ def test_p_values_of_partitions_in_words(metric, side, tiny):
     assert result["p_value"] == extreme(scores, result["result"], side)
 
 
+def test_a_small_p_value_of_ect_is_a_small_score():
+    """1 is no bias: opposite orders of the attribute words are the strongest, and the left side answers."""
+    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+    angles = torch.tensor([0.0, 0.01, 0.02, 0.03, 1.5, 1.51, 1.52, 1.53, 0.1, 0.5, 1.0, 1.4], dtype=torch.float64)
+    model = association.WordEmbeddingModel.from_tensor(torch.stack([angles.cos(), angles.sin()], -1), words)
+    query = Query([words[:4], words[4:8]], [words[8:]])
+    result = ECT().run_query(query, model, calculate_p_value=True)
+    assert result["ect"] == -1 and result["p_value"] < 0.1
+    right = ECT().run_query(query, model, calculate_p_value=True, p_value_test_type="right-sided")
+    assert right["p_value"] == 1
+
+
 def test_p_value_of_gweat_in_words(tiny):
     query = Query([["t1a", "t1b"], ["t2a", "t2b"]], [["a1a", "a1b"], ["a2a", "a2b"]])
     result = GWEAT().run_query(query, tiny, calculate_p_value=True, p_value_iterations=500)

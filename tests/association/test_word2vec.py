@@ -1,5 +1,6 @@
 import gzip
 import importlib.util
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +51,47 @@ def test_binary(write, name, newline, monkeypatch):
     assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
 
 
-def test_glove_has_no_header(write):
-    words, vectors = read_word2vec(write(text(header=False).replace(b"New York", b"York")), no_header=True)
+@pytest.mark.parametrize("no_header", [True, None])
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
+def test_glove_has_no_header(write, name, no_header):
+    path = write(text(header=False).replace(b"New York", b"York"), name)
+    words, vectors = read_word2vec(path, no_header=no_header)
     assert words == ["the", "York", "naïve"] and np.array_equal(vectors, VECTORS)
+    assert WordEmbeddingModel.from_word2vec(path)["York"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("byte", [b"\x01", b"\x0b", b"\x1c", b"\x85"])
+def test_text_with_control_bytes_is_text(write, byte):
+    words, vectors = read_word2vec(write(b"2 2\na" + byte + b"b 1 2\nc 3 4\n"), encoding="latin-1")
+    assert words == [f"a{byte.decode('latin-1')}b", "c"] and vectors.tolist() == [[1, 2], [3, 4]]
+
+
+def test_binary_without_control_bytes_is_binary(write):
+    bits = np.array([0x40495065, 0x41C3A9C3, 0x42E2E2F3], "<u4")  # no byte below 32, none of text
+    words, vectors = read_word2vec(write(b"1 3\nw0 " + bits.tobytes()))
+    assert words == ["w0"] and vectors.tobytes() == bits.tobytes()
+
+
+def test_text_of_rows_longer_than_the_first_read(write, monkeypatch):
+    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 64)
+    table = np.arange(90, dtype=np.float32).reshape(3, 30) / 4
+    for header in ("3 30\n", ""):
+        rows = "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
+        words, vectors = read_word2vec(write((header + rows).encode()))
+        assert words == ["w0", "w1", "w2"] and np.array_equal(vectors, table)
+    _, vectors = read_word2vec(write(b"3 30\n" + b"".join(b"w%d " % i + table[i].tobytes() for i in range(3))))
+    assert np.array_equal(vectors, table)
+
+
+def test_a_gz_that_is_no_whole_gzip_file(write, tmp_path):
+    path = tmp_path / "vectors.txt.gz"
+    path.write_bytes(text())
+    message = f"{path}: wanted a whole gzip file, as the name ends in .gz "
+    with raises(ValueError, message + "(Not a gzipped file (b'3 '))"):
+        read_word2vec(path)
+    path.write_bytes(gzip.compress(text())[:-12])
+    with raises(ValueError, message + "(Compressed file ended before the end-of-stream marker was reached)"):
+        read_word2vec(path)
 
 
 @pytest.mark.parametrize("content", [text(), binary().replace(b"New York", b"York")], ids=["text", "binary"])
@@ -89,7 +128,7 @@ def test_encoding(write):
     [
         (
             b"the 0.5 1\n",
-            {},
+            {"no_header": False},
             "{path}, line 1: got 'the 0.5 1', wanted the numbers of words and dimensions; write no_header=True for a "
             "file without that line",
         ),
@@ -118,7 +157,22 @@ def test_encoding(write):
         (
             b"1 1\na b\n",
             {},
-            "{path}, line 2: wanted 1 numbers after the word (could not convert string to float: b'b')",
+            "{path}, line 2: wanted 1 numbers after the word (could not convert string to float: b'b'); write "
+            "binary=True for a binary file",
+        ),
+        (
+            b"1 1\na \0\0\0",
+            {},
+            "{path}, row 1: got 5 bytes and the end, wanted a word, a space and 4 bytes; write binary=False for a text "
+            "file",
+        ),
+        (b"1 2\na 1_0 2\n", {"binary": False}, "{path}, line 2: wanted 2 numbers after the word (got b'1_0')"),
+        (b"a_b 2 1_0\n", {}, "{path}, line 1: wanted 2 numbers after the word (got b'1_0')"),
+        (
+            b"1_0 2\na 1 2\n",
+            {},
+            "{path}, line 1: got '1_0 2', wanted the numbers of words and dimensions; write no_header=True for a file "
+            "without that line",
         ),
         (b"1 1\na 1\n", {"limit": 0}, "limit: got 0, wanted an integer >= 1"),
         (
@@ -153,3 +207,28 @@ def test_a_published_file():
     model = WordEmbeddingModel.from_word2vec(path, name="weat_w2v")
     assert repr(model) == "<WordEmbeddingModel named 'weat_w2v' with 347 word embeddings of 300 dims>"
     np.testing.assert_array_equal(model["aster"][:2], np.float32([-0.22167969, 0.52734375]))
+
+
+@pytest.mark.parametrize("head", ["2 3\nhe 1 2 3\n", ""])
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path, head):
+    """A gzipped file of 200 KB whose one line has 200 MB: memory does not grow with it."""
+    path = tmp_path / "bomb.txt.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.encode())
+        for _ in range(200):
+            file.write(b"1" * 2**20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"bomb.txt.gz, line \d: got more than \d+ bytes, wanted a word and"):
+            read_word2vec(path, binary=False, no_header=not head)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_binary_word_without_end(tmp_path):
+    path = tmp_path / "bomb.bin.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"2 2\n" + b"a" * 2**23)
+    with pytest.raises(ValueError, match="bomb.bin.gz, row 1: got a word of more than 1048576 bytes"):
+        read_word2vec(path, binary=True)

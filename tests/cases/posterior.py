@@ -26,8 +26,6 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
     sums = posterior.sample_sums(
         torch.from_numpy(counts),
         500,
-        prevalence_prior="perks",
-        confusion_prior="perks",
         names=["posterior"],
         need="diag",
     )

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensormetrics.__main__ import main
+from tensormetrics._cli.association import METRICS, TESTED
 from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat
 
 QUERY = {
@@ -88,3 +89,22 @@ def test_words_that_are_twice_are_told_in_a_line(vectors):
     result = run(folder / "twice.txt", "--queries", folder / "queries.json")
     assert result.exit_code == 0
     assert result.stderr == f"tensormetrics: {folder}/twice.txt: 1 rows repeat a word and are left out: 'he'\n"
+
+
+def test_every_metric_is_there(vectors):
+    assert {"weat", "ceat", "same", "directbias"} <= METRICS.keys() and "examplemetric" not in METRICS
+    assert {"weat", "ect"} <= TESTED < METRICS.keys() and not {"ceat", "scweat", "mac"} & TESTED
+    folder, model = vectors
+    chosen = [word for metric in METRICS for word in ("--metric", metric)]
+    result = run(folder / "vectors.txt", "--queries", folder / "queries.json", *chosen, "--json", folder / "o.json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads((folder / "o.json").read_text())["metrics"]
+    assert sorted(answer) == sorted(METRICS)
+    for name, rows in answer.items():
+        assert all(row["score"] is not None and row["reason"] is None for row in rows.values()), name
+    query = Query(QUERY["target_sets"][:1], QUERY["attribute_sets"], ["male"], ["career", "family"])
+    for name in ("same", "directbias"):
+        expected = METRICS[name]().run_query(query, model)["result"]
+        assert answer[name][query.query_name]["score"] == pytest.approx(expected, rel=1e-6)
+    tested = run(folder / "vectors.txt", "--queries", folder / "queries.json", "--metric", "ceat", "--p-value", "auto")
+    assert tested.exit_code == 2 and "--p-value: ceat has none for a query" in tested.stderr

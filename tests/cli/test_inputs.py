@@ -148,3 +148,10 @@ def test_labels_are_no_fractions(tmp_path):
     np.save(tmp_path / "l.npy", ROWS)
     with pytest.raises(BadInput, match="got torch.float32, wanted integer labels"):
         read_labels(f"{tmp_path}/l.npy")
+
+
+def test_the_other_byte_order(tmp_path):
+    rows = np.arange(6.0).reshape(3, 2)
+    for dtype in (">f4", "<f8", ">i2"):
+        np.save(tmp_path / "x.npy", rows.astype(dtype))
+        assert read_tensor(str(tmp_path / "x.npy")).tolist() == rows.tolist()

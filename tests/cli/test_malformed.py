@@ -50,8 +50,10 @@ GOOD = {
     "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
 }
 NO_TAG = "wanted 'O' or a prefix of B, I, E, L, S, U, a dash and a label"
+COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
+GZIPPED = "bad.txt.gz: wanted a whole gzip file, as the name ends in .gz (Not a gzipped file (b'8 '))"
 CASES = {  # command -> its arguments -> what stands in the file called bad, the line
     "retrieval": {
         "bad.npy y.txt": [
@@ -63,10 +65,24 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ),
             (CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
             (OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
+            ("1 2\n3 4\n", "bad.npy: this is no .npy file"),
+        ],
+        "bad.pt y.txt": [("hello", "bad.pt: this is no .pt file, or it is damaged")],
+        "x.npy bad.npy": [
+            (
+                npy(np.uint64([2**63, 0, 1])),
+                "bad.npy: got a label above 9223372036854775807, wanted an integer of at most 64 bits",
+            )
         ],
         "bad.csv y.txt": [
             ("1,2\n3\n5,6\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
             ("1,2\n3,x\n5,6\n", "bad.csv, line 2: got 'x', wanted a finite number"),
+            (
+                "1;2\n3;4\n5;6\n",
+                f"bad.csv, line 2: got '3;4', wanted a finite number; {COMMA}",
+            ),
+            ("# rows\n1,2\n3,4\n5,6\n", "bad.csv, line 2: got 2 columns, wanted 1 as above"),
+            ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
             (b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
         ],
         "x.npy bad.txt": [
@@ -86,11 +102,21 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
     "posterior": {
         "bad.csv": [
             ("", "bad.csv: the file is empty"),
-            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a finite number"),
+            ("cat,dog\n9,nan\n2,8\n", "bad.csv, line 2: got 'nan', wanted a count"),
             ("9,1\n2\n", "bad.csv, line 2: got 1 columns, wanted 2 as above"),
-            ("9,1,0\n2,8,1\n", "bad.csv: got shape (2, 3), wanted (C, C) with C >= 2"),
-            (",cat,dog\ncat,9,1\ncow,2,8\n", "bad.csv: rows are cat, cow, wanted the classes of the columns, cat, dog"),
+            (
+                "9,1,0\n2,8,1\n",
+                "bad.csv: got 2 rows of 3 columns, wanted a square, with at most one row and one column of names",
+            ),
+            (
+                ",cat,dog\ncat,9,1\ncow,2,8\n",
+                "bad.csv: rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names",
+            ),
+            ("cat,cat\n9,1\n2,8\n", "bad.csv: got classes called ['cat', 'cat'], wanted distinct names"),
+            ("9,1\n2,1e300\n", "bad.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
             ("9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
+        ],
+        "bad.csv --prior 0": [
             (
                 "9,1\n0,0\n",
                 "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
@@ -122,6 +148,8 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 VECTORS.replace("her 1", "her x"),
                 "bad.txt, line 5: wanted 2 numbers after the word (could not convert string to float: b'x')",
             ),
+            ("words and\nhe 1 2\n", "bad.txt, line 1: got 'words and', wanted the numbers of words and dimensions"),
+            (f"2 {10**9}\nhe 1 2\n", "bad.txt, line 1: got 1000000000 dimensions, wanted at most 1048576"),
             ("2 2\nunknown 1 2\nwords 2 1\n", "bad.txt: none of the words of the queries is in it"),
         ],
         f"bad.bin {QUERIES}": [
@@ -145,7 +173,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 'bad.json: wanted a list of at least one query, got {"target_sets": [["he"]]}',
             ),
         ],
-        f"bad.txt.gz {QUERIES}": [(VECTORS, "bad.txt.gz: Not a gzipped file (b'8 ')")],
+        f"bad.txt.gz {QUERIES}": [(VECTORS, GZIPPED)],
     },
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
@@ -175,7 +203,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "r.jsonl r.jsonl --schema bad.py:Doc": [
             ("1 / 0\n", "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero"),
-            ("class Doc:\n    pass\n", "--schema: bad.py:Doc is <class 'bad.Doc'>, wanted a dataclass"),
+            ("class Doc:\n    pass\n", "--schema: bad.py:Doc is no dataclass; write @dataclass above it"),
         ],
     },
     "ner": {

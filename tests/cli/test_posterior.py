@@ -18,6 +18,7 @@ def run(*arguments):
 def folder(tmp_path):
     (tmp_path / "a.csv").write_text("90,10\n12,88\n")
     (tmp_path / "b.csv").write_text("95,5\n10,90\n")
+    (tmp_path / "large.csv").write_text("1,2\n3,1e300\n")
     return tmp_path
 
 
@@ -29,8 +30,8 @@ def test_numbers_are_those_of_the_library(folder):
     scores = json.loads((folder / "o.json").read_text())["scores"]
     assert list(scores) == ["acc", "tpr, class 0", "tpr, class 1"]
     study = Study(3, metrics={"acc": {}})
-    study.add_experiment("a", [[90, 10], [12, 88]], 0, 0)
-    study.add_experiment("b", [[95, 5], [10, 90]], 0, 0)
+    study.add_experiment("a", [[90, 10], [12, 88]])
+    study.add_experiment("b", [[95, 5], [10, 90]])
     row = study.report_metric_summaries("acc", table_fmt="records")[0]
     assert scores["acc"]["summaries"][0]["Median"] == row["Median"]
     assert scores["acc"]["summaries"][0]["95.0% HDI"] == list(row["95.0% HDI"])
@@ -39,6 +40,16 @@ def test_numbers_are_those_of_the_library(folder):
     ranks = {row["Experiment"]: row["Rank 1"] for row in scores["acc"]["ranks"]}
     assert ranks["b"] > 0.8 and sum(ranks.values()) == pytest.approx(1)
     assert f"{row['Median']:.4f}" in result.stdout and (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_prior_of_ones_own(folder):
+    for prior in ("0", "jeffreys", "balanced"):
+        result = run(folder / "a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
+        study = Study(0, metrics={"acc": {}})
+        priors = ("perks", "balanced") if prior == "balanced" else (prior if prior != "0" else 0,) * 2
+        study.add_experiment("a", [[90, 10], [12, 88]], *priors)
+        found = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
+        assert found["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]
 
 
 def test_the_figure_has_all_scores_of_all_experiments():
@@ -81,6 +92,7 @@ def test_a_folder_is_a_group(folder):
         (["a.csv", "--metric", "acuracy"], "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, "
          "acc, balanced_accuracy"),
         (["a.csv", "--prior", "-1"], "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
+        (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
         (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
         (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted None or a number "
@@ -96,9 +108,20 @@ def test_bad_options_are_one_line_and_status_2(folder, arguments, message):
 
 
 def test_names_of_classes_come_from_the_file(folder):
-    (folder / "named.csv").write_text(",cat,dog\ncat,90,10\ndog,12,88\n")
-    result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
-    assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+    for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
+        (folder / "named.csv").write_text(text, encoding="utf-8", newline="")
+        result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
+        assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
+
+
+def test_undefined_scores_are_what_was_asked_for(folder):
+    (folder / "never.csv").write_text("9,0\n3,0\n")
+    found = []
+    for option in [], ["--zero-division", "1"]:
+        result = run(folder / "never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
+        found.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
+    assert found[0] is None or found[0] != found[0]
+    assert found[1] == 1
 
 
 def test_paired_classes_are_in_the_order_of_numbers(folder):

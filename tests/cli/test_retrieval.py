@@ -69,8 +69,8 @@ def test_queries_against_references_and_options(digits):
          "neither"),
         (["pixels.npy", "labels.npy", "--reference", "pixels.npy", "--reference-labels", "words.txt"],
          "{}/words.txt: wanted labels of the kind of {}/labels.npy, words or integers"),
-        (["pixels.npy", "labels.npy", "--k", "many"], "--k must be an integer >= 1, None or "
-         "'max_bin_count', got 'many'"),
+        (["pixels.npy", "labels.npy", "--k", "many"], "--k: got 'many', wanted an integer >= 1 or "
+         "max_bin_count; leave it out for all neighbours"),
         (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: there is no folder "
          "{}/no"),
         (["pixels.npy", "labels.npy", "--plot", "o.doc"], "{}/o.doc: got a file of type '.doc', wanted one of .png, "

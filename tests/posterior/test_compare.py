@@ -6,7 +6,6 @@ import torch
 from study_oracle import KNOWN, X, Y, close
 
 from tensormetrics.posterior import pairwise_compare, score_interval_width
-from tensormetrics.posterior.compare import significance
 
 PLAIN, WITH_RANDOM = KNOWN["pairwise"].values()
 NUMBERS = [name for name in WITH_RANDOM if name != "direction"]
@@ -45,7 +44,7 @@ def test_pairs_equal_a_loop(rope, generator, device):
         single = pairwise_compare(diff[:, p], 0.9, rope, random[:, p], 0.0, f"a{p}", f"b{p}", "acc")
         for name in NUMBERS:
             close(getattr(found, name)[p], getattr(single, name))
-        for name in "direction", "p_direction_interpretation", "p_bi_sig_interpretation", "favours":
+        for name in "direction", "favours":
             assert getattr(found, name)[p] == getattr(single, name)
         d = diff[:, p].double().numpy()
         d = d[~np.isnan(d)]
@@ -58,35 +57,41 @@ def test_pairs_equal_a_loop(rope, generator, device):
 
 def test_words(device):
     x = X.to(device)
-    better = pairwise_compare(x + 1, 0.95, 0.05, x - 0.5, 1.0, "left", "right", "acc", paired=True)
+    better = pairwise_compare(x + 1, 0.95, 0.05, x - 0.5, 1.0, "left", "mlp/b", "acc", paired=True)
     assert better.template_sentence() == (
-        "acc of left is greater than that of right with probability 100.00%: certain.\n"
-        "The median difference is 1.2551 (observed 1.0000), 95.0% HDI [1.0000, 1.9107].\n"
-        "A share of 0.00% lies within the region of practical equivalence [-0.0500, 0.0500]: the difference is "
-        "certainly important.\n"
-        "100.00% lie beyond it on the positive side.\n"
-        "Equivalence is 0.0000 times as likely compared with two random guessers.\n"
+        "acc of left minus that of mlp/b: median 1.2551 (observed 1.0000), 95.0% HDI [1.0000, 1.9107].\n"
+        "P(left > mlp/b) = 100.00%, P(left < mlp/b) = 0.00%.\n"
+        "P(|difference| <= 0.0500) = 0.00%, P(difference > 0.0500) = 100.00%, P(difference < -0.0500) = 0.00%.\n"
+        "The odds of a difference that small are 0.0000 times those of two random guessers.\n"
         "Both were evaluated on the same items."
     )
-    same = pairwise_compare(0 * x, 0.95, None, x)
+    same = pairwise_compare(0 * x, 0.95, None, x, lhs_name="cnn/cnn")
     assert same.direction == "none" and same.favours is None and same.bf_rope.isnan() and same.p_rope == 1
-    assert "random" not in same.template_sentence() and "(default)" in same.template_sentence()
-    assert "negligible" in same.template_sentence()
+    assert same.template_sentence() == (
+        "metric of cnn minus that of right: median 0.0000, 95.0% HDI [0.0000, 0.0000].\n"
+        "P(cnn > right) = 0.00%, P(cnn < right) = 0.00%, P(cnn = right) = 100.00%."
+    )
+    by_default = pairwise_compare(x - 0.5).template_sentence(3).splitlines()[2]
+    assert " = " in by_default and "(default: a tenth of the standard deviation)" in by_default
     always = pairwise_compare(0.01 * x, 0.95, 1.0, x * 0 + 2)
-    assert always.bf_rope == math.inf and "Equivalence is infinitely likely" in always.template_sentence()
+    assert always.bf_rope == math.inf and "are inf times those of" in always.template_sentence()
     assert pairwise_compare(x, lhs_name="a", rhs_name="b", higher_is_better=False).favours == "b"
     assert pairwise_compare(x, lhs_name="a", rhs_name="b", higher_is_better=None).favours is None
 
 
-def test_limits_of_words():
-    shares = {0.0099: "certain", 0.01: "probable", 0.0249: "probable", 0.025: "undecided", 0.975: "undecided"}
-    shares |= {0.976: "probably negligible", 0.99: "probably negligible", 0.991: "negligible", 1: "negligible"}
-    assert {p: significance(p) for p in shares} == shares
-    limits = {9991: "certain", 9990: "probable", 9901: "probable", 9900: "likely", 9700: "possible", 9500: "dubious"}
-    for positive, word in limits.items():
-        diff = torch.ones(10_000)
-        diff[positive:] = -1
-        assert pairwise_compare(diff).p_direction_interpretation == word
+def test_who_is_ahead_is_there_by_name(device):
+    diff = torch.tensor([-0.2] * 6 + [0.1] * 3 + [0.0] * 1, device=device)
+    found = pairwise_compare(torch.stack([diff, -diff], -1), lhs_name=["b", "a"], rhs_name=["a", "b"])
+    close(found.p_greater, [0.3, 0.6])
+    close(found.p_less, [0.6, 0.3])
+    close(found.p_tie, [0.1, 0.1])
+    close(found.p_direction, [0.6, 0.6])  # the larger one, whoever is ahead
+
+
+def test_a_region_without_width_is_not_spoken_of(device):
+    x = X.to(device)
+    text = pairwise_compare(x - x.mean(), 0.95, 0.0, x).template_sentence()
+    assert "|difference|" not in text and "odds" not in text and len(text.splitlines()) == 2
 
 
 def test_the_region_is_closed():

@@ -31,7 +31,8 @@ def same(a, b):
 
 def test_known_answers(device):
     golden = GOLDEN["module"]
-    metric = ConfusionPosterior(3, ["acc", "f1@macro"], num_samples=golden["num_samples"]).to(device)
+    options = {"num_samples": golden["num_samples"], "confusion_prior": "perks"}
+    metric = ConfusionPosterior(3, ["acc", "f1@macro"], **options).to(device)
     metric.update(*labels_of(golden["counts"], device))
     assert metric.counts.tolist() == golden["counts"]
     for name, found in metric.compute().items():
@@ -162,8 +163,6 @@ def test_intervals_and_dtypes(device):
             both[0].counts,
             "ppv",
             500,
-            prevalence_prior="perks",
-            confusion_prior="perks",
             names=["posterior"],
             dtype=dtype,
         )
@@ -207,6 +206,17 @@ def test_copies_and_merging(device):
     first.merge_state(second)
     for other in first, copy.deepcopy(whole), pickle.loads(pickle.dumps(whole)):
         assert same(other.compute(), whole.compute())
+
+
+def test_another_number_of_classes_is_not_merged():
+    metrics = [ConfusionPosterior(C) for C in (2, 3)]
+    for metric in metrics:
+        metric.update(torch.tensor([0, 1]), torch.tensor([0, 0]))
+    for incoming in metrics[1], metrics[1].metric_state:
+        with pytest.raises(ValueError) as error:
+            metrics[0].merge_state(incoming)
+        message = "incoming_state: got counts of shape (3, 3), wanted (2, 2); merge metrics of equal options"
+        assert str(error.value) == message and metrics[0].counts.sum() == 2
 
 
 def test_in_a_collection(device):
@@ -304,10 +314,20 @@ def test_a_batch_of_another_shape():
         ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
         ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'; the closest are fp, fn, f1"),
         ({"ci_probability": 95}, "ci_probability: got 95, wanted a number in (0, 1]"),
+        ({"batch_shape": 3}, "batch_shape: got 3, wanted a tuple of integers; write (3,)"),
+        ({"ignore_index": 1.5}, "ignore_index: got 1.5, wanted None or an integer"),
+        ({"metrics": []}, "metrics: got [], wanted at least one, such as 'acc'"),
+        ({"labels": ["a", "b"]}, "labels: got ['a', 'b'], wanted 3 distinct names"),
+        ({"labels": "abc"}, "labels: got shape (), wanted a one-dimensional list of labels"),
         ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
+        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+38"),
+        (
+            {"prevalence_prior": "balanced"},
+            "prevalence_prior: got 'balanced' for shape (3,), wanted (C, C); write 'perks'",
+        ),
     ],
 )
 def test_options_out_of_range(options, message):

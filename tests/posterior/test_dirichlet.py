@@ -80,6 +80,13 @@ def test_draws_depend_on_their_address_alone(device):
         assert not (sample_log_gamma(alpha, 70, dtype=torch.float64, **other) == whole).any()
 
 
+def test_names_cannot_be_mistaken_for_others():
+    philox_key(0, "a/posterior", "m", "x")
+    for words in ("a\x1fposterior", "m", "x"), ("a", "posterior\x1fm", "x"), ("a", "posterior", "m\x1fx"):
+        with pytest.raises(ValueError, match=r"^name: got '.*' with the character U\+001F, which separates"):
+            philox_key(0, *words)
+
+
 def test_dirichlet_moments_and_extreme_concentrations(device):
     alpha = torch.tensor([0.2, 3.0, 7.0, 0.0], device=device, dtype=torch.float64)
     x = sample_dirichlet(alpha, 40_000, dtype=torch.float64)
@@ -111,7 +118,12 @@ def test_shapes(shape, device):
         (lambda: sample_log_gamma(torch.ones(2), 1, seed=-1), "seed: got -1, wanted an integer >= 0"),
         (lambda: sample_log_gamma(torch.ones(2), 1, start=1.5), "start: got 1.5, wanted an integer >= 0"),
         (lambda: sample_dirichlet(torch.ones(2), 1, dtype=torch.float16), "dtype: got torch.float16, wanted one of"),
-        (lambda: dirichlet_prior("flat", (3,)), "strategy: got 'flat', wanted one of 'perks', 'bayes-laplace'"),
+        (
+            lambda: sample_log_gamma(torch.tensor([2.0, 3e38]), 1),
+            r"alpha: got entries from 2.0 to 3.*e\+38, wanted at most 1e\+38",
+        ),
+        (lambda: dirichlet_prior("flat", (3,)), "strategy: got 'flat', wanted one of 'perks', 'balanced', 'bayes-"),
+        (lambda: dirichlet_prior("balanced", (3, 2)), r"strategy: got 'balanced' for shape \(3, 2\), wanted \(C, C\)"),
         (lambda: dirichlet_prior(-1, (3,)), "strategy: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         (lambda: dirichlet_prior(math.nan, (3,)), "strategy: got entries from nan to nan, wanted finite ones >= 0"),
         (lambda: dirichlet_prior([1, 2], (3,)), r"strategy: got an array of shape \(2,\), wanted \(3,\)"),
@@ -127,5 +139,8 @@ def test_priors():
     for strategy, value in words.items():
         prior = dirichlet_prior(strategy, (3, 4))
         assert prior.dtype == torch.float64 and torch.equal(prior, torch.full((3, 4), value, dtype=torch.float64))
+    assert dirichlet_prior("balanced", (3, 3)).tolist() == [
+        [1 / 6 if i == j else 1 / 12 for j in range(3)] for i in range(3)
+    ]
     assert dirichlet_prior([[1], [2], [0]], (3,)).tolist() == [1, 2, 0]
     assert dirichlet_prior(np.arange(4.0).reshape(2, 2), (2, 2)).tolist() == [[0, 1], [2, 3]]

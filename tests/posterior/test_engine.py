@@ -131,7 +131,7 @@ def test_memory_is_bounded(row_maxima, device):
             "positive_class: got 3, wanted -3 to 2 for 3 classes",
         ),
         (
-            {"method": "prior"},
+            {"method": "prior", "confusion_prior": 0},
             "method: got 'prior' with an improper prior; give every row a concentration above 0",
         ),
     ],

@@ -32,6 +32,8 @@ def test_valid_matrices(given):
         ([[1, math.nan], [1, 1]], "got nan at [0, 1], wanted finite counts >= 0"),
         ([[1, 2], [math.inf, 1]], "got inf at [1, 0], wanted finite counts >= 0"),
         ([[1, 2], [3, -1]], "got -1.0 at [1, 1], wanted finite counts >= 0"),
+        ([[1, 2], [1e300, 1]], "got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
+        ([[6e37, 6e37], [1, 1]], "got 6e+37 in row 0, wanted rows that add up to at most 1e+38"),
         ([[1j, 2], [3, 1]], "got complex numbers, wanted counts"),
         (
             [[0, 0], [3, 1]],
@@ -66,15 +68,71 @@ def test_csv(tmp_path):
     path.write_text("3;1\n0;2")
     assert load_csv(path, delimiter=";").tolist() == [[3, 1], [0, 2]]
     for text, message in (
-        ("a,b\n3,1\n", "line 1: got 'a,b', wanted numbers separated by ','"),
-        ("3,1\n2\n", "line 2: got '2', wanted 2 numbers separated by ','"),
-    ):
-        path.write_text(text)
+        ("3,1\n2\n", ", line 2: got 1 columns, wanted 2 as above"),
+        ("3,1\n2,x\n", ", line 2: got 'x', wanted a count"),
+        ("3,1\n2,1_0\n", ", line 2: got '1_0', wanted a count"),
+        ("3,1\n2,\u0661\u0662\n", ", line 2: got '\u0661\u0662', wanted a count"),
+        ("3,1\n2,inf\n", ", line 2: got 'inf', wanted a count"),
+        ("3,1\n2,\n", ", line 2: got '', wanted a count"),
+        ("a,b\n3,1\n", ": rows are called ['3'], columns ['b'], wanted the same names"),
+        (",a,b\na,3,1\nc,1,2\n", ": rows are called ['a', 'c'], columns ['a', 'b'], wanted the same names"),
+        ("a,a\n3,1\n1,2\n", ": got classes called ['a', 'a'], wanted distinct names"),
+        (",a,a\na,3,1\na,1,2\n", ": got classes called ['a', 'a'], wanted distinct names"),
+        ("a,\n3,1\n1,2\n", ": got classes called ['a', ''], wanted distinct names"),
+        ("1,2,3\n", ": got 1 rows of 3 columns, wanted a square, with at most one row and one column of names"),
+        ("9,1,0\n2,8,1\n", ": got 2 rows of 3 columns, wanted a square, with at most one row and one column of names"),
+        ("4,1\n9,1\n2,8\n", ": got 3 rows of 2 columns, wanted a square, with at most one row and one column of names"),
+        ('3,"1\n2,1\n', ", line 2: unexpected end of data"),
+        ("1e300,1\n1,2\n", None),
+    ):  # fmt: skip
+        path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfMatIOError) as caught:
             load_csv(path)
-        assert str(caught.value) == f"{path}, {message}"
+        assert message is None or str(caught.value) == f"{path}{message}"
     with pytest.raises(FileNotFoundError):
         load_csv(tmp_path / "none.csv")
+
+
+COUNTS = np.array([[30, 1, 2], [0, 25, 4], [3, 0, 1]])
+EMPTY = np.array([[30, 1, 2], [0, 25, 4], [0, 0, 0]])  # no items of a class
+
+
+@pytest.mark.parametrize("counts", [COUNTS, COUNTS / 4, EMPTY])
+@pytest.mark.parametrize("names", [["cat", "dog", "a, b"], [0, 1, 2], ["1", "x", "0"]])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])  # the second as spreadsheets write it
+def test_what_pandas_writes_comes_back(names, separator, encoding, counts, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path, frame = tmp_path / "matrix.csv", pandas.DataFrame(counts, names, names)
+    text = [str(name) for name in names]
+    for index, header in (True, True), (False, True), (True, False), (False, False):
+        frame.to_csv(path, sep=separator, index=index, header=header, encoding=encoding)
+        matrix, labels = load_csv(path, with_labels=True)
+        assert matrix.tolist() == counts.tolist() and labels == (text if index or header else None)
+        assert load_csv(path, delimiter=separator).tolist() == counts.tolist()
+    numbers = pandas.DataFrame(counts, [2, 5, 7], [2, 5, 7])
+    numbers.to_csv(path, sep=separator, encoding=encoding)
+    assert load_csv(path, with_labels=True)[1] == ["2", "5", "7"]
+    frame.rename_axis("truth").to_csv(path, sep=separator, encoding=encoding)
+    assert load_csv(path, with_labels=True)[1] == text
+
+
+def test_what_crosstab_and_spreadsheets_write_comes_back(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "matrix.csv"
+    truth, answer = ["cat", "dog", "cat", "emu"], ["cat", "emu", "dog", "emu"]
+    pandas.crosstab(pandas.Series(truth, name="truth"), pandas.Series(answer, name="answer")).to_csv(path)
+    matrix, labels = load_csv(path, with_labels=True)
+    assert labels == ["cat", "dog", "emu"] and matrix.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 1]]
+    path.write_bytes("\tcat\tdog\r\ncat\t3\t1\r\ndog\t0\t2\r\n\r\n".encode("utf-16"))  # "Unicode text"
+    assert load_csv(path, encoding="utf-16", with_labels=True)[1] == ["cat", "dog"]
+    with pytest.raises(ConfMatIOError) as caught:
+        load_csv(path)
+    wanted = "which is no utf-8-sig; write encoding='utf-16' or what the file is written in"
+    assert str(caught.value) == f"{path}, line 1: got the byte 0xff, {wanted}"
+    path.write_bytes("a,b\n1,2\n\xe9,4\n".encode("latin-1"))
+    with pytest.raises(ConfMatIOError, match=f"^{path}, line 3: got the byte 0xe9, "):
+        load_csv(path)
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
@@ -101,6 +159,12 @@ def test_counting_words():
         (([0, 1], [0, 1]), {"labels": [0, 0]}, "labels: got [0, 0], wanted distinct ones"),
         (([0], [0]), {"labels": [0, 1], "num_classes": 2}, "labels, num_classes: got both, wanted one"),
         (([[0]], [0]), {}, "y_true: got shape (1, 1), wanted a one-dimensional list of labels"),
+        (([None, "a"], ["a", "a"]), {}, "y_true, y_pred, labels: got NoneType and str, wanted words or numbers alone"),
+        (
+            ([None, "a"], ["a", "a"]),
+            {"labels": ["a", None]},
+            "y_true, y_pred, labels: got NoneType and str, wanted words or numbers alone",
+        ),
         (([0], [0]), {"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
     ],
 )

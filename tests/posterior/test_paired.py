@@ -9,6 +9,7 @@ from study_oracle import KNOWN
 
 from tensormetrics.posterior import (
     Items,
+    PosteriorWarning,
     Study,
     get_metric,
     sample_confusion_matrices,
@@ -22,6 +23,7 @@ TRUTH = 7 * K // 3 % 2
 A = torch.where((K.double() * 0.6180339887498949).frac() < 0.8, TRUTH, 1 - TRUTH)
 B = torch.where((K.double() * 0.7548776662466927).frac() < 0.7, TRUTH, 1 - TRUTH)
 ONES = {"prevalence_prior": 1, "confusion_prior": 1}
+ZEROS = {"prevalence_prior": 0, "confusion_prior": 0}
 METRICS = ["acc", "ppv", "tnr@macro", "rmse", "p_pred_given_condition"]
 
 
@@ -45,7 +47,8 @@ def study(**options):
 def test_known_draws(device):
     known = KNOWN["paired"]
     items = pair(TRUTH, A, B, C=2, device=device)
-    accuracy = sample_paired_matrices(items, 2, 40_000, dtype=torch.float64).diagonal(dim1=-2, dim2=-1).sum(-1)
+    matrices = sample_paired_matrices(items, 2, 40_000, **ZEROS, dtype=torch.float64)
+    accuracy = matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
     expected = [known["first_draws_acc_a"], known["first_draws_acc_b"]]
     torch.testing.assert_close(accuracy[:4].T.cpu(), torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12)
     d = (accuracy[:, 0] - accuracy[:, 1]).cpu()
@@ -58,9 +61,8 @@ def test_known_draws(device):
 def test_one_sample_by_hand(device):
     items = three_classes()
     sample, prior = 2**32 + 5, torch.tensor([[1, 0.5, 0.1], [2, 0, 3], [0, 0.3, 4]], dtype=torch.float64)
-    found = sample_paired_matrices(
-        Items("test", items.cells.to(device)), 3, 1, confusion_prior=prior, start=sample, dtype=torch.float64, seed=3
-    )
+    options = {"prevalence_prior": 0, "confusion_prior": prior, "start": sample, "dtype": torch.float64, "seed": 3}
+    found = sample_paired_matrices(Items("test", items.cells.to(device)), 3, 1, **options)
     weights = []
     for block in range(13):
         words = philox4x32((5, block, 0, 1), philox_key(3, "items:test", "posterior", "items"))
@@ -101,14 +103,14 @@ def test_each_experiment_keeps_its_posterior(prior):
 
 def test_what_is_shared(device):
     items = pair(TRUTH, A, B, A, C=2, device=device)
-    found = sample_paired_matrices(items, 2, 100)
+    found = sample_paired_matrices(items, 2, 100, **ZEROS)
     assert torch.equal(found[:, 0], found[:, 2]) and not torch.equal(found[:, 0], found[:, 1])
     assert torch.allclose(found[:, 0].sum(-1), found[:, 1].sum(-1), rtol=1e-6)  # the prevalence
-    alone = sample_paired_matrices(Items("test", items.cells[1]), 2, 100)
+    alone = sample_paired_matrices(Items("test", items.cells[1]), 2, 100, **ZEROS)
     assert torch.equal(alone[:, 0], found[:, 1])
     with_prior = sample_paired_matrices(items, 2, 100, **ONES)
     assert not torch.equal(with_prior[:, 0], with_prior[:, 2])  # the prior's mass is each experiment's own
-    perfect = sample_paired_matrices(pair(TRUTH, TRUTH, C=2, device=device), 2, 10)
+    perfect = sample_paired_matrices(pair(TRUTH, TRUTH, C=2, device=device), 2, 10, **ZEROS)
     assert (perfect[..., 0, 1] == 0).all() and (perfect[..., 1, 0] == 0).all()
     assert sample_paired_matrices(items, 2, 0).shape == (0, 3, 2, 2)
 
@@ -143,7 +145,7 @@ def test_comparisons_of_a_study(device, tmp_path):
     paired = found.get_pairwise_comparison("acc", experiment_a="a", experiment_b="b")
     assert paired.paired is True and "Both were evaluated on the same items." in paired.template_sentence()
     items = pair(TRUTH, A, B, C=2, device=device)
-    matrices = sample_paired_matrices(items, 2, 10_000, names=["a/a", "b/b"])
+    matrices = sample_paired_matrices(items, 2, 10_000, names=["a/a", "b/b"], **ZEROS)
     accuracy = matrices.double().diagonal(dim1=-2, dim2=-1).sum(-1)
     assert torch.allclose(paired.diff_dist.double(), accuracy[:, 0] - accuracy[:, 1], atol=1e-6)
     found.add_experiment("c", None, 0, 0, TRUTH, B, items="other")
@@ -163,6 +165,44 @@ def test_comparisons_of_a_study(device, tmp_path):
     alone = Study(0, metrics={"acc": {}}, device=device)
     alone.add_experiment("a", None, 0, 0, TRUTH, A)
     assert not torch.equal(alone.get_metric_samples("acc", "a").values, found.get_metric_samples("acc", "a").values)
+
+
+def same_truth(first=None, second=None, truth=TRUTH):
+    found = Study(0, metrics={"acc": {}})
+    found.add_experiment("a", None, 0, 0, TRUTH, A, items=first)
+    found.add_experiment("b", None, 0, 0, truth, B, items=second)
+    return found
+
+
+def test_equal_truths_without_items_are_pointed_out():
+    pair = {"experiment_a": "a", "experiment_b": "b"}
+    message = (
+        "'a/a' and 'b/b' have the same y_true{}, but are compared as if their items were different ones; write "
+        "items='test' in add_experiment of both to compare them item by item, or items=False if their items do differ"
+    )
+    for items in (None, None), ("test", None):
+        unsure = same_truth(*items)
+        for compare in (
+            lambda s: s.get_pairwise_comparison("acc", **pair),
+            lambda s: s.report_pairwise_comparison("acc", **pair),
+            lambda s: s.report_pairwise_comparisons("acc"),
+            lambda s: s.report_listwise_comparison("acc"),
+        ):
+            with pytest.warns(PosteriorWarning) as told:
+                compare(unsure)
+            assert [str(w.message) for w in told] == [message.format("")]
+    unsure.add_experiment("c", None, 0, 0, TRUTH, A)
+    with pytest.warns(PosteriorWarning) as told:
+        assert unsure.compare_all_pairs("acc").paired == [False] * 3
+    assert [str(w.message) for w in told] == [message.format(" (so have 2 other pairs)")]
+
+
+def test_what_is_said_of_the_items_is_believed():
+    other = TRUTH.clone()
+    other[:2] = other[:2].flip(0) if other[0] != other[1] else 1 - other[:2]
+    for certain in same_truth("x", "x"), same_truth("x", "y"), same_truth(False, None), same_truth(truth=other):
+        certain.report_pairwise_comparisons("acc")  # without a warning
+    assert same_truth(False, False).to_dict() == same_truth().to_dict()  # of the matrices
 
 
 def test_labels_of_a_study_come_back():

@@ -8,6 +8,7 @@ from study_oracle import KNOWN, X, Y, Z, close
 
 from tensormetrics.posterior import (
     RNG,
+    ExperimentAggregator,
     PosteriorWarning,
     get_experiment_aggregator,
     pool_beta,
@@ -16,6 +17,7 @@ from tensormetrics.posterior import (
     pool_gamma,
     pool_histogram,
     pool_random_effects,
+    temporary_registrations,
 )
 from tensormetrics.posterior.heterogeneity import heterogeneity_pm
 from tensormetrics.posterior.moments import finite_moments
@@ -220,11 +222,11 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
         (lambda: pool_correlated(SAMPLES, U, UNIT, rho=1), r"rho: got 1, wanted None or a number in \[0, 1\)"),
         (
             lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=0),
-            "pseudo_count_weight: got 0, wanted a number > 0",
+            "pseudo_count_weight: got 0, wanted a finite number > 0",
         ),
         (
             lambda: pool_histogram(SAMPLES, U, UNIT, pseudo_count_weight=[0.1]),
-            r"pseudo_count_weight: got \[0.1\], wanted a number > 0",
+            r"pseudo_count_weight: got \[0.1\], wanted a finite number > 0",
         ),
         (
             lambda: get_experiment_aggregator("singleton")(SAMPLES, UNIT),
@@ -255,3 +257,34 @@ def test_singleton_gives_the_samples(device):
     samples = SAMPLES[:, :1].to(device)
     for alias in "singleton", "identity":
         assert torch.equal(get_experiment_aggregator(alias)(samples, UNIT), samples[:, 0])
+
+
+@pytest.mark.parametrize("name", ["singleton", *ALIASES])
+def test_arrays_are_taken_like_tensors(name):
+    samples = SAMPLES[:, :1] if name == "singleton" else SAMPLES
+    for given in samples, torch.stack([samples, samples**2], -1):
+        from_tensor, from_array, called, again = (get_experiment_aggregator(name, RNG(3)) for _ in range(4))
+        expected = from_tensor.aggregate(given, UNIT)
+        assert torch.equal(from_array.aggregate(given.numpy(), UNIT), expected)
+        assert torch.equal(called(given.numpy(), UNIT), expected) and torch.equal(again(given, UNIT), expected)
+    single = get_experiment_aggregator(name, RNG(3)).aggregate(samples.numpy().astype(np.float32), UNIT)
+    assert single.shape == (len(samples),) and single.isfinite().all()
+    for wrong, message in (
+        (np.zeros(3), r"experiment_samples: got shape \(3,\), wanted \(S, M\) or \(S, M, classes\)"),
+        (np.zeros((3, 1), int), "experiment_samples: got torch.int64, wanted a floating dtype"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            get_experiment_aggregator(name, RNG(3)).aggregate(wrong, UNIT)
+
+
+def test_ones_own_aggregator_is_called_with_arrays():
+    with temporary_registrations():
+
+        class Middle(ExperimentAggregator):
+            full_name, aliases = "Middle", ["middle"]
+
+            def aggregate(self, experiment_samples, bounds):
+                return np.clip(np.mean(experiment_samples, axis=1), *bounds)
+
+        found = get_experiment_aggregator("middle")(SAMPLES.numpy(), UNIT)
+        torch.testing.assert_close(found, SAMPLES.mean(1).clip(0, 1))

@@ -1,5 +1,7 @@
 """Every implementation of the sampling operators draws the same numbers."""
 
+import math
+
 import pytest
 import torch
 
@@ -97,6 +99,31 @@ def test_tiny_concentrations(device):
             torch.testing.assert_close(out.view(4, 4, 300).sum(0), torch.ones(4, 300, dtype=dtype, device=device))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [math.inf, math.nan, 1e39, 3e38])
+def test_no_proposal_is_awaited_for_ever(shape, dtype, device):
+    """A shape of which nothing can be drawn gives nan, and leaves its neighbours as they are."""
+    alpha = torch.tensor([[[2, shape, 0.5], [shape, shape, 0]]], dtype=torch.float64, device=device)
+    cells = torch.tensor([[[5, 1, 2], [1, shape, 0.3], [0, 0, 4]]], dtype=torch.float64, device=device)
+    prevalence = torch.ones(1, 3, dtype=torch.float64, device=device)
+    hopeless = {True: not math.isfinite(shape), False: dtype == torch.float32 or not math.isfinite(shape)}
+    for operator, computes_in_float64 in (_op.log_gamma, False), (_reference.log_gamma, True):
+        found, others = (torch.zeros(1, 2, 3, 130, dtype=dtype, device=device) for _ in range(2))
+        operator(found, alpha, keys(1, device=device), 0)
+        operator(others, torch.where((alpha == 0) | (alpha == 2) | (alpha == 0.5), alpha, 1), keys(1, device=device), 0)
+        assert torch.equal(found[0, 0, ::2], others[0, 0, ::2]) and (found[0, 1, 2] == -torch.inf).all()
+        drawn = torch.stack([found[0, 0, 1], *found[0, 1, :2]])
+        assert (drawn.isnan() if hopeless[computes_in_float64] else drawn.isfinite()).all()
+    for operator in [*kernels(device), _reference.dirichlet_sums]:
+        for fields in 6, 12:
+            out = torch.zeros(1, fields, 130, dtype=dtype, device=device)
+            operator(out, prevalence, cells, None, keys(1, 3, device=device), 0)
+            tp, fn = out[0, :3], out[0, 3:6]
+            of_class = torch.stack([tp[1], fn[1]])
+            assert (of_class.isnan() if hopeless[operator is _reference.dirichlet_sums] else of_class.isfinite()).all()
+            assert tp[0].isfinite().all() and (fn[2] == 0).all()
+
+
 def test_threads_and_repetition_change_nothing(device):
     whole = sums_by(_op.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000)
     threads = torch.get_num_threads()
@@ -115,15 +142,20 @@ def test_scratch_of_the_reference_changes_nothing(device, monkeypatch):
 
 
 def test_operator_contracts(device):
+    operators, opcheck = torch.ops.tensormetrics, torch.library.opcheck
     cells = torch.rand(2, 3, 3, dtype=torch.float64, device=device)
     of_sums = (cells.sum(-1), cells, None, keys(2, 3, device=device), 0)
-    torch.library.opcheck(_op.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
+    opcheck(operators.dirichlet_sums, (torch.zeros(2, 12, 5, device=device), *of_sums))
     of_logs = (cells, keys(2, device=device), 0)
-    torch.library.opcheck(_op.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
+    opcheck(operators.log_gamma, (torch.zeros(2, 3, 3, 5, device=device), *of_logs))
     of_items = (torch.tensor([[0, 3], [2, 2]], device=device), keys(1, device=device)[0], 0)
-    torch.library.opcheck(_op.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items))
+    torch.library.opcheck(
+        torch.ops.tensormetrics.item_sums, (torch.zeros(2, 4, 5, dtype=torch.float64, device=device), *of_items)
+    )
     of_uniforms = keys(1, device=device)[0], 2
-    torch.library.opcheck(_op.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms))
+    torch.library.opcheck(
+        torch.ops.tensormetrics.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms)
+    )
     with pytest.raises(RuntimeError, match="out: wanted float64"):
         _op.uniforms(torch.zeros(9, device=device), *of_uniforms)
     with pytest.raises(RuntimeError, match="out: wanted float64, and as many experiments as cells has"):
@@ -138,8 +170,8 @@ def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
     fallen, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="the slow reference sampler answers"):
-        _op.log_gamma.default.redispatch(reference, fallen, *arguments)
-    _op.log_gamma.default.redispatch(reference, fallen, *arguments)
+        torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
+    torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
     _op.log_gamma(native, *arguments)
     assert not recwarn.list
     torch.testing.assert_close(fallen, native, rtol=1e-12, atol=1e-12)

@@ -1,4 +1,5 @@
 # ruff: noqa: E501 (messages stand in one piece)
+import html
 import math
 
 import pytest
@@ -86,11 +87,12 @@ def test_pairs(study):
         for name in "median", "p_rope", "p_uni_sig", "bf_rope", "observed_diff", "p_rope_random":
             torch.testing.assert_close(getattr(pairs, name)[p], getattr(single, name), equal_nan=True, msg=name)
         assert rows[p]["Median Δ"] == single.median and rows[p]["Favours"] == single.favours
+        assert (rows[p]["P(A > B)"], rows[p]["P(B > A)"]) == (single.p_greater, single.p_less)
         lower = a if single.median < 0 else b  # fewer misses are better
         assert single.favours == lower
     text = study.report_pairwise_comparison("acc", experiment_a="mlp/a", experiment_b="svm/aggregated")
-    assert text.startswith("acc of mlp/a is less than that of svm/aggregated with probability ")
-    assert "observed" not in text and "(default)" in text
+    assert text.startswith("acc of mlp/a minus that of svm/aggregated: median -")
+    assert "observed" not in text and "(default: a tenth" in text
     with pytest.warns(ConfigWarning, match="^table_fmt: got 'html', but one comparison is a text; report_pairwise_"):
         study.report_pairwise_comparison("acc", experiment_a="mlp/a", experiment_b="mlp/b", table_fmt="html")
 
@@ -100,6 +102,7 @@ def test_comparison_to_random(study):
     posterior, random = (study.get_metric_samples("acc", "svm/b", m).values[:, 0] for m in ("posterior", "random"))
     expected = pairwise_compare(posterior - random, 0.95, 0.1)
     assert row["Median Δ"] == expected.median and row["ROPE"] == (-0.1, 0.1) and row["p_sig"] == expected.p_bi_sig
+    assert row["P(> random)"] == float((posterior > random).double().mean())
     assert study.get_pairwise_random_comparison("acc", experiment="svm/b").bf_rope is None
 
 
@@ -139,9 +142,8 @@ def test_every_format(report, study):
     for table_fmt in FORMATS:
         text = call("f1", 0, table_fmt=table_fmt, **REPORTS[report])
         assert isinstance(text, str)
-        assert all(header.replace("%", "\\%").replace("_", "\\_") in text for header in headers) or all(
-            header in text for header in headers
-        )
+        escaped = {"html": html.escape, "latex": lambda text: text.replace("%", "\\%").replace("_", "\\_")}
+        assert all(escaped.get(table_fmt, str)(header) in text for header in headers)
     assert list(call("f1", 0, table_fmt="pandas", **REPORTS[report]).columns) == headers
 
 
@@ -192,6 +194,9 @@ def test_folds_of_other_names():
 
 
 def test_a_label_that_is_not_needed(study):
-    with pytest.warns(ConfigWarning, match="^metric 'acc' has one value for all classes; class_label 2 is ignored$"):
+    with pytest.warns(ConfigWarning) as told:
         assert study.class_index("acc", 2, ["mlp/a"]) == 0
+        study.report_metric_summaries("acc", 2)
+        study.report_pairwise_comparisons("acc", 2)
+    assert [str(w.message) for w in told] == ["metric 'acc' has one value for all classes; class_label 2 is ignored"]
     assert study.class_index("acc", 0, ["mlp/a"]) == 0 == study.class_index("acc", None, [])

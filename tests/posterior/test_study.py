@@ -5,6 +5,7 @@ import sys
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -264,7 +265,9 @@ def test_a_metric_that_is_none():
 
 def test_unknown_words():
     study = make()
-    with pytest.raises(ConfigError, match="^experiment 'x/x': prevalence_prior: got 'flat', wanted one of 'perks', "):
+    with pytest.raises(
+        ConfigError, match="^experiment 'x/x': prevalence_prior: got 'flat', wanted one of 'perks', 'balanced', "
+    ):
         study.add_experiment("x", TRI, "flat", 0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         study.add_experiment("x", TRI, 0, 0, weights=3)
@@ -292,7 +295,7 @@ LOOKUPS = [
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
     (lambda s: Study(0, metrics={"acc": {"rho": 1}}), ConfigError, "metric 'acc': got ['rho'] without 'aggregation', wanted that key too"),
     (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary such as {'acc': {}}"),
-    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit"),
+    (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit, zero_division"),
     (lambda s: Study(0, dtype=torch.float16), ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
 ]  # fmt: skip
 
@@ -319,11 +322,6 @@ def test_defaults_give_a_warning():
     with pytest.warns(ConfigWarning, match=r"^seed: got None, \d+ is used; pass it to get the same draws again$"):
         study = Study()
     assert 0 <= study.seed < 2**63
-    with pytest.warns(ConfigWarning) as caught:
-        study.add_experiment("x", TRI)
-    assert [str(w.message) for w in caught] == [
-        "experiment 'x/x': no prevalence_prior and confusion_prior, 0 is used, with which what was not observed is impossible"
-    ]
     for name, default in ("num_samples", 10_000), ("ci_probability", 0.95):
         with pytest.warns(ConfigWarning, match=f"^{name}: got None, {default} is used$"):
             setattr(study, name, None)
@@ -332,6 +330,13 @@ def test_defaults_give_a_warning():
         with pytest.warns(ConfigWarning, match=f"^{name}: got {given!r}, {value!r} is used$"):
             setattr(study, name, given)
         assert getattr(study, name) == value
+    for given in np.array(0.75), torch.tensor(0.75):
+        with pytest.warns(ConfigWarning) as caught:
+            study.ci_probability = given
+        assert [str(w.message) for w in caught] == [f"ci_probability: got {given!r}, 0.75 is used"]
+        assert study.ci_probability == 0.75
+    with pytest.raises(TypeError, match="^ci_probability: got array.*, wanted a number$"):
+        study.ci_probability = np.array([0.5])
     default = {"__default__": {"aggregation": "re"}, "acc": {}, "mcc": {"aggregation": "fe"}}
     assert Study(0, metrics=default).metrics == {"acc": {"aggregation": "re"}, "mcc": {"aggregation": "fe"}}
 

@@ -52,7 +52,7 @@ def test_paired_experiments_are_compared_more_sharply():
     first = torch.where(torch.rand(300, generator=generator) < 0.8, truth, 1 - truth)
     second = torch.where(torch.rand(300, generator=generator) < 0.95, first, truth)  # agrees, or is right
     widths = []
-    for items in "test", None:
+    for items in "test", False:
         study = Study(0, metrics={"acc": {}})
         for name, labels in ("a", first), ("b", second):
             study.add_experiment(name, None, 0, 0, truth, labels, items=items)

@@ -124,15 +124,16 @@ def test_small_sums_are_relatively_accurate(device):
 
 
 def test_impossible_cells_stay_exact_zeros(device):
-    sums = sample_sums(COUNTS.to(device), 50, dtype=torch.float64)  # prior 0
+    none = {"prevalence_prior": 0, "confusion_prior": 0}
+    sums = sample_sums(COUNTS.to(device), 50, **none, dtype=torch.float64)
     assert (sums.fp[:, 1, 0] == 0).all() and (sums.fn[:, 1, 0] == 0).all()
     assert (sums.tp[:, 1, 1] == 0).all() and (sums.fn[:, 1, 1] == 0).all()  # a class that never was true
-    perfect = sample_sums(torch.eye(4, device=device) * 7, 50)
+    perfect = sample_sums(torch.eye(4, device=device) * 7, 50, **none)
     assert (perfect.fp == 0).all() and (perfect.fn == 0).all()
     torch.testing.assert_close(sum(perfect[:4]), torch.ones_like(perfect.tp))
-    unknown_row = sample_sums(COUNTS.to(device)[1], 50, prevalence_prior=1, dtype=torch.float64)
+    unknown_row = sample_sums(COUNTS.to(device)[1], 50, prevalence_prior=1, confusion_prior=0, dtype=torch.float64)
     assert (unknown_row.tp[..., 1] == 0).all() and (sum(unknown_row[:4])[..., 0] < 1).all()
-    nothing = sample_sums(torch.zeros(3, 3, device=device), 50)
+    nothing = sample_sums(torch.zeros(3, 3, device=device), 50, **none)
     assert all((x == 0).all() for x in nothing[:4])
 
 
@@ -160,7 +161,7 @@ def test_empty_shapes(device):
         ({"counts": torch.zeros(2, 2, 3, 3)}, r"counts: got shape \(2, 2, 3, 3\), wanted \(E, C, C\)"),
         ({"counts": torch.tensor([[1.0, -2], [0, 1]])}, "counts: got entries from -2.0 to 1.0, wanted finite"),
         ({"method": "bootstrap"}, "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'"),
-        ({"method": "prior"}, "method: got 'prior' with an improper prior"),
+        ({"method": "prior", "prevalence_prior": 0}, "method: got 'prior' with an improper prior"),
         ({"need": "cells"}, "need: got 'cells', wanted one of 'diag', 'margins', 'weighted'"),
         ({"need": "weighted"}, r"weights: got None with need='weighted', wanted a tensor \(W, C, C\)"),
         ({"weights": torch.ones(3, 3)}, r"weights: got shape \(3, 3\), wanted \(W, 3, 3\)"),
@@ -169,6 +170,11 @@ def test_empty_shapes(device):
         ({"dtype": torch.bfloat16}, "dtype: got torch.bfloat16, wanted one of torch.float32, torch.float64"),
         ({"names": ["a"]}, r"names: got \['a'\], wanted a list of 2"),
         ({"names": "ab"}, "names: got 'ab', wanted a list of 2"),
+        ({"counts": torch.full((2, 2), 6e37)}, r"counts, with the prior: got entries from .* wanted at most 1e\+38"),
+        (
+            {"counts": torch.full((2, 2), 1e39, dtype=torch.float64)},
+            r"counts: got entries from 1e\+39 to 1e\+39, wanted at",
+        ),
         ({"prevalence_prior": "flat"}, "prevalence_prior: got 'flat', wanted one of"),
         ({"confusion_prior": torch.ones(3)}, r"confusion_prior: got an array of shape \(3,\), wanted \(3, 3\)"),
     ],

@@ -16,6 +16,9 @@ from tensormetrics.posterior import AveragedMetric, MetricCollection, RootMetric
         ("precision@mean", " ppv @ macro ", "ppv@macro+skip_nan=False"),
         ("fbeta+beta=2@binary+positive_class=0", "fbeta+beta=2.0@select+positive_class=0"),
         ("p_pred", " p_pred "),
+        ("jaccard", "jaccard+zero_division=nan", "jaccard_index + zero_division = NaN"),
+        ("f1", "f1+zero_division=0", "f1+zero_division=0.0"),
+        ("tpr+zero_division=1@macro", "recall+zero_division=1.0@mean"),
     ],
 )
 def test_equal_metrics_are_one_object(spellings):
@@ -58,11 +61,16 @@ NO_VALUE = "has no value; write '+option=value', and numbers without '+', such a
         ("f1@makro", "metric 'f1@makro': there is no averaging 'makro'; the closest are macro, micro, max"),
         ("f1@", "metric 'f1@': there is no averaging ''; the closest are weighted_average, weighted, select_positive"),
         ("macro", "metric 'macro': there is no metric 'macro'; the closest are mcc, mae, jaccard"),
-        ("ACC", "metric 'ACC': there is no metric 'ACC'; the closest are youdenj, youden_j, true_positive_rate"),
+        ("ACC", "metric 'ACC': there is no metric 'ACC'; write 'acc'"),
+        ("accuracy_score", "metric 'accuracy_score': there is no metric 'accuracy_score'; write 'accuracy'"),
         ("acc@macro", "metric 'acc@macro': 'acc' is one number already; leave out '@macro'"),
         ("p_pred@macro", "metric 'p_pred@macro': 'p_pred' is a root quantity, not a metric; leave out '@macro'"),
-        ("f1+beta=2", "metric 'f1+beta=2': 'f1' has no option 'beta'; it has none"),
-        ("fbeta+gamma=2", "metric 'fbeta+gamma=2': 'fbeta' has no option 'gamma'; it has beta"),
+        ("f1+beta=2", "metric 'f1+beta=2': 'f1' has no option 'beta'; it has zero_division"),
+        ("fbeta+gamma=2", "metric 'fbeta+gamma=2': 'fbeta' has no option 'gamma'; it has beta, zero_division"),
+        ("f1+zero_division=2", "metric 'f1+zero_division=2': zero_division: got 2, wanted 0, 1 or nan"),
+        ("f1+zero_division=True", "metric 'f1+zero_division=True': zero_division: got True, wanted 0, 1 or nan"),
+        ("tp+zero_division=0", "metric 'tp+zero_division=0': 'tp' has no option 'zero_division'; it has none"),
+        (["acc"], f"metric: got ['acc'], {FORMS}"),
         ("tp+x=1", "metric 'tp+x=1': 'tp' has no option 'x'; it has none"),
         ("f1@macro+x=1", "metric 'f1@macro+x=1': 'macro' has no option 'x'; it has skip_nan"),
         ("fbeta+beta", f"metric 'fbeta+beta': option 'beta' {NO_VALUE}"),
@@ -83,6 +91,32 @@ def test_errors(metric, message):
     with pytest.raises(ValueError) as error:
         get_metric(metric)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("macro_f1", "'f1@macro'"),
+        ("f1_macro", "'f1@macro'"),
+        ("macro f1", "'f1@macro'"),
+        ("F1-macro", "'f1@macro'"),
+        ("macro_avg_f1", "'f1@macro'"),
+        ("recall_micro", "'recall@micro'"),
+        ("precision_weighted", "'precision@weighted'"),
+        ("macro true positive rate", "'true_positive_rate@macro'"),
+        ("f1-score", "'f1@macro', or 'f1' for each class"),
+        ("f1_score", "'f1@macro', or 'f1' for each class"),
+        ("F1", "'f1@macro', or 'f1' for each class"),
+        ("jaccard_score", "'jaccard@macro', or 'jaccard' for each class"),
+        ("macro_acc", "'acc'"),
+    ],
+)
+def test_other_names_are_answered_with_ours(given, meant):
+    with pytest.raises(ValueError) as error:
+        get_metric(given)
+    assert str(error.value) == f"metric {given!r}: there is no metric {given!r}; write {meant}"
+    for name in meant.split("'")[1::2]:
+        get_metric(name)
 
 
 def test_collections():

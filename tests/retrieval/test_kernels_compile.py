@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from kernels import hold_resources
 
 pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
@@ -29,20 +30,20 @@ COUNTED = {name: PRODUCT[name] for name in ("factor", "SIDE", "DEPTH", "STRIP")}
 PAIRS = {"query": "*fp32", "reference": "*bf16", "column": "*i32"}
 
 
-def compiled(kernel, constants, types, warps):
+def compiled(kernel, constants, types, warps, stages=3, architecture=90):
     kernel = kernel if isinstance(kernel, triton.JITFunction) else kernel.fn
     types = {name: "constexpr" if name in constants else (TYPES | types).get(name, "i32") for name in kernel.arg_names}
     # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
     whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
     fused = kernel is not canonical._canonical
-    options = {"num_warps": warps, "num_stages": 3, "enable_fp_fusion": fused}
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": fused}
+    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
 
 @pytest.mark.parametrize("halved", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_block_minima_run_on_tensor_cores(halved):
-    ptx = compiled(nearest._block_minima, PRODUCT | {"halved": halved}, {}, 4)
+    ptx = compiled(nearest._block_minima, PRODUCT | {"halved": halved}, {}, 4).asm["ptx"]
     assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
 
 
@@ -55,7 +56,7 @@ def test_block_minima_run_on_tensor_cores(halved):
     ],
 )
 def test_other_products_do_too(kernel, constants, types):
-    assert "wgmma.mma_async" in compiled(kernel, constants, types, 8)
+    assert "wgmma.mma_async" in compiled(kernel, constants, types, 8).asm["ptx"]
 
 
 @pytest.mark.slow
@@ -68,13 +69,55 @@ def test_other_products_do_too(kernel, constants, types):
     ],
 )
 def test_selection_compiles(kernel, constants):
-    assert ".entry" in compiled(kernel, constants, {}, 4)
+    assert ".entry" in compiled(kernel, constants, {}, 4).asm["ptx"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
     sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
-    ptx = compiled(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4)
+    ptx = compiled(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4).asm["ptx"]
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
+
+
+LISTED = {"query": "*i32", "reference": "*i32", "number": "*i64"}
+SOME = {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}
+
+
+def canonical_sizes(dim, kind):
+    return {
+        "KIND": kind,
+        "COUNT": 4096 // dim,
+        "SIZE": dim,
+        "LOG": dim.bit_length() - 1,
+        "query_step": 1,
+        "reference_step": 1,
+    }
+
+
+LAUNCHED = {  # kernel, constants, types, warps, stages
+    **{
+        f"block minima, {'half of ' * halved}all tiles, {warps} warps, {stages} stages": (
+            nearest._block_minima, PRODUCT | {"halved": halved}, {}, warps, stages
+        )
+        for halved in (True, False) for warps in (4, 8) for stages in (3, 4)
+    },
+    **{f"many, {stages} stages": (nearest._many, PRODUCT, {}, 8, stages) for stages in (3, 4)},
+    **{f"rank counts, {stages} stages": (counting._count, COUNTED, LISTED, 8, stages) for stages in (3, 4)},
+    "choose of 2,048": (nearest._choose, {"SOME": 1, "WIDTH": 2048}, {}, 8, 3),
+    "choose of 4,096": (nearest._choose, {"SOME": 1, "WIDTH": 4096}, {}, 16, 3),
+    "few": (nearest._few, SOME, {}, 4, 3),
+    "rank of 32": (canonical._rank, {"ROOM": 32, "PIECE": 32}, {}, 1, 3),
+    "rank of 256": (canonical._rank, {"ROOM": 256, "PIECE": 32}, {}, 8, 3),
+    "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
+    "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
+    "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_kernels_take_no_more_than_was_counted(name, architecture):
+    hold_resources(name, architecture, compiled(*LAUNCHED[name], architecture))

@@ -1,4 +1,5 @@
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -8,10 +9,39 @@ from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES, canonical
-from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.filter import Filter, plain_products
 from tensormetrics.retrieval.search.nearest import smallest
 
 N = 45
+
+
+def test_threads_share_the_precision_of_products():
+    """The first to leave must not give rounded products to the other one, and the last one gives back what was set."""
+    backend, cpu = torch.backends.mkldnn.matmul, torch.device("cpu")
+    before, backend.fp32_precision = backend.fp32_precision, "bf16"
+    inside, left = threading.Event(), threading.Event()
+    read = []
+
+    def other():
+        with plain_products(cpu):
+            inside.set()
+            left.wait(10)
+            read.append(backend.fp32_precision)
+
+    try:
+        thread = threading.Thread(target=other)
+        with plain_products(cpu):
+            thread.start()
+            inside.wait(10)
+            read.append(backend.fp32_precision)
+        left.set()
+        thread.join()
+        assert read == ["ieee", "ieee"] and backend.fp32_precision == "bf16"
+        with plain_products(cpu):
+            backend.fp32_precision = "tf32"
+        assert backend.fp32_precision == "tf32"
+    finally:
+        backend.fp32_precision = before
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

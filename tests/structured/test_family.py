@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -220,14 +221,8 @@ def test_invalid_predictions_count_as_empty():
         assert math.isnan(floats(family.compute()).get("invalid", math.nan))
         family.update(preds[:2], refs[:2])
         value = family(preds[2:], refs[2:])
-        families.append(
-            (
-                floats(family.compute()),
-                floats(value),
-                floats({k: v.sum() for k, v in family.per_document(preds, refs).items()}),
-                seen,
-            )
-        )
+        each = {name: scores.tolist() for name, scores in family.per_document(preds, refs).items()}
+        families.append((floats(family.compute()), floats(value), each, seen))
     (found, batch, each, hooks), wanted = families
     assert found.pop("invalid") == 3 and batch.pop("invalid") == 2
     assert (found, batch, each, hooks) == wanted
@@ -243,3 +238,15 @@ def test_invalid_predictions_count_as_empty():
     fresh = family.new()
     fresh.update(PREDS, REFS)
     assert floats(fresh.compute())["invalid"] == 0 and floats(family.compute())["invalid"] == 1
+
+
+@pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
+def test_threads_share_a_family(make):
+    scores = make(Family(Doc.metric, BOTH, by="label"))
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:
+            done.result(timeout=30)
+    family = scores.members["x"] if isinstance(scores, Suite) else scores
+    assert family.documents == 120 and family.by_label[0].sums["LOC"].tolist() == [40, 40, 120]
+    assert family.averages[0].sums[0].tolist() == [80, 160, 200, 120]
+    copy.deepcopy(scores).reset()

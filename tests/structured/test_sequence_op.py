@@ -31,3 +31,9 @@ def test_strides(generator):
 def test_opcheck():
     arguments = torch.rand(3, 4, 5), True, False
     torch.library.opcheck(torch.ops.tensormetrics.heaviest_chain.default, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_other_dtypes_are_refused_not_read_as_float64(dtype):
+    with pytest.raises(RuntimeError, match="similarity: wanted float32 or float64"):
+        torch.ops.tensormetrics.heaviest_chain(torch.ones(1, 8, 8, dtype=dtype), True, True)

@@ -50,6 +50,7 @@ class ClusterAccuracy(EmbeddingMetric):
     """
 
     higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
     def __init__(
         self,

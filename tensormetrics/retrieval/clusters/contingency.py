@@ -57,6 +57,7 @@ class ClusteringMetric(Metric):
     """
 
     higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

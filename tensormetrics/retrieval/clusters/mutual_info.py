@@ -130,6 +130,8 @@ class NormalizedMutualInfo(ClusteringMetric):
 class AdjustedMutualInfo(ClusteringMetric):
     """Of the labels and clusters of all updates; see `adjusted_mutual_info`."""
 
+    plot_lower_bound = None  # below 0 where partitions agree less than by chance
+
     def __init__(self, average: str = "arithmetic", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _checks.one_of("average", average, AVERAGES)

@@ -36,6 +36,8 @@ def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None
 class AdjustedRand(ClusteringMetric):
     """Of the labels and clusters of all updates; see `adjusted_rand`."""
 
+    plot_lower_bound = None  # below 0 where partitions agree less than by chance
+
     def compute(self) -> Tensor:
         # ->  () float64
         return adjusted_rand(self.table())

@@ -55,6 +55,7 @@ class FirstRank(QueryMetric):
     """Median or mean of `first_rank`, at least 1, lower is better; options as in `QueryMetric`."""
 
     higher_is_better = False
+    plot_lower_bound, plot_upper_bound = 1.0, None
 
     def __init__(self, statistic: str = "median", **options: Any) -> None:
         _checks.one_of("statistic", statistic, STATISTICS)

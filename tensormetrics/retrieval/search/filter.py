@@ -6,6 +6,7 @@ A product's bits depend on the device and the tile, so it may only rule pairs ou
 import contextlib
 import functools
 import math
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -153,22 +154,43 @@ class Filter:
         return rows - self.centre if centred else rows
 
 
+class _Precision:
+    """The process-wide precision of float32 products: "ieee" while any thread needs it, then as it was before.
+
+    Another setting would let a product be rounded to fewer bits, which would break the bound.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, {}
+
+    def take(self) -> None:
+        with self.lock:
+            self.users += 1
+            for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
+                if backend.fp32_precision != "ieee":
+                    self.before[backend] = backend.fp32_precision
+                    backend.fp32_precision = "ieee"
+
+    def give_back(self) -> None:
+        with self.lock:
+            self.users -= 1
+            while self.before and not self.users:
+                backend, precision = self.before.popitem()
+                if backend.fp32_precision == "ieee":  # else somebody has chosen another one meanwhile
+                    backend.fp32_precision = precision
+
+
+_precision = _Precision()
+
+
 @contextlib.contextmanager
 def plain_products(device: torch.device) -> Iterator[None]:
-    # Settings that let a float32 product be rounded to fewer bits would break the bound.
-    rounded = [
-        (backend, backend.fp32_precision)
-        for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-        if backend.fp32_precision != "ieee"
-    ]
-    for backend, _ in rounded:
-        backend.fp32_precision = "ieee"
+    _precision.take()
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        for backend, precision in rounded:
-            backend.fp32_precision = precision
+        _precision.give_back()
 
 
 def power_of_two(norm: Tensor) -> Tensor:

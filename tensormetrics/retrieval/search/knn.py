@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._files import written
 from ..relevance import rows_of
 from ..rows import as_embeddings, budget
 from .backend import first_references, search_arguments
@@ -116,7 +117,9 @@ class TorchKNN:
         self._kept = None
 
     def save(self, path: str | os.PathLike) -> None:
-        torch.save({"embeddings": self._references(None).rows}, path)
+        rows = self._references(None).rows
+        with written(path) as file:
+            torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
         self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])

@@ -9,6 +9,7 @@ from types import ModuleType
 import torch
 
 from ... import _triton
+from ..._interruptible import interruptible
 from ..._native import LIBRARY
 
 # query: (Q, D) float64, reference: (R, D) from `as_embeddings`; row, column: (n,) int64  ->  (n,) float64
@@ -31,10 +32,11 @@ LIBRARY.define(
     "Tensor error, int distance, int ties, Tensor(a!) before) -> ()"
 )
 
-canonical_pairs = torch.ops.tensormetrics.canonical_pairs
-keep_least = torch.ops.tensormetrics.keep_least
-sorted_least = torch.ops.tensormetrics.sorted_least
-count_before = torch.ops.tensormetrics.count_before
+OPERATORS = torch.ops.tensormetrics
+canonical_pairs = interruptible(OPERATORS.canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
+keep_least = interruptible(OPERATORS.keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
+sorted_least = interruptible(OPERATORS.sorted_least, lambda keys, *_: 5 * keys.numel())
+count_before = interruptible(OPERATORS.count_before, lambda x, rows, *_: len(x) * (rows.numel() / 20 + len(rows)))
 
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::keep_least", "CPU")
 

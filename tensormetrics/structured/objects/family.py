@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _checks
-from ..._metric import NoDataError
+from ..._metric import Lock, NoDataError, one_at_a_time
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -48,10 +48,14 @@ class OverlapScores(OverlapMetric):
 
 
 class Corpus(nn.Module):
-    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out."""
+    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out.
+
+    Threads may share it: what reads or writes the sums does so one after the other.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._lock = Lock()
         self.extras: list[Extra] = []
 
     def update_single(self, pred: Any, ref: Any) -> None:
@@ -130,6 +134,7 @@ class Family(Corpus):
         self.hooks = dict(hooks or {})
         self.documents = 0
 
+    @one_at_a_time
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         preds, overlap = self._read(preds, refs)
@@ -141,6 +146,7 @@ class Family(Corpus):
             scores.update(preds, refs)
         self._run_hooks(preds, refs)
 
+    @one_at_a_time
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
         preds, overlap = self._read(preds, refs)
@@ -152,6 +158,7 @@ class Family(Corpus):
         self._run_hooks(preds, refs)
         return self.extended(values)
 
+    @one_at_a_time
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         values = self._keyed(list(map(computed, self.averages)))
@@ -166,6 +173,7 @@ class Family(Corpus):
         overlap = torch.stack(self._read(preds, refs)[1], -1)
         return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
+    @one_at_a_time
     def reset(self) -> None:
         """Forget all documents."""
         self.documents = 0
@@ -216,6 +224,7 @@ class Suite(Corpus):
         """Families and suites by name."""
         return dict(zip(self.names, self.parts, strict=True))
 
+    @one_at_a_time
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         _checks.same_length(preds=preds, refs=refs)
@@ -223,12 +232,14 @@ class Suite(Corpus):
             for member in self.members.values():
                 member.update(preds, refs)
 
+    @one_at_a_time
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():
             return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
 
+    @one_at_a_time
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
@@ -238,6 +249,7 @@ class Suite(Corpus):
         with shared_columns():
             return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
 
+    @one_at_a_time
     def reset(self) -> None:
         """Forget all documents."""
         for member in self.members.values():

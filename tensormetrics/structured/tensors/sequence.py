@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..._interruptible import interruptible
 from ..._native import LIBRARY, batch_first, derivative_wanted
 from .constraints import Constraint
 from .overlap import without_padding
@@ -13,6 +14,7 @@ LIBRARY.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )
 LIBRARY.impl("heaviest_chain", torch.library.fallthrough_kernel, "Autograd")  # `antidiagonals` is differentiable
+heaviest_chain = interruptible(torch.ops.tensormetrics.heaviest_chain, lambda similarity, *_: 2 * similarity.numel())
 BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::heaviest_chain", "CPU")
 
 
@@ -23,7 +25,7 @@ def _fake(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
 
 def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
     # similarity: (V, B, N, M)  ->  (V, B)
-    value = torch.ops.tensormetrics.heaviest_chain(similarity.flatten(0, 1).contiguous(), by_row, by_column)
+    value = heaviest_chain(similarity.flatten(0, 1).contiguous(), by_row, by_column)
     return value.unflatten(0, similarity.shape[:2])
 
 
@@ -54,7 +56,7 @@ def sequence_overlap(
     if BUILT and similarity.device.type == "cpu" and not derivative_wanted(similarity):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
-        return torch.ops.tensormetrics.heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
+        return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
     value = antidiagonals(documents, constraint).reshape(batch)
     return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .... import _checks
+from ...._files import written
 from ...rows import as_embeddings
 from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
 from ..distance import DISTANCES, as_distance
@@ -122,7 +123,9 @@ class FaissKNN:
         if self.index is None:
             raise ValueError("save: got no index to write; train() first")
         faiss = _faiss()
-        faiss.write_index(faiss.index_gpu_to_cpu(self.index) if _gpu(self.index) else self.index, fspath(path))
+        index = faiss.index_gpu_to_cpu(self.index) if _gpu(self.index) else self.index
+        with written(path) as file:
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
     def load(self, path: str | PathLike) -> None:
         """An index written by `save`, or by faiss for the same distance. It moves to a GPU at the first use there."""

@@ -1,0 +1,93 @@
+"""What a GPU is asked first: does it answer as the CPU does, and how long does it take. Each fact is a process of its
+own, so that a wrong address or a kernel without end costs one line.
+
+    python -m benchmarks.gpu.ask NAME           the line of a fact
+    python -m benchmarks.gpu.ask --all FOLDER   all lines, appended to FOLDER/summary.txt as they come, and
+                                                FOLDER/gpu-expected.md, with the times beside what was expected
+    python -m benchmarks.gpu.ask --warm         the facts of Triton at once, without times: compiles its kernels
+
+Where TENSORMETRICS_STAND_IN is set, the assignment's and the posterior's kernels are nvcc's PTX on the CPU, all others
+plain torch, and sizes are small.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.gpu.fact import FACTS, Different, milliseconds
+from benchmarks.gpu.facts import COMPILED  # and they fill FACTS
+from benchmarks.gpu.start import STAND_IN
+
+LIMIT = 20 if not STAND_IN else 240  # seconds of a fact; here kernels are compiled and run by few processors
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "benchmarks.gpu.ask"]
+EXPECTED = ROOT / "benchmarks" / "results" / "gpu-expected.md"
+
+
+def line(name: str) -> str:
+    """What a fact says of itself: equal and its time, or how it differs."""
+    check, call = FACTS[name]()
+    note = check() or ""
+    if "--warm" in sys.argv:
+        call()
+        return "warm"
+    return f"equal    {milliseconds(call):10.3f} ms  {note}".rstrip()
+
+
+def asked(name: str, *options: str) -> str:
+    """The line of a fact, from a process of its own."""
+    try:
+        limit = LIMIT if not options else 120
+        done = subprocess.run([*COMMAND, name, *options], capture_output=True, text=True, timeout=limit, cwd=ROOT)
+    except subprocess.TimeoutExpired:
+        return f"failed   no answer in {limit} s"
+    said = [text for text in (done.stdout + done.stderr).splitlines() if text.strip()]
+    if done.returncode == 0 and said:
+        return done.stdout.splitlines()[-1]
+    return f"failed   {said[-1].strip() if said else f'status {done.returncode}'}"[:160]
+
+
+def filled(table: str, said: dict[str, str]) -> str:
+    """The table of expectations, with what was measured in the last cell of each row that names a fact."""
+
+    def measured(row: re.Match) -> str:
+        if row[2] not in said:
+            return row[0]
+        time_ = re.match(r"equal +([\d.]+) ms", said[row[2]])
+        return f"{row[1]} {time_[1]} ms |" if time_ else f"{row[1]} {said[row[2]].split('  ')[0]} |"
+
+    return re.sub(r"^(\| `([^`]+)` \|.*\|)[^|\n]*\|$", measured, table, flags=re.MULTILINE)
+
+
+def all_of_them(folder: Path) -> bool:
+    said = {}
+    for name in FACTS:
+        said[name] = asked(name)
+        with (folder / "summary.txt").open("a") as summary:
+            print(f"{name:22} {said[name]}", file=summary)
+        print(f"{name:22} {said[name]}", flush=True)
+        (folder / "gpu-expected.md").write_text(filled(EXPECTED.read_text(), said))
+    return all(text.startswith("equal") for text in said.values())
+
+
+def main() -> None:
+    argument = sys.argv[1]
+    if argument == "--all":
+        sys.exit(not all_of_them(Path(sys.argv[2])))
+    if argument == "--warm":
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
+            said = dict(zip(COMPILED, pool.map(lambda name: asked(name, "--warm"), COMPILED), strict=True))
+        print(*(f"{name}: {text}" for name, text in said.items() if text != "warm"), sep="\n")
+        print(f"{sum(text == 'warm' for text in said.values())} of {len(said)} facts are warm")
+        return
+    try:
+        print(line(argument))
+    except Different as error:
+        print(f"differs  {error}")
+
+
+if __name__ == "__main__":
+    main()

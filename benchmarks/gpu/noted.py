@@ -1,0 +1,32 @@
+"""A plugin of pytest. Failures are noted as they come, for a run that is cut off says nothing of them. After a kernel
+that reads or writes elsewhere every later call of its process fails: xdist then starts another one."""
+
+import os
+
+import pytest
+import torch
+
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def note(report):
+    if report.failed and not WORKER:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = (crash.message if crash else str(report.longrepr)).splitlines()[0]
+        reason = "its process ended" if reason.startswith("worker ") else reason
+        with open(os.environ["FAILED_TESTS"], "a") as file:
+            print(report.nodeid, reason, sep="\t", file=file)
+
+
+pytest_runtest_logreport = pytest_collectreport = note
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    result = yield
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        if WORKER:
+            os._exit(1)
+    return result

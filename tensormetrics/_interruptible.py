@@ -1,0 +1,88 @@
+"""Calls of native operators that Ctrl-C can end."""
+
+import ctypes
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _native as _native  # loads the libraries
+
+LONG = 1e8  # nanoseconds of one core; a thread of its own costs a call about 10^5
+
+
+def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Callable:
+    """The operator, whose long calls on a CPU end within about a second of Ctrl-C.
+
+    `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long
+    call of the main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc
+    then read the flag of that call (common/stop.h). Short calls are made as they are.
+    """
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling() or nanoseconds(*arguments) < LONG or not _may_wait(arguments):
+            return operator(*arguments, **options)
+        return _in_another_thread(functools.partial(operator, *arguments, **options))
+
+    return call
+
+
+def _may_wait(arguments: tuple[Any, ...]) -> bool:
+    """Not where there is no Ctrl-C to wait for, nor where the state of this thread decides what an operator does."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and callable(signal.getsignal(signal.SIGINT))
+        and all(type(x) is Tensor and x.device.type == "cpu" for x in arguments if isinstance(x, Tensor))
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and bool(_setters())
+    )
+
+
+@functools.cache
+def _setters() -> list[Callable[[Any], None]]:
+    """For each native library that was loaded, what tells it the flag of this thread's calls."""
+    found = []
+    for path in Path(__file__).parent.glob("_*.*"):
+        if path.suffix in (".so", ".dylib"):
+            try:
+                found.append(ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL).tensormetrics_stop_flag)
+            except (OSError, AttributeError):  # one that was not loaded, or has nothing to stop
+                continue
+    return found
+
+
+def _in_another_thread(call: Callable[[], Any]) -> Any:
+    stop, done = ctypes.c_int8(0), threading.Event()
+    inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    result: list[Any] = []
+    error: list[BaseException] = []
+
+    def work() -> None:
+        for tell in _setters():
+            tell(ctypes.byref(stop))
+        try:
+            with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+                result.append(call())
+        except BaseException as raised:
+            error.append(raised)
+        finally:
+            done.set()
+
+    try:
+        threading.Thread(target=work, name="tensormetrics").start()
+        while not done.wait(1):  # Thread.join takes a thread for ended when it is interrupted
+            pass
+    except BaseException:  # KeyboardInterrupt, or whatever else a handler of signals raises
+        stop.value = 1
+        done.wait()
+        raise
+    if error:
+        raise error[0]
+    return result[0]

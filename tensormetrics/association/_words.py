@@ -1,0 +1,65 @@
+"""Words that have several rows: they are exchanged, flipped and drawn with all their rows."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:
+    # words: (..., W) int64, the number of each row's word  rows: (..., W), those named `like`
+    if words is None:
+        return
+    if not isinstance(words, Tensor):
+        raise TypeError(f"{name}: got a {type(words).__name__}, wanted a tensor; write torch.as_tensor({name})")
+    if words.is_floating_point() or words.is_complex() or words.dtype == torch.bool:
+        raise TypeError(f"{name}: got {words.dtype}, wanted an integer dtype: the number of each row's word")
+    if words.shape[-1:] != rows.shape[-1:]:
+        raise ValueError(f"{name}: got shape {tuple(words.shape)}, wanted (..., {rows.shape[-1]}), one for each row")
+    try:
+        torch.broadcast_shapes(words.shape[:-1], rows.shape[:-1])
+    except RuntimeError:
+        got = f"{tuple(words.shape[:-1])} of {name}, {tuple(rows.shape[:-1])} of {like}"
+        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
+    if words.device != rows.device:
+        raise ValueError(f"devices differ: {like} on {rows.device}, {name} on {words.device}; use .to(device)")
+
+
+def word_places(present: Tensor, words: Tensor | None) -> Tensor:
+    # present: (..., N) bool  words: (..., N) int64, None if every row is a word  ->  (..., N) int64
+    """The place of each row's word among the present ones, in the order of their numbers; anything for absent rows."""
+    if words is None:
+        return (present.cumsum(-1) - 1).clamp(min=0)
+    if not present.shape[-1]:
+        return present.long()
+    ordered, order = words.long().masked_fill(~present, torch.iinfo(torch.int64).max).sort(dim=-1, stable=True)
+    place = pad((ordered.diff(dim=-1) != 0).cumsum(-1), (1, 0))
+    return torch.empty_like(place).scatter(-1, order, place)
+
+
+def count_words(places: Tensor, present: Tensor) -> Tensor:
+    # places, present: (..., N) as in `word_places`  ->  (...) int64
+    return pad((places + 1) * present, (1, 0)).amax(-1)
+
+
+def joined_words(lead: torch.Size, *sides: tuple[Tensor | None, int, torch.device]) -> Tensor | None:
+    # sides: words (..., W) or None, W, device  ->  (*lead, sum of W) int64
+    """The words of several sets as those of one; equal numbers in two sets are two words. None if every row is one."""
+    if all(words is None for words, _, _ in sides):
+        return None
+    numbers, start = [], 0
+    for words, rows, device in sides:
+        own = torch.arange(rows, device=device)
+        if words is not None:
+            own = word_places(torch.ones_like(words, dtype=torch.bool), words)
+        numbers.append((start + own).expand(*lead, rows))
+        start += rows
+    return torch.cat(numbers, -1)
+
+
+def word_sums(units: Tensor, present: Tensor, words: Tensor | None) -> tuple[Tensor, Tensor]:
+    # units: (B, N) int64  present: (B, N)  words: (B, N)  ->  sums (B, W) int64, rows (B, W) int64, 0 for no word
+    """The sum over the rows of each word, and how many they are. Waits for the device, which knows how many words."""
+    places = word_places(present, words)
+    width = max(1, int(pad(count_words(places, present), (1, 0)).amax()))
+    places, zeros = places.clamp(max=width - 1), units.new_zeros(len(units), width)
+    return zeros.scatter_add(-1, places, units * present), zeros.scatter_add(-1, places, present.long())

@@ -1,0 +1,422 @@
+"""Words with several rows move with all their rows: p-values and intervals against enumeration and loops in numpy."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+from test_permutation import SIDES, extreme
+
+from tensormetrics import association
+from tensormetrics.association import (
+    ECT,
+    GWEAT,
+    MAC,
+    RIPA,
+    RND,
+    SAME,
+    SCWEAT,
+    WEAT,
+    DirectBias,
+    Query,
+    WordEmbeddingModel,
+    bootstrap_interval,
+    group_permutation_p_value,
+    permutation_p_value,
+    run_queries,
+    sign_flip_p_value,
+    target_permutation_p_value,
+)
+from tensormetrics.association import ExampleMetric as BuiltIn
+from tensormetrics.association._random import stream
+from tensormetrics.association.bootstrap import _counts
+
+ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
+every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+every_side = pytest.mark.parametrize("alternative", SIDES)
+
+
+def numbered(rows):
+    """The number of each row's word: 1-based multiples of 7, so that no number is a place."""
+    return torch.tensor([7 * i + 7 for i, count in enumerate(rows) for _ in range(count)])
+
+
+def word_rows(rows, generator, *shape):
+    """Per word (rows, *shape): an effect of the word, and a smaller one of each row."""
+    return [
+        torch.randn(1, *shape, generator=generator, dtype=torch.float64)
+        + 0.3 * torch.randn(count, *shape, generator=generator, dtype=torch.float64)
+        for count in rows
+    ]
+
+
+def partitions(words, n, score):
+    """`score` of all partitions of words (each an array of rows) into n and the rest, the given one first."""
+    scores = []
+    for chosen in itertools.combinations(range(len(words)), n):
+        others = [i for i in range(len(words)) if i not in chosen]
+        scores.append(score(*(np.concatenate([words[i] for i in side]) for side in (chosen, others))))
+    return np.array(scores)
+
+
+def difference(u, v):
+    return u.mean() - v.mean()
+
+
+def shuffled(side, words, generator):
+    # rows of a word need not stand together
+    order = torch.randperm(len(words), generator=generator)
+    return side[order], words[order]
+
+
+@every_rows
+@every_side
+@pytest.mark.parametrize("ties", [False, True])
+def test_exact_permutations_of_words(rows, alternative, ties, generator, device):
+    words = word_rows(rows, generator)
+    if ties:
+        words = [word.mul(2).round() / 2 for word in words]
+    arrays = [word.numpy() for word in words]
+    d = partitions(arrays, 3, difference)
+    (u, u_words), (v, v_words) = (
+        shuffled(torch.cat(words[part]), numbered(rows[part]), generator) for part in (slice(3), slice(3, None))
+    )
+    numbers = {"u_words": u_words.to(device), "v_words": v_words.to(device)}
+    p = permutation_p_value(u.to(device), v.to(device), alternative=alternative, **numbers)
+    assert p.item() == pytest.approx(extreme(d, d[0], alternative), rel=1e-14) and p.dtype == torch.float64
+    drawn = permutation_p_value(
+        u.to(device), v.to(device), alternative=alternative, method="approximate", iterations=4000, **numbers
+    )
+    assert abs(drawn.item() - p.item()) <= 4 * (p.item() * (1 - p.item()) / 4000) ** 0.5 + 1e-3
+
+
+@every_side
+def test_batches_masks_and_padding_of_words(alternative, generator, device):
+    """Queries of equal and unequal rows in one batch, with words that are masked in part and as wholes."""
+    kinds = [[2, 2, 2, 2, 2], [1, 3, 2, 2, 1], [3, 1], [1, 1, 1, 1], [2, 2, 4]]
+    u, v = (torch.full((5, 14), torch.nan, dtype=torch.float64) for _ in range(2))
+    u_words, v_words = (torch.zeros(5, 14, dtype=torch.int64) for _ in range(2))
+    for i, rows in enumerate(kinds):
+        words = word_rows(rows, generator)
+        for side, numbers, part in ((u, u_words, slice(1)), (v, v_words, slice(1, None))):
+            values = torch.cat(words[part])
+            side[i, 2 : 2 + len(values)], numbers[i, 2 : 2 + len(values)] = values, numbered(rows[part])
+    for method in ("exact", "approximate"):
+        options = {"alternative": alternative, "method": method, "iterations": 300}
+        masks = {"u_mask": ~u.isnan().to(device), "v_mask": ~v.isnan().to(device)}
+        numbers = {"u_words": u_words.to(device), "v_words": v_words.to(device)}
+        p = permutation_p_value(u.to(device), v.to(device), **options, **masks, **numbers)
+        for i in range(len(kinds)):
+            sides = [
+                (side[i][~side[i].isnan()], words[i][~side[i].isnan()]) for side, words in ((u, u_words), (v, v_words))
+            ]
+            (a, a_words), (b, b_words) = sides
+            alone = permutation_p_value(
+                a.to(device), b.to(device), **options, u_words=a_words.to(device), v_words=b_words.to(device)
+            )
+            assert p[i] == alone
+            if method == "exact":
+                arrays = [s[w == n].numpy() for s, w in sides for n in w.unique()]
+                d = partitions(arrays, 1, difference)
+                assert p[i].item() == pytest.approx(extreme(d, d[0], alternative), rel=1e-14)
+
+
+@pytest.mark.parametrize("method", ["auto", "approximate"])
+def test_one_row_a_word_is_what_it_was(method, generator, device):
+    u, v = (torch.randn(4, n, generator=generator, dtype=torch.float64).to(device) for n in (5, 6))
+    mask = torch.rand(4, 5, generator=generator).to(device) < 0.7
+    for masks in ({}, {"u_mask": mask}):
+        own = {"u_words": torch.arange(5, device=device), "v_words": torch.arange(6, device=device)}
+        options = {"method": method, "iterations": 200, **masks}
+        assert torch.equal(permutation_p_value(u, v, **options, **own), permutation_p_value(u, v, **options))
+        assert torch.equal(
+            permutation_p_value(u, v, **options, u_words=own["u_words"]), permutation_p_value(u, v, **options)
+        )
+    flips = {"method": method, "iterations": 200}
+    own = torch.arange(5, device=device)
+    assert torch.equal(sign_flip_p_value(u, words=own, **flips), sign_flip_p_value(u, **flips))
+    assert torch.equal(sign_flip_p_value(u, words=own, mask=mask, **flips), sign_flip_p_value(u, mask=mask, **flips))
+
+
+def test_the_number_of_words_decides_what_is_exact(generator):
+    u, v = (torch.randn(160, generator=generator, dtype=torch.float64) for _ in range(2))
+    sixteen = torch.arange(160) // 10
+    p = permutation_p_value(u, v, u_words=sixteen, v_words=sixteen)
+    means = (s.view(16, 10).mean(-1) for s in (u, v))
+    assert p.item() == pytest.approx(permutation_p_value(*means, method="exact").item(), rel=1e-6)
+    message = (
+        "method: got 'exact' with 32 words of unequal numbers of rows, wanted at most 20; write method='approximate'"
+    )
+    with raises(ValueError, message):
+        permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen, method="exact")
+    p = permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen)
+    assert p == permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen, method="approximate")
+
+
+@every_rows
+@every_side
+def test_signs_of_pairs_with_all_their_rows(rows, alternative, generator, device):
+    pairs = word_rows(rows, generator)
+    signs = np.array(list(itertools.product([1, -1], repeat=len(rows))))
+    flipped = np.array(
+        [np.concatenate([s * p.numpy() for s, p in zip(row, pairs, strict=True)]).mean() for row in signs]
+    )
+    r, words = shuffled(torch.cat(pairs), numbered(rows), generator)
+    p = sign_flip_p_value(r.to(device), words=words.to(device), alternative=alternative)
+    assert p.item() == pytest.approx(extreme(flipped, flipped[0], alternative), rel=1e-14)
+    wide = torch.nn.functional.pad(r, (2, 1), value=torch.nan).to(device)
+    padding = {"mask": ~wide.isnan(), "words": torch.nn.functional.pad(words, (2, 1)).to(device)}
+    assert sign_flip_p_value(wide, alternative=alternative, **padding) == p
+
+
+TARGETS = {"rnd": association.rnd, "ect": association.ect, "example_metric": association.example_metric}
+
+
+@every_rows
+@every_side
+@pytest.mark.parametrize("metric", TARGETS.values(), ids=TARGETS.keys())
+def test_targets_with_all_their_rows(metric, rows, alternative, generator, device):
+    words, a = word_rows(rows, generator, 4), torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    scores = partitions(
+        [w.numpy() for w in words], 3, lambda x, y: metric(torch.from_numpy(x), torch.from_numpy(y), a).item()
+    )
+    (x, x_words), (y, y_words) = (
+        shuffled(torch.cat(words[part]), numbered(rows[part]), generator) for part in (slice(3), slice(3, None))
+    )
+    numbers = {"x_words": x_words.to(device), "y_words": y_words.to(device)}
+    x, y, a = (t.to(device) for t in (x, y, a))
+    p = target_permutation_p_value(metric, x, y, a, alternative=alternative, **numbers)
+    exact = extreme(scores, scores[0], alternative)
+    assert p.item() == pytest.approx(exact, rel=1e-14)
+    drawn = functools.partial(target_permutation_p_value, metric, alternative=alternative, iterations=2000)
+    options = {"method": "approximate", **numbers}
+    p = drawn(x, y, a, **options)
+    assert abs(p.item() - exact) <= 4 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-3
+    wide = torch.nn.functional.pad(x, (0, 0, 2, 1), value=torch.nan)
+    options |= {"x_words": torch.nn.functional.pad(numbers["x_words"], (2, 1)), "x_mask": ~wide.isnan().any(-1)}
+    assert drawn(wide, y, a, **options) == p
+
+
+@every_rows
+def test_groups_with_all_their_rows(rows, generator, device):
+    """Each shuffle deals the words of three groups anew, and a word brings all its rows."""
+    sizes = [rows[:2], rows[2:5], rows[5:]]
+    groups = [word_rows(size, generator, 4) for size in sizes]
+    a = torch.randn(3, 4, 4, generator=generator, dtype=torch.float64)
+    words = [word for group in groups for word in group]
+    scores = []
+    for order in itertools.permutations(range(7)):
+        if all(order[i] < order[i + 1] for i in (0, 2, 3, 5)):  # each deal once
+            deal = [torch.cat([words[i] for i in order[start:end]]) for start, end in ((0, 2), (2, 5), (5, 7))]
+            means = [torch.nn.functional.normalize(d, dim=-1).mean(0) for d in deal]
+            centres = torch.nn.functional.normalize(a, dim=-1).mean(1)
+            scores.append(
+                ((torch.stack(means) - torch.stack(means).mean(0)) * (centres - centres.mean(0))).sum().item()
+            )
+    width = max(map(sum, sizes))
+    x, mask = torch.full((3, width, 4), torch.nan, dtype=torch.float64), torch.zeros(3, width, dtype=torch.bool)
+    numbers = torch.zeros(3, width, dtype=torch.int64)
+    for g, (group, size) in enumerate(zip(groups, sizes, strict=True)):
+        x[g, : sum(size)], numbers[g, : sum(size)] = torch.cat(group), numbered(size)
+        mask[g, : sum(size)] = True
+    options = {"iterations": 4000, "x_mask": mask.to(device), "x_words": numbers.to(device)}
+    p = group_permutation_p_value(x.to(device), a.to(device), **options).item()
+    exact = extreme(np.array(scores), scores[0], "right-sided")
+    assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
+
+
+@every_rows
+def test_intervals_draw_words_with_all_their_rows(rows, generator, device):
+    x, y, a = (word_rows(size, generator, 4) for size in (rows[:3], rows[3:], [2, 1, 4]))
+    scores = []
+    for replicate in range(50):
+        drawn = []
+        for number, words in enumerate((x, y, a)):
+            count = _counts(None, None, (len(words),), stream(3) + number, replicate, 1, device)[0].tolist()
+            drawn.append(torch.cat([word for word, times in zip(words, count, strict=True) for _ in range(times)]))
+        scores.append(association.rnd(*drawn).item())
+    sets = [torch.cat(words).to(device) for words in (x, y, a)]
+    numbers = dict(zip(("x_words", "y_words", "a_words"), map(numbered, (rows[:3], rows[3:], [2, 1, 4])), strict=True))
+    numbers = {name: words.to(device) for name, words in numbers.items()}
+    interval = bootstrap_interval(association.rnd, *sets, iterations=50, seed=3, **numbers)
+    np.testing.assert_allclose([bound.item() for bound in interval], np.quantile(scores, [0.025, 0.975]), rtol=1e-10)
+
+
+def test_copies_of_a_row_change_no_interval(generator, device):
+    """Three copies of every vector are the same words, also as pairs, as tuples and in groups."""
+    copies = functools.partial(torch.repeat_interleave, repeats=3)
+    for metric, shapes, names in (
+        (association.weat_effect_size, [(4, 5), (3, 5), (5, 5), (6, 5)], ["x", "y", "a", "b"]),
+        (association.ripa, [(4, 5), (4, 5), (5, 5)], ["pair", None, "a"]),
+        (association.mac, [(4, 5), (2, 3, 5)], ["t", "a"]),
+        (association.same, [(4, 5), (2, 3, 5)], ["t", "groups"]),
+        (association.direct_bias, [(4, 5), (2, 3, 5)], ["t", "tuple"]),
+    ):
+        sets = [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+        few = bootstrap_interval(metric, *sets, iterations=40)
+        numbers = {}
+        for name, shape in zip(names, shapes, strict=True):
+            words = copies(torch.arange(shape[-2], device=device), dim=0)
+            if name:
+                numbers[f"{name}_words"] = words.expand(2, -1) if len(shape) == 3 and name != "tuple" else words
+        many = bootstrap_interval(metric, *(copies(s, dim=-2) for s in sets), iterations=40, **numbers)
+        torch.testing.assert_close(many, few, rtol=1e-9, atol=1e-12)
+
+
+def test_errors_of_words():
+    u = torch.zeros(4)
+    for words, kind, message in (
+        ([0, 0, 1, 1], TypeError, "u_words: got a list, wanted a tensor; write torch.as_tensor(u_words)"),
+        (u, TypeError, "u_words: got torch.float32, wanted an integer dtype: the number of each row's word"),
+        (torch.zeros(3).long(), ValueError, "u_words: got shape (3,), wanted (..., 4), one for each row"),
+    ):
+        with raises(kind, message):
+            permutation_p_value(u, u, u_words=words)
+    with raises(ValueError, "leading dimensions do not broadcast: (3,) of words, (2,) of r"):
+        sign_flip_p_value(torch.zeros(2, 4), words=torch.zeros(3, 4).long())
+    with raises(TypeError, "z_words: not a mask of this metric, whose arguments are t, a, t_mask, a_mask, per_word"):
+        bootstrap_interval(association.mac, u[:, None], u[:, None, None], z_words=torch.zeros(4).long())
+
+
+# In words: a model whose words have several rows.
+
+
+def contexts_of(words, counts, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    rows = word_rows([counts[i % len(counts)] for i in range(len(words))], generator, 6)
+    return WordEmbeddingModel.from_contexts(dict(zip(words, rows, strict=True)), "contexts")
+
+
+WORDS = [f"{side}{i}" for side in "xyab" for i in range(3)]
+SETS = [[f"{side}{i}" for i in range(3)] for side in "xyab"]
+every_counts = pytest.mark.parametrize("counts", [[3], [1, 4, 2]], ids=["equal", "unequal"])
+
+
+def rows_of(model, words):
+    return [model.vectors[model.rows(word)] for word in words]
+
+
+@every_counts
+@every_side
+def test_p_values_in_words_with_contexts(counts, alternative):
+    model = contexts_of(WORDS, counts)
+    x, y, a, b = (rows_of(model, words) for words in SETS)
+    a, b = torch.cat(a), torch.cat(b)
+    options = {"calculate_p_value": True, "p_value_test_type": alternative}
+    numpy = [word.numpy() for word in x + y]
+    unit = torch.nn.functional.normalize
+    axis = (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0)).numpy()
+    lengths = functools.partial(np.linalg.norm, axis=-1)
+    d = partitions([word @ axis / lengths(word) for word in numpy], 3, difference)
+    found = WEAT(**options).run_query(Query(SETS[:2], SETS[2:]), model)["p_value"]
+    assert found == pytest.approx(extreme(d, d[0], alternative), rel=1e-14)
+    for metric, score in ((RND, association.rnd), (ECT, association.ect), (BuiltIn, association.example_metric)):
+        scores = partitions(numpy, 3, lambda u, v, score=score: score(torch.tensor(u), torch.tensor(v), a).item())
+        found = metric(**options).run_query(Query(SETS[:2], SETS[2:3]), model)["p_value"]
+        assert found == pytest.approx(extreme(scores, scores[0], alternative), rel=1e-14)
+
+
+def test_pairs_and_single_words_with_contexts():
+    pairs = contexts_of(["x0", "y0", "a0"], [3])
+    several = contexts_of(WORDS, [3])
+    x, y, a = (torch.stack(rows_of(several, words)).numpy() for words in SETS[:3])
+    directions = (x - y) / np.linalg.norm(x - y, axis=-1, keepdims=True)  # (pairs, rows, D)
+    of_pair = (directions @ a.reshape(-1, 6).mean(0)).mean(-1)
+    flipped = [np.mean(np.array(signs) * of_pair) for signs in itertools.product([1, -1], repeat=3)]
+    query = Query(SETS[:2], SETS[2:3])
+    p = RIPA(calculate_p_value=True).run_query(query, several)["p_value"]
+    assert p == pytest.approx(extreme(np.array(flipped), flipped[0], "right-sided"), rel=1e-14)
+    assert RIPA(calculate_p_value=True).run_query(Query([["x0"], ["y0"]], [["a0"]]), pairs)["p_value"] in (0.5, 1)
+
+    model = contexts_of(WORDS, [1, 4, 2])
+    w, a, b = (rows_of(model, words) for words in (SETS[0], *SETS[2:]))
+    unit = torch.nn.functional.normalize
+    found = SCWEAT(calculate_p_value=True).run_query(Query(SETS[:1], SETS[2:]), model)["p_value_by_word"]
+    for name, word in zip(SETS[0], w, strict=True):
+        cosines = [(unit(word, dim=-1) @ unit(rows, dim=-1).T).mean(0).numpy() for rows in a + b]
+        d = partitions(cosines, 3, difference)
+        assert found[name] == pytest.approx(extreme(d, d[0], "right-sided"), rel=1e-14)
+
+
+COUNTED = {WEAT: {"return_effect_size": True}, GWEAT: {"p_value_iterations": 200}}  # the score of WEAT is a sum of rows
+ALL = (WEAT, RND, ECT, BuiltIn, RIPA, SCWEAT, GWEAT, MAC, SAME, DirectBias)
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("kind", ["contexts", "templates", "all forms"])
+def test_copies_of_rows_change_no_interval_and_no_p_value(metric, kind):
+    """A model in which every word has three equal rows answers as one with one row a word."""
+    targets, attributes = (2 if size == "n" else size for size in metric.metric_template)
+    query = Query(SETS[:targets], SETS[2 : 2 + attributes])
+    table = torch.randn(len(WORDS), 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    once, look_up = WordEmbeddingModel.from_tensor(table, WORDS), {}
+    if kind == "contexts":
+        copied = WordEmbeddingModel.from_contexts(dict(zip(WORDS, table.unsqueeze(1).expand(-1, 3, -1), strict=True)))
+    elif kind == "templates":
+
+        def encode(strings):
+            return torch.stack([table[next(i for i, word in enumerate(WORDS) if word in s)] for s in strings])
+
+        copied = WordEmbeddingModel.from_encoder(encode, templates=("{}", "a {} .", "one {} !"))
+    else:
+        forms = [prefix + word for prefix in ("", "!", "?") for word in WORDS]
+        copied = WordEmbeddingModel.from_tensor(table.repeat(3, 1), forms)
+        look_up = {"strategy": "all", "preprocessors": [{}, *({"preprocessor": mark.__add__} for mark in "!?")]}
+    tested = {"calculate_p_value": True} if "calculate_p_value" in metric._option_names() else {}
+    options = {"bootstrap_iterations": 30, **COUNTED.get(metric, {}), **tested}
+    one, many = metric().run_query(query, once, **options), metric().run_query(query, copied, **options, **look_up)
+    assert many["ci_low"] < many["ci_high"] and many["result"] == pytest.approx(one["result"], rel=1e-9)
+    for key in one.keys() & {"p_value", "ci_low", "ci_high"}:
+        assert many[key] == pytest.approx(one[key], rel=1e-9, abs=1e-12), key
+    for word, p in one.get("p_value_by_word", {}).items():
+        assert many["p_value_by_word"][word] == pytest.approx(p, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", [WEAT, RND, RIPA, GWEAT], ids=lambda metric: metric.__name__)
+def test_many_queries_are_the_queries_with_contexts(metric):
+    """Batches, whose sets differ in rows and words, ask the same test as one query after the other."""
+    words = [f"w{i}" for i in range(14)]
+    model = contexts_of(words, [2] if metric is RIPA else [1, 2, 1, 3])
+    sets = [words[:4], words[4:8], words[8:11], words[11:]]
+    attributes = 2 if metric.metric_template[1] in (2, "n") else 1
+    chosen = (0, 1, 2, 3), (2, 3, 0, 1)
+    queries = [
+        Query([sets[i] for i in order[:2]], [sets[i] for i in order[2 : 2 + attributes]], ["t", f"u{order}"])
+        for order in chosen
+    ]
+    options = {"calculate_p_value": True, "p_value_iterations": 300, "bootstrap_iterations": 20}
+    for value in ("p_value", "ci_low"):
+        table = run_queries(metric, queries, [model], metric_params=options, value=value, as_dataframe=False)
+        alone = [metric(**options).run_query(query, model)[value] for query in queries]
+        np.testing.assert_allclose(table.values[0].cpu().numpy(), alone, rtol=1e-12)
+
+
+def false_positives_and_coverage(counts, generator, words=16, tables=300, iterations=199):
+    """Targets of one population in each of `tables`: shares of p <= .05, and of intervals that hold the truth, 0."""
+    rows = [counts[i % len(counts)] for i in range(words)]
+    of_word = torch.tensor([i for i, count in enumerate(rows) for _ in range(count)])
+    effects = torch.randn(2, tables, words, 1, 1, generator=generator, dtype=torch.float64)[:, :, of_word]
+    noise = 0.3 * torch.randn(2, tables, len(of_word), 1, 1, generator=generator, dtype=torch.float64)
+    u, v = (effects + noise).flatten(2)
+    numbers = {"u_words": of_word, "v_words": of_word}
+    exchanged = permutation_p_value(u, v, method="approximate", iterations=iterations, **numbers)
+
+    def gap(x, y, x_mask=None, y_mask=None):  # means of the rows, as often as they are drawn
+        means = [(s[..., 0] * m).sum(-1) / m.sum(-1) for s, m in ((x, x_mask), (y, y_mask))]
+        return means[0] - means[1]
+
+    every = torch.ones_like(of_word, dtype=torch.bool)
+    low, high = bootstrap_interval(
+        gap, u.unsqueeze(-1), v.unsqueeze(-1), iterations=400, x_mask=every, y_mask=every,
+        x_words=of_word, y_words=of_word,
+    )  # fmt: skip
+    return (exchanged <= 0.05).double().mean().item(), ((low <= 0) & (high >= 0)).double().mean().item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("counts", [[1], [5], [10], [1, 5, 10], [2, 9]], ids=str)
+def test_p_values_and_intervals_say_what_they_mean_where_words_have_several_rows(counts, generator):
+    rejected, covered = false_positives_and_coverage(counts, generator, words=25, tables=2000)
+    assert abs(rejected - 0.05) <= 0.015 and 0.9 <= covered <= 0.98, (rejected, covered)

@@ -1,0 +1,158 @@
+"""The status of a command: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored, 130 Ctrl-C."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tensormetrics.__main__ import main
+
+NOTHING = "tensormetrics: nothing could be scored: every value is NaN\n"
+SCHEMA = """
+from dataclasses import dataclass
+from tensormetrics.structured import metametric
+
+@metametric(policy="conventional", zero_division=float("nan"), normalizer="f1")
+@dataclass
+class Doc:
+    words: list[str]
+"""
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("schema").mkdir()
+    np.save("x.npy", np.arange(8, dtype=np.float32).reshape(4, 2))
+    for name, text in {
+        "y.txt": "0\n0\n1\n1\n",
+        "own.txt": "0\n1\n2\n3\n",
+        "never.csv": "9,0\n2,0\n",
+        "m.csv": "9,1\n2,8\n",
+        "v.txt": "2 2\nhe 1 2\nhim 2 1\n",
+        "q.json": '[{"target_sets": [["he", "a"], ["him", "b"]], "attribute_sets": [["c"], ["d"]]}]',
+        "schema/types.py": SCHEMA,
+        "d.jsonl": '{"words": []}\n',
+    }.items():
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "retrieval x.npy own.txt --metric precision_at_1",
+        "posterior never.csv --metric mcc --prior 0",
+        "association v.txt --queries q.json",
+        "structured d.jsonl d.jsonl --schema schema/types.py:Doc",
+    ],
+)
+def test_nan_alone_is_status_3(folder, arguments):
+    result = run(*arguments.split(), "--json", "out.json")
+    assert result.exit_code == 3 and result.stdout and result.stderr.endswith(NOTHING), result.output
+    assert json.loads(Path("out.json").read_text())["command"] == arguments.split()[0]
+
+
+def test_one_value_is_an_answer(folder):
+    result = run("posterior", "never.csv", "--metric", "mcc", "--metric", "acc", "--prior", "0")
+    assert result.exit_code == 0 and NOTHING not in result.stderr
+
+
+def test_an_output_that_fails_is_status_1(folder):
+    result = run("posterior", "m.csv", "--json", "/dev/full")
+    assert result.exit_code == 1
+    assert result.stderr == "tensormetrics: /dev/full: cannot be written: No space left on device\n"
+
+
+def test_outputs_are_moved_to_their_place(folder):
+    Path("out.json").write_text("old")
+    kept = open("out.json")
+    assert run("posterior", "m.csv", "--json", "out.json").exit_code == 0
+    assert kept.read() == "old" and json.loads(Path("out.json").read_text())["command"] == "posterior"
+    kept.close()
+
+
+def test_json_on_the_standard_output_of_a_shell(folder):
+    command = [sys.executable, "-m", "tensormetrics", "posterior", "m.csv", "--metric", "acc", "--json", "/dev/stdout"]
+    with open("out", "w") as out:
+        subprocess.run(command, stdout=out, check=True)
+    table, _, report = Path("out").read_text().partition("{")
+    assert table.startswith("acc") and json.loads("{" + report)["command"] == "posterior"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("demo --out x.npy/x", "--out: x.npy/x cannot be made: Not a directory"),
+        (
+            f"demo --seed {10**23}",
+            f"Invalid value for '--seed': {10**23} is not in the range {-(2**63)}<=x<={2**64 - 1}. "
+            "See: tensormetrics demo --help",
+        ),
+        (
+            "retrieval x.npy y.txt --k None",
+            "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbours",
+        ),
+        ("posterior m.csv --samples 999999999999999", "there is not enough memory for "),
+    ],
+)
+def test_options_that_do_not_fit(folder, arguments, line):
+    result = run(*arguments.split())
+    assert result.exit_code == 2 and not result.stdout and result.stderr.startswith(f"tensormetrics: {line}")
+
+
+def test_stdout_aside():
+    code = (
+        "import os, subprocess\nfrom tensormetrics._cli.output import stdout_aside\nprint('a')\n"
+        "with stdout_aside():\n    print('b')\n    subprocess.run(['echo', 'c'])\nprint('d')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("a\nd\n", "b\nc\n")
+
+
+def test_keops_talks_beside_the_answer(folder, monkeypatch):
+    from tensormetrics._cli import retrieval
+
+    def chatty(self, *args, **kwargs):
+        print("[KeOps] Generating code...")
+        return torch_knn(*args, **kwargs)
+
+    torch_knn = retrieval.AccuracyCalculator().knn_func
+    kind = type("Chatty", (), {"__init__": lambda self, distance: None, "__call__": chatty})
+    monkeypatch.setitem(retrieval.KNN, "keops", kind)
+    result = run("retrieval", "x.npy", "y.txt", "--knn", "keops", "--metric", "r_precision", "--k", "1", "--json", "-")
+    assert result.exit_code == 0 and json.loads(result.stdout)["k"] == "1" and "Generating" in result.stderr
+
+
+IMPORTING = """
+import sys, threading, os, signal, time
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "torch":
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                time.sleep(5)
+            except BaseException:
+                raise ImportError("another error, as numpy's")
+sys.meta_path.insert(0, Finder())
+sys.argv = ["tensormetrics", "posterior", "--help"]
+from tensormetrics.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_importing_is_one_line_and_status_130():
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tensormetrics: interrupted\n")
+
+
+def test_ctrl_c_is_as_before_after_the_import():
+    code = "import signal, tensormetrics.__main__\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"

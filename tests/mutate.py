@@ -1,0 +1,203 @@
+"""Small wrong edits, one at a time, each against the tests of its part: those that live show what no test holds.
+
+    python -m tests.mutate [--edits 60] [--seed 0] [--only PART] [--list]
+
+KNOWN edits come first, the rest is drawn from comparisons, constants, axes and masks of the package, and from
+comparisons of csrc. Nothing here is changed: edits are made in a copy. The status is 1 if one lived; some that live are
+no faults, because they change nothing that can be seen.
+"""
+
+import argparse
+import ast
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS = 600  # for the tests of one edit
+SHARE_OF_CSRC = 0.1  # each wants a build
+LEFT_OUT = "_cli", "_demo.py", "testing", "kernels", "plots.py", "figures.py"  # shown or run elsewhere
+OPERATORS = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
+REDUCTIONS = {"sum", "mean", "amax", "amin", "max", "min", "any", "all", "cumsum", "argmax", "argmin", "sort", "flip"}
+LIBRARIES = {  # part of csrc -> the domain whose tests see it
+    "lsa": "assignment",
+    "dirichlet": "posterior",
+    "nearest": "retrieval",
+    "sequence": "structured",
+}
+
+
+class Edit(NamedTuple):
+    path: str
+    start: int  # of what is replaced, in characters
+    end: int
+    new: str
+
+    def applied(self, text: str) -> str:
+        return text[: self.start] + self.new + text[self.end :]
+
+    def describe(self, text: str) -> str:
+        line = text.count("\n", 0, self.start) + 1
+        return f"{self.path}:{line}: {text[self.start : self.end]!r} -> {self.new!r}"
+
+
+KNOWN = [  # path, what stands there, what a wrong edit makes of it
+    ("tensormetrics/retrieval/search/nearest.py", "<= 2 * error[:, None]", "<= error[:, None] / 4"),
+    (
+        "tensormetrics/retrieval/search/nearest.py",
+        "furthest - error > values[:, k - 1] + error",
+        "furthest > values[:, k - 1]",
+    ),
+]
+
+
+def known() -> Iterator[Edit]:
+    for path, old, new in KNOWN:
+        start = (ROOT / path).read_text().index(old)
+        yield Edit(path, start, start + len(old), new)
+
+
+def types_in(node: ast.AST) -> list[ast.AST]:
+    """Expressions in which | makes a type of two."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+        return node.args
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+        return [node.value] if isinstance(node.targets[0], ast.Name) and node.targets[0].id.istitle() else []
+    return [part for name in ("annotation", "returns") if (part := getattr(node, name, None))]
+
+
+def edits_of_python(path: str, text: str) -> Iterator[Edit]:
+    lines = [0]
+    for line in text.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+
+    def place(line: int, column: int) -> int:
+        whole = text[lines[line - 1] : lines[line]]
+        return lines[line - 1] + len(whole.encode()[:column].decode())
+
+    def between(a: ast.expr, b: ast.expr) -> tuple[int, int]:
+        return place(a.end_lineno, a.end_col_offset), place(b.lineno, b.col_offset)
+
+    def whole(node: ast.expr) -> tuple[int, int]:
+        return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+
+    tree = ast.parse(text)
+    types = {id(part) for node in ast.walk(tree) for side in types_in(node) for part in ast.walk(side)}
+    for node in ast.walk(tree):
+        if id(node) in types:
+            continue
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            start, end = between(node.left, node.comparators[0])
+            kind = type(node.ops[0]).__name__
+            if kind in OPERATORS:
+                yield Edit(path, start, end, re.sub(r"[<>=!]=?", OPERATORS[kind], text[start:end], count=1))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+            start, end = between(node.left, node.right)
+            swapped = text[start:end].translate(str.maketrans("&|", "|&"))
+            yield Edit(path, start, end, swapped)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            start, end = between(node.left, node.right)
+            yield Edit(path, start, end, text[start:end].translate(str.maketrans("+-", "-+")))
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            start, end = whole(node)
+            yield Edit(path, start, end, "(" + text[start + 1 : end] + ")")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REDUCTIONS:
+            for argument in [*node.args[:1], *(k.value for k in node.keywords if k.arg == "dim")]:
+                if ast.unparse(argument) in ("-1", "-2", "0", "1"):
+                    start, end = whole(argument)
+                    yield Edit(path, start, end, {"-1": "-2", "-2": "-1", "0": "-1", "1": "0"}[text[start:end]])
+
+
+def edits_of_csrc(path: str, text: str) -> Iterator[Edit]:
+    for match in re.finditer(r"(?<=\w )(<=?|>=?)(?= [\w(])|(?<=\w )[+-](?= \d)", text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if "//" not in line and not re.search(r"template|#", line):
+            swaps = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+"}
+            yield Edit(path, match.start(), match.end(), swaps[match[0]])
+
+
+def drawn(number: int, seed: int, only: str) -> list[tuple[Edit, str]]:
+    """Edits and the texts they are made in; of each kind of file a share, of each file alike many."""
+    draw, kinds = random.Random(seed), {}
+    for path in sorted([*ROOT.glob("tensormetrics/**/*.py"), *ROOT.glob("csrc/*/*.[hc]*")]):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        native = name.startswith("csrc/")
+        if only in name and not {*name.split("/")} & {*LEFT_OUT} and path.suffix != ".cu":
+            found = list((edits_of_csrc if native else edits_of_python)(name, text))
+            if found:
+                kinds.setdefault(native, []).append([(edit, text) for edit in found])
+    chosen = []
+    while len(chosen) < number and kinds:
+        native = bool(kinds.get(True)) and (draw.random() < SHARE_OF_CSRC or not kinds.get(False))
+        file = draw.choice(kinds[native])
+        chosen.append(file.pop(draw.randrange(len(file))))
+        kinds[native] = [file for file in kinds[native] if file]
+        kinds = {native: files for native, files in kinds.items() if files}
+    return chosen
+
+
+def tests_of(path: str) -> list[list[str]]:
+    """What to run for a file, the likeliest to see it first: arguments of pytest."""
+    _, part, *_ = path.split("/")
+    domain = LIBRARIES.get(part, part.removesuffix(".py"))
+    stem = Path(path).stem.strip("_")
+    folder = ROOT / "tests" / domain
+    near = sorted(file.relative_to(ROOT).as_posix() for file in folder.glob(f"test*{stem}*.py"))
+    table = ["tests/test_conformance.py", "tests/test_distributed.py"]
+    if not folder.is_dir():
+        return [["tests", "--ignore=tests/peers", "--ignore=tests/integrations", "--ignore=tests/ptx"]]
+    return [*([near] if near else []), [*table, "-k", f"{domain}. or not ["], [f"tests/{domain}"]]
+
+
+def kills(edit: Edit, folder: Path) -> str:
+    """Which tests fail with the edit; "" if it lives."""
+    if edit.path.startswith("csrc/"):
+        build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        if subprocess.run(build, cwd=folder, capture_output=True).returncode:
+            return "the compiler"
+    for arguments in tests_of(edit.path):
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
+        try:
+            status = subprocess.run(command, cwd=folder, capture_output=True, timeout=SECONDS).returncode
+        except subprocess.TimeoutExpired:
+            return "time"
+        if status not in (0, 5):  # 5: no test of that name
+            return " ".join(arguments)
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--edits", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="part of the path of the files to edit")
+    parser.add_argument("--list", action="store_true", help="only say what would be edited")
+    options = parser.parse_args()
+    edits = [(edit, (ROOT / edit.path).read_text()) for edit in known() if options.only in edit.path]
+    edits += drawn(options.edits - len(edits), options.seed, options.only)
+    lived = 0
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "copy"
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "build", ".gpu", "__pycache__"))
+        for edit, text in edits:
+            print(edit.describe(text), end=": ", flush=True)
+            if options.list:
+                print()
+                continue
+            (folder / edit.path).write_text(edit.applied(text))
+            killer = kills(edit, folder)
+            (folder / edit.path).write_text(text)
+            lived += not killer
+            print(f"killed by {killer}" if killer else "LIVED", flush=True)
+    print(f"{lived} of {len(edits)} lived")
+    return int(lived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""What nan and the infinities do in every floating argument: nan comes out, an error says so, or they are left out."""
+
+import inspect
+import math
+
+import pytest
+import torch
+from cases.posterior import FUNCTIONS
+
+from tensormetrics import posterior
+from tensormetrics.posterior import RNG, ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
+
+BAD = [math.nan, math.inf, -math.inf]
+U = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+SAMPLES = 0.5 + 0.1 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LEFT_OUT, NAN, ORDERED = "left out", "nan", "nan is left out, infinities are values"
+REFUSED = "an error says so"
+
+# What the rows of the table do with each of their arguments.
+ROWS = {
+    **dict.fromkeys(["sample_metrics", "sample_sums", "sample_confusion_matrices"], [REFUSED]),
+    "sums_from_matrices": [NAN],
+    "estimate_i2": [LEFT_OUT],
+    "get_metric": [NAN],
+    "hdi": [ORDERED],
+    "summarize": [ORDERED],
+    "kde": [LEFT_OUT],
+    "pairwise_compare": [ORDERED],
+    "score_interval_width": [NAN],
+    "expected_reward": [NAN],
+    "heterogeneity_dl": [NAN, NAN],
+    "heterogeneity_pm": [NAN, NAN],
+    "compare_folds": [NAN, NAN],
+    **dict.fromkeys(
+        ["truncated_normal_icdf", "truncated_t_icdf", "truncated_gamma_icdf", "beta_icdf"], [NAN, NAN, NAN]
+    ),
+    **{name: [LEFT_OUT, NAN] for name in FUNCTIONS if name.startswith("pool_")},
+}
+
+
+def results_of(name, arguments):
+    return [x.double() for x in FUNCTIONS[name].call(*arguments)]
+
+
+def test_every_row_says_what_it_does():
+    assert ROWS.keys() == FUNCTIONS.keys()
+
+
+@pytest.mark.filterwarnings("ignore:samples")
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(("name", "place"), [(name, k) for name, row in ROWS.items() for k in range(len(row))])
+def test_rows_of_the_table(name, place, bad, generator):
+    policy = ROWS[name][place]
+    arguments = [x.double() for x in FUNCTIONS[name].inputs(generator, ())]
+    given, spoilt = arguments[place], arguments[place].clone()
+    experiments = name == "estimate_i2" or (name.startswith("pool_") and place == 0)
+    last = given.ndim - (2 if experiments else 1)  # the axis of samples
+    if policy in (NAN, REFUSED):
+        spoilt.view(-1)[min(3, spoilt.numel() - 1)] = bad
+    else:
+        spoilt.movedim(last, 0)[3] = bad
+    if policy == REFUSED:
+        with pytest.raises(ValueError, match="^counts: got entries from .*, wanted finite ones >= 0$"):
+            results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
+        return
+    found = results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
+
+    def called_with(x):
+        return results_of(name, [*arguments[:place], x, *arguments[place + 1 :]])
+
+    if policy == NAN:
+        assert any(x.isnan().any() for x in found)
+        for x, before in zip(found, called_with(given), strict=True):  # what stays finite has nothing to do with it
+            assert torch.equal(x[x.isfinite()], before[x.isfinite()])
+            assert x.numel() > 1 or not x.isfinite().any()
+    elif policy == LEFT_OUT or bad != bad:
+        kept = [k for k in range(given.shape[last]) if k != 3]
+        expected = called_with(given.index_select(last, torch.tensor(kept)))
+        if name == "summarize":  # its share of nan is another
+            found, expected = found[:-1], expected[:-1]
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
+    else:
+        far = called_with(torch.where(spoilt.isinf(), math.copysign(1e6, bad), spoilt))
+        ordered = {"hdi": [0, 1], "summarize": [0, 4, 5], "pairwise_compare": [0, 1, 2, 3]}[name]
+        for k in ordered:  # the median, the interval, P(d > 0)
+            torch.testing.assert_close(found[k], far[k])
+
+
+@pytest.mark.parametrize("name", sorted({cls.aliases[0] for cls in posterior.METRIC_REGISTRY.values()}))
+@pytest.mark.parametrize("bad", [*BAD, 1e308])
+def test_no_metric_has_a_value_where_a_count_is_not_finite(name, bad):
+    matrix = torch.tensor([[5.0, 2, 1], [0, 7, 1], [0, 0, 0]], dtype=torch.float64)
+    for i, j in (0, 0), (1, 2), (2, 0):
+        spoilt = matrix.clone()
+        spoilt[i, j] = bad
+        spoilt[0, 1] = abs(bad) if abs(bad) == 1e308 else 2  # whose sum is no finite number
+        for zero_division in None, 1:
+            assert get_metric(name, zero_division)(spoilt).isnan().all()
+        if not get_metric(name).is_multiclass:
+            for average in "macro+skip_nan=True", "weighted", "micro", "max+skip_nan=True", "geometric":
+                assert get_metric(f"{name}@{average}")(spoilt).isnan().all(), average
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("aggregation", ["fe", "re", "correlated", "beta", "gamma", "hist"])
+def test_aggregators_leave_out_samples(aggregation, bad):
+    spoilt = SAMPLES.clone()
+    spoilt[7] = bad
+    found = get_experiment_aggregator(aggregation, RNG(0))(torch.cat([spoilt, SAMPLES[:1]])[:60], (0.0, 1.0))
+    kept = get_experiment_aggregator(aggregation, RNG(0)).aggregate
+    whole = torch.cat([SAMPLES[:7], SAMPLES[8:], SAMPLES[8:9] * math.nan])
+    torch.testing.assert_close(found, kept(whole, (0.0, 1.0)))
+    assert found.isfinite().all()
+
+
+MATRIX = torch.tensor([[5.0, 2], [1, 7]], dtype=torch.float64)
+
+
+def spoilt_matrix(bad):
+    matrix = MATRIX.clone()
+    matrix[1, 0] = bad
+    return matrix
+
+
+def study(**experiment):
+    found = Study(0, metrics={"acc": {"aggregation": "fe"}})
+    for name in "ab":
+        found.add_experiment(f"g/{name}", **{"confusion_matrix": MATRIX, **experiment})
+    return found
+
+
+# Doors, and functions that read their arguments anyway.
+REFUSALS = {
+    "validate_confusion_matrix": lambda x: posterior.validate_confusion_matrix(spoilt_matrix(x)),
+    "confusion_matrix_to_pred_cond": lambda x: posterior.confusion_matrix_to_pred_cond(spoilt_matrix(x)),
+    "pred_cond_to_confusion_matrix": lambda x: posterior.pred_cond_to_confusion_matrix(torch.tensor([[x, 1.0]])),
+    "dirichlet_prior": lambda x: posterior.dirichlet_prior([x, 1], (2,)),
+    "sample_dirichlet": lambda x: posterior.sample_dirichlet(torch.tensor([1, x]), 2),
+    "sample_log_gamma": lambda x: posterior.sample_log_gamma(torch.tensor([1, x]), 2),
+    "sample_sums": lambda x: posterior.sample_sums(spoilt_matrix(x), 2),
+    "sample_sums of weights": lambda x: posterior.sample_sums(MATRIX, 2, weights=spoilt_matrix(x)[None]),
+    "sample_sums of the input": lambda x: posterior.sample_sums(spoilt_matrix(x), 2, method="input"),
+    "sample_sums under a prior": lambda x: posterior.sample_sums(MATRIX, 2, prevalence_prior=x),
+    "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(spoilt_matrix(x), 2),
+    "sample_metrics": lambda x: posterior.sample_metrics(spoilt_matrix(x), "acc", 2),
+    "sample_paired_matrices": lambda x: posterior.sample_paired_matrices(
+        Items("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
+    ),
+    "ConfusionPosterior": lambda x: ConfusionPosterior(2, confusion_prior=x),
+    "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, ci_probability=x),
+    "Experiment": lambda x: posterior.Experiment("a", RNG(0), spoilt_matrix(x)),
+    "ExperimentGroup": lambda x: posterior.ExperimentGroup("a", RNG(0)).add_experiment("b", spoilt_matrix(x)),
+    "Study": lambda x: study(confusion_matrix=spoilt_matrix(x)),
+    "Study under a prior": lambda x: study(confusion_prior=x),
+    "Study of a probability": lambda x: Study(0, ci_probability=x),
+    "hdi": lambda x: posterior.hdi(SAMPLES, x),
+    "summarize": lambda x: posterior.summarize(SAMPLES, x),
+    "pairwise_compare": lambda x: posterior.pairwise_compare(SAMPLES, x),
+    "compare_folds": lambda x: posterior.compare_folds(U, U, x),
+    "kde": lambda x: posterior.kde(SAMPLES, bw_adjust=x),
+    "kde and its cut": lambda x: posterior.kde(SAMPLES, cut=x),
+    "interpret_i2": lambda x: posterior.interpret_i2(x),
+    "pool_correlated": lambda x: posterior.pool_correlated(SAMPLES, U, (0.0, 1.0), rho=x),
+    "pool_histogram": lambda x: posterior.pool_histogram(SAMPLES, U, (0.0, 1.0), pseudo_count_weight=x),
+    "pool_beta": lambda x: posterior.pool_beta(SAMPLES, U, (0.0, x)),
+    "get_metric": lambda x: get_metric(f"fbeta+beta={x}" if x == x else "fbeta+beta=nan"),
+    "RNG": lambda x: RNG(0).standard_gamma(x, 2),
+    "RNG and its choice": lambda x: RNG(0).choice([1, 2], 2, p=[0.5, x]),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", REFUSALS)
+def test_doors_refuse(name, bad):
+    with pytest.raises(ValueError):
+        REFUSALS[name](bad)
+
+
+# Functions without a row: nan out.
+PASSED_ON = {
+    "sums_from_matrices": lambda x: torch.stack(posterior.sums_from_matrices(spoilt_matrix(x))[:4]),
+    "sums_from_matrices of weights": lambda x: posterior.sums_from_matrices(MATRIX, spoilt_matrix(x)[None]).weighted,
+    "sample_metrics of the input": lambda x: posterior.sample_metrics(spoilt_matrix(x), "f1", 1, method="input")[0],
+    "expected_reward": lambda x: posterior.expected_reward(torch.full((2, 2), 0.5).double(), [x, 0.0]),
+    "truncated_normal_icdf": lambda x: posterior.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),
+    "truncated_t_icdf": lambda x: posterior.truncated_t_icdf(U, 3.0, U[0], U[0], 0.0, -abs(x)),
+    "truncated_t_icdf of degrees": lambda x: posterior.truncated_t_icdf(U, x, U[0], U[0], 0.0, 1.0),
+    "truncated_gamma_icdf": lambda x: posterior.truncated_gamma_icdf(U, U[0], U[0], torch.tensor(abs(x)), 1.0),
+    "RNG": lambda x: RNG(0).uniform(2, high=x) * 0,
+    "as_scalars": lambda x: torch.tensor(
+        list(posterior.as_scalars({"a": posterior.Estimate(*[torch.tensor(x)] * 3)}).values())
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_functions_pass_on(name, bad):
+    found = PASSED_ON[name](bad)
+    assert not found.isfinite().any()
+
+
+def test_nan_ranks_last_and_experiments_without_samples_have_no_spread():
+    ranked = posterior.listwise_compare({"a": U * math.nan, "b": U}, "acc")
+    assert ranked.experiment_names == ["b", "a"] and ranked.p_rank_given_experiment.tolist() == [[1, 0], [0, 1]]
+    spoilt = SAMPLES.clone()
+    spoilt[:, 1] = math.nan
+    with pytest.warns(UserWarning, match="are nan or infinite"):
+        assert posterior.estimate_i2(spoilt).i2.isnan()
+    few = torch.cat([SAMPLES, torch.full((1, 3), math.inf, dtype=torch.float64)])
+    assert posterior.estimate_i2(few).i2 == posterior.estimate_i2(SAMPLES).i2
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_scores_of_the_metric(bad, device):
+    metric = ConfusionPosterior(3).to(device)
+    preds = torch.tensor([[0.1, bad, 0.2]], device=device)
+    if bad == bad:  # compared like others
+        metric.update(preds, torch.tensor([0], device=device))
+        assert metric.counts[0].tolist() == ([0, 1, 0] if bad > 0 else [0, 0, 1])
+    else:
+        with pytest.raises(ValueError, match="nan scores"):
+            metric.update(preds, torch.tensor([0], device=device))
+            metric.compute()
+
+
+def test_the_least_number_is_no_blank():
+    table = posterior.format_table([{"x": -math.inf, "y": math.nan, "z": math.inf}], ["x", "y", "z"], "plain")
+    assert table.split() == ["x", "y", "z", "-inf", "nan", "inf"]
+
+
+# Public names without a floating argument, or whose arguments the names above have checked.
+OTHERS = """
+    AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
+    UnknownNameError ConfusionSums Density Estimate ExperimentAggregationResult ExperimentAggregator
+    ExperimentGroupResult ExperimentResult FoldComparison HeterogeneityResult Items ListwiseComparisonResult
+    Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
+    load_csv temporary_registrations plot_difference plot_distributions plot_forest
+""".split()
+
+
+def test_every_public_name_is_looked_at():
+    source = inspect.getsource(inspect.getmodule(test_every_public_name_is_looked_at))
+    tried = {
+        name for name in posterior.__all__ if name in ROWS or f"posterior.{name}(" in source or f" {name}(" in source
+    }
+    assert set(posterior.__all__) == tried | set(OTHERS)

@@ -1,0 +1,102 @@
+"""The sampler as nvcc compiled it, host code included, on the CPU: its draws are those of the CPU's kernels."""
+
+import pytest
+import torch
+from library import CARDS
+from torch import Tensor
+
+from tensormetrics.posterior import _op
+
+START = 2**32 - 2  # the high word of the sample's number changes
+
+
+@pytest.fixture(params=["H100", "of one multiprocessor"])
+def sampler(dirichlet, request):
+    dirichlet.insert(request.param)
+    return dirichlet
+
+
+def keys(*shape: int) -> Tensor:
+    return torch.randint(0, 2**32, (*shape, 2), generator=torch.Generator().manual_seed(1))
+
+
+def assert_same_draws(ptx, name: str, shape: tuple[int, ...], dtype: torch.dtype, *given) -> None:
+    found, wanted = (torch.full(shape, torch.nan, dtype=dtype) for _ in range(2))
+    getattr(ptx.ops, name)(found, *given)
+    getattr(_op, name)(wanted, *given)
+    if dtype == torch.float64:
+        torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-300)
+    else:  # rounding may let a proposal pass, and so change a row of one sample
+        assert not found.isnan().any()
+        assert torch.isclose(found, wanted, rtol=1e-5, atol=1e-37).double().mean() > 0.95
+
+
+def sums(ptx, C: int, dtype: torch.dtype, forms: int = 2, samples: int = 3, margins: bool = True) -> None:
+    cells = torch.randint(0, 9, (2, C, C)).double() + torch.tensor([0.3, 1.0]).view(2, 1, 1)
+    if C > 3:
+        cells[0, 1] = 0
+        cells[0, 2] = 0
+        cells[0, 2, 3] = 5  # a certain row
+    weights = torch.rand(forms, C, C, dtype=torch.float64) if forms else None
+    shape = 2, (4 if margins else 2) * C + forms, samples
+    assert_same_draws(ptx, "dirichlet_sums", shape, dtype, cells.sum(-1), cells, weights, keys(2, 3), START)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("C", [1, 2, 3, 31, 32, 33, 100, pytest.param(256, marks=pytest.mark.slow), 257])
+def test_sums(C, dtype, sampler):
+    sums(sampler, C, dtype, samples=200 // C + 1)
+    if C < 100:
+        sums(sampler, C, dtype, forms=0, samples=40)
+        sums(sampler, C, dtype, forms=0, samples=40, margins=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 1, 4, 5000), (3, 2, 1, 100)])
+def test_log_gamma(shape, dtype, sampler):
+    alpha = torch.rand(shape[:3], dtype=torch.float64) * 5
+    alpha.view(-1)[0] = 0
+    assert_same_draws(sampler, "log_gamma", shape, dtype, alpha, keys(shape[0]), START)
+
+
+@pytest.mark.parametrize("E, cells, items, samples", [(2, 7, 50, 300), (1, 3, 1, 1), (1, 100, 129, 129), (2, 4, 0, 5)])
+def test_item_sums(E, cells, items, samples, sampler):
+    index = torch.randint(0, cells, (E, items))
+    assert_same_draws(sampler, "item_sums", (E, cells, samples), torch.float64, index, keys(1)[0], START)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 511, 512, 513, 5000])
+def test_uniforms(n, sampler):
+    found, wanted = (torch.full((n,), torch.nan, dtype=torch.float64) for _ in range(2))
+    sampler.ops.uniforms(found, keys(1)[0], 3)
+    _op.uniforms(wanted, keys(1)[0], 3)
+    assert torch.equal(found, wanted)
+
+
+def test_nothing_to_draw_launches_nothing(sampler):
+    sampler.history()
+    cells = torch.rand(2, 3, 3, dtype=torch.float64)
+    sampler.ops.dirichlet_sums(torch.empty(2, 12, 0), cells.sum(-1), cells, None, keys(2, 3), 0)
+    sampler.ops.log_gamma(torch.empty(2, 3, 3, 0), cells, keys(2), 0)
+    sampler.ops.item_sums(torch.empty(2, 4, 0, dtype=torch.float64), torch.zeros(2, 1).long(), keys(1)[0], 0)
+    sampler.ops.uniforms(torch.empty(0, dtype=torch.float64), keys(1)[0], 2)
+    assert sampler.history() == []
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_launches_stay_within_every_card(card, dirichlet):
+    """Sums in shared memory, and beyond it; blocks no more than run at once."""
+    dirichlet.insert(card)
+    dirichlet.history()
+    for forms in (2, 1450, 1470):
+        sums(dirichlet, 2, torch.float64, forms=forms, samples=1)
+    sums(dirichlet, 257, torch.float32, samples=1)
+    launched = [line for line in dirichlet.history() if "sums_kernel" in line[1]]
+    assert [int(line[-1]) > 0 for line in launched] == [True, True, False, True]
+    assert all(int(line[2]) <= 4 * CARDS[card][0] for line in launched)
+
+
+def test_a_card_that_runs_no_block_says_so(dirichlet):
+    dirichlet.insert((1, 49152, 8192))
+    with pytest.raises(RuntimeError, match="the GPU runs no block of 128 threads with 46400 bytes of shared memory"):
+        sums(dirichlet, 2, torch.float64, forms=1440, samples=1)

@@ -1,0 +1,119 @@
+"""The solver as nvcc compiled it, host code included: on the CPU it has the bits of the CPU's own kernel."""
+
+import pytest
+import torch
+from library import CARDS
+from test_adversarial import FAMILIES, rng
+from torch import Tensor
+
+from tensormetrics.assignment import _op
+
+SHAPES = [(40, 9, 9), (40, 5, 40), (40, 40, 5), (3, 70, 70), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3), (2, 3, 0), (7, 1, 1)]
+SHAPES += [(3, 33, 32), (2, 128, 128), (1, 129, 20), (1, 2, 40, 140), (2, 9, 1500)]
+LARGE = [(5, 300, 300), (2, 3, 200, 90), (2, 9, 7000)]
+
+
+@pytest.fixture
+def solver(lsa):
+    lsa.insert("H100")
+    return lsa
+
+
+def assert_same_bits(ptx, cost: Tensor, *options) -> Tensor:
+    found, wanted = ptx.ops.lsa(cost, *options), _op.lsa(cost, *options)
+    for a, b in zip(found, wanted, strict=True):
+        assert torch.equal(a, b)
+    return found[4]
+
+
+def random_options(cost: Tensor) -> list[tuple]:
+    *lead, rows, cols = cost.shape
+    lengths = torch.randint(0, rows + 1, lead), torch.randint(0, cols + 1, lead)
+    mask, capacity = torch.rand(cost.shape) < 0.9, torch.randint(0, 3, (*lead, cols))
+    unmatched = torch.randn(lead, dtype=cost.dtype)
+    return [
+        (False,),
+        (True, *lengths),
+        (False, None, None, mask),
+        (False, None, None, None, capacity),
+        (True, lengths[0], None, mask, None, unmatched),
+        (False, None, None, None, None, None, 5),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in LARGE)])
+def test_solver_has_the_bits_of_the_cpu(shape, dtype, solver):
+    ties = torch.randint(0, 3, shape).to(dtype)
+    costs = torch.randn(shape, dtype=dtype), ties, ties.masked_fill(ties > 1.5, torch.inf)
+    for cost in costs if shape[-1] <= 128 else costs[1:2]:  # a block of 256 lanes takes long
+        for options in random_options(cost):
+            assert_same_bits(solver, cost, *options)
+    strided = torch.randn(*shape[:-2], shape[-1], 2 * shape[-2], dtype=dtype)[..., ::2].mT
+    assert_same_bits(solver, strided, False, None, None, torch.rand(strided.mT.shape).mT < 0.9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family, dtype, solver):
+    for n in (5, 32, 61):
+        cost = family(n).to(dtype)
+        for some in (cost, cost[: n // 2 + 1], cost.T):
+            assert_same_bits(solver, some, False)
+            assert_same_bits(solver, -some, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_large_families(family, solver):
+    assert_same_bits(solver, family(200).float(), False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(20, 9, 9), (2, 70, 70), (1, 20, 140)])
+def test_cards_without_reductions(shape, lsa_without_reductions):
+    lsa_without_reductions.insert("T4")
+    for cost in (torch.randn(shape), torch.randint(0, 3, shape).float()):
+        for options in random_options(cost):
+            assert_same_bits(lsa_without_reductions, cost, *options)
+
+
+def test_failed_problems(solver):
+    cost = torch.randn(6, 40, 40)
+    cost[1, 3, 4], cost[2, :, 5], cost[3, 7] = torch.nan, torch.inf, torch.inf
+    cost[4, 0, 0] = -torch.inf
+    lengths = torch.tensor([40, 40, 40, 40, 40, 41])
+    assert assert_same_bits(solver, cost, False, lengths).tolist() == [0, 2, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_launches_stay_within_every_card(card, dtype, lsa):
+    """A side and a tile below, at and above what fits into a block's shared memory; more problems than workers."""
+    multiprocessors, for_block, _ = CARDS[card]
+    lsa.insert(card)
+    column = 6 * dtype.itemsize + 28  # bytes of the search
+    widest = (for_block - 1024) // column // 16 * 16
+    lsa.history()
+    for rows, cols in ((2, widest - 1), (2, widest), (2, widest + 48), (128, 128), (100, 100), (1, 1)):
+        assert_same_bits(lsa, torch.rand(2, rows, cols, dtype=dtype, generator=rng()), False)
+    launched = [line for line in lsa.history() if line[0] == "launch"]
+    assert len(launched) == 6
+    assert all(int(blocks) <= 8 * multiprocessors for _, _, blocks, *_ in launched)
+    in_shared = [int(line[-1]) >= widest * column for line in launched[:3]]
+    assert in_shared == [True, False, False]  # then in scratch
+
+
+@pytest.mark.parametrize("problems", [1, 4, 5, 31, 32, 33, 70])
+def test_problems_are_shared_among_few_workers(problems, lsa):
+    lsa.insert("of one multiprocessor")
+    assert_same_bits(lsa, torch.rand(problems, 4, 5), False)
+    assert_same_bits(lsa, torch.rand(problems, 2, 130), True)
+
+
+def test_all_launches_allow_as_much_shared_memory(solver):
+    """A launch that allowed no more than it needs would take from another thread's what that has just allowed."""
+    for side in (200, 150):
+        assert_same_bits(solver, torch.rand(1, 1, 20 * side), False)
+    allowed = [line for line in solver.history() if line[0] == "allow"]
+    assert len(allowed) == 2 and {bytes_ for _, _, bytes_ in allowed} == {str(CARDS["H100"][1] - 1024)}

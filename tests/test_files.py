@@ -1,0 +1,126 @@
+"""Files are written whole or not at all."""
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tensormetrics._files import written
+from tensormetrics.posterior import Study
+
+
+def write(path, content=b"new"):
+    with written(path) as file:
+        file.write(content)
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path):
+    write(tmp_path / "a")
+    (tmp_path / "b").touch()
+    assert (tmp_path / "a").read_bytes() == b"new" and sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_links_are_followed_and_the_mode_is_kept(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"old and longer")
+    (folder / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("folder/file")
+    (tmp_path / "dangling").symlink_to("folder/other")
+    write(tmp_path / "link")
+    write(tmp_path / "dangling", b"other")
+    assert (tmp_path / "link").is_symlink() and (folder / "file").read_bytes() == b"new"
+    assert stat.S_IMODE((folder / "file").stat().st_mode) == 0o640 and (folder / "other").read_bytes() == b"other"
+    assert sorted(os.listdir(folder)) == ["file", "other"]
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_failure_leaves_what_was_there(tmp_path, error):
+    (tmp_path / "a").write_bytes(b"old")
+    for name in ("a", "b"):
+        with pytest.raises(type(error)), written(tmp_path / name) as file:
+            file.write(b"half")
+            raise error
+    assert (tmp_path / "a").read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    with written(tmp_path / "a") as file:
+        file.write(b"new")
+        file.flush()
+        assert (tmp_path / "a").read_bytes() == b"old"
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_a_pipe_is_written_straight(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    write(tmp_path / "pipe")
+    reader.join(10)
+    assert found == [b"new"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+STREAM = """
+from tensormetrics._files import written
+print("before")
+with written("/dev/stdout") as file:
+    file.write(b"new\\n")
+print("after")
+"""
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_the_standard_output_is_written_in_its_place(tmp_path, append):
+    with open(tmp_path / "out", "ab" if append else "wb") as out:
+        subprocess.run([sys.executable, "-c", STREAM], stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "before\nnew\nafter\n" and os.listdir(tmp_path) == ["out"]
+    piped = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, text=True, check=True)
+    assert piped.stdout == "before\nnew\nafter\n"
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    for path, kind in ((tmp_path / "no" / "a", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(kind) as error:
+            write(path)
+        assert error.value.filename in (str(path), path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_permissions(tmp_path):
+    (tmp_path / "kept").write_bytes(b"old")
+    (tmp_path / "kept").chmod(0o444)
+    with pytest.raises(PermissionError):
+        write(tmp_path / "kept")
+    (tmp_path / "open").write_bytes(b"old")
+    tmp_path.chmod(0o555)
+    write(tmp_path / "open")
+    tmp_path.chmod(0o755)
+    assert (tmp_path / "kept").read_bytes() == b"old" and (tmp_path / "open").read_bytes() == b"new"
+
+
+@pytest.mark.filterwarnings("ignore::tensormetrics.posterior.errors.ConfigWarning")
+def test_a_study_survives_a_full_disk(tmp_path):
+    study = Study(0, 1000)
+    study.add_experiment("a", [[9, 1], [2, 8]])
+    study.save(tmp_path / "s.json")
+    good = (tmp_path / "s.json").read_bytes()
+    study.add_experiment("b", [[9 + i, 1] for i in range(2)], prevalence_prior=[1] * 2)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            study.save(tmp_path / "s.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (tmp_path / "s.json").read_bytes() == good and os.listdir(tmp_path) == ["s.json"]

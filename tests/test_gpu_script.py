@@ -1,0 +1,128 @@
+"""The script for a GPU machine, where there is none: what it says of what is missing, and of kernels with faults."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FACTS = 24
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.gpu import ask
+
+    return ask
+
+
+def test_every_goal_has_a_row_and_every_fact_an_expectation(gpu):
+    rows = re.findall(r"^\| `([^`]+)` \|.*\| \|$", gpu.EXPECTED.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(gpu.FACTS) and len(rows) == FACTS
+
+
+def test_measured_times_stand_beside_what_was_expected(gpu):
+    table = "| fact | estimate | measured |\n|---|---|---|\n| `a` | 1 ms | |\n| `b` | 2 ms | |\n| `c` | 3 ms | |\n"
+    said = {"a": "equal         1.250 ms  a note", "b": "differs  3 of 7 entries", "d": "equal 1 ms"}
+    wanted = table.replace("| `a` | 1 ms | |", "| `a` | 1 ms | 1.250 ms |").replace("2 ms | |", "2 ms | differs |")
+    assert gpu.filled(table, said) == wanted
+
+
+def test_a_fact_that_crashes_or_never_ends_costs_one_line(gpu, monkeypatch):
+    monkeypatch.setattr(gpu, "LIMIT", 2)
+    programs = {
+        "status -6": "import os; os.abort()",
+        "no answer in 2 s": "while True: pass",
+        "OSError: no such card": "raise OSError('no such card')",
+    }
+    for reason, program in programs.items():
+        monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
+        assert gpu.asked("a fact") == f"failed   {reason}"
+
+
+def test_what_is_missing_is_said_and_gone_around(gpu, monkeypatch, tmp_path):
+    from benchmarks.gpu import start
+
+    monkeypatch.setattr(start, "STAND_IN", False)
+    monkeypatch.setattr(start, "installed", lambda name: "65.5.0" if name == "setuptools" else "")
+    monkeypatch.setattr(start, "find_spec", lambda name: None)
+    monkeypatch.setattr(start.shutil, "which", lambda tool: None)
+    monkeypatch.setattr(start.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    lines, settings = start.around()
+    for beginning in (
+        "setuptools 65, wanted 77: built by direct lines",
+        "nvcc is missing",
+        "a C compiler is missing: Triton cannot launch",
+        "triton is missing",
+        "xdist is missing",
+        "pytest_timeout is missing",
+        "missing for the tests: pytest",
+    ):
+        assert any(line.startswith(beginning) for line in lines), beginning
+    assert settings == {"TENSORMETRICS_PLAIN": "1"}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
+
+
+def test_the_direct_lines_compile_every_source(gpu, tmp_path):
+    from benchmarks.gpu import build
+
+    compile_, link, cuda = build.commands((12, 0), tmp_path)
+    sources = {str(path) for path in (ROOT / "csrc").rglob("*.c*")}
+    assert {part for line in (*compile_, cuda) for part in line if part in sources} == sources
+    assert "-arch=sm_120" in cuda and all(part in link for line in compile_ for part in line[-1:])
+
+
+FAULTS = {
+    "if (s >= problem.samples) return;": "if (s > problem.samples) return;",
+    "out[at * samples + s] = logs[0];": "out[at * samples + s] = logs[1];",
+    "const int64_t shared = fits ? Team::kTeams * bytes : 0;": (
+        "const int64_t shared = fits ? Team::kTeams * bytes - (Team::kTeams == 1 ? 64 : 0) : 0;"
+    ),
+}
+
+
+@pytest.mark.slow
+def test_kernels_with_faults_cost_their_own_lines_alone(tmp_path, pytestconfig):
+    if shutil.which("nvcc") is None or shutil.which("g++") is None:
+        pytest.skip("needs nvcc and g++")
+    copy = tmp_path / "copy"
+    kept = shutil.ignore_patterns(".git", ".*_cache", "build", "__pycache__", "*.md", "_C_cuda*")
+    shutil.copytree(ROOT, copy, ignore=kept)
+    shutil.copytree(ROOT / "benchmarks" / "results", copy / "benchmarks" / "results", dirs_exist_ok=True)
+    (source,) = (copy / "csrc").rglob("dirichlet_cuda.cu")
+    text = source.read_text()
+    for line, fault in FAULTS.items():
+        assert text.count(line) == 1
+        text = text.replace(line, fault)
+    source.write_text(text)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\necho a stand-in, 0, 0 MiB\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    settings = {
+        "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TENSORMETRICS_STAND_IN": "1",
+        "TENSORMETRICS_PTX_CACHE": str(pytestconfig.cache.mkdir("ptx")),
+        "TENSORMETRICS_STEPS": "facts",
+    }
+    script = [str(copy / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
+    done = subprocess.run(script, env=os.environ | settings, capture_output=True, text=True, timeout=1500)
+    summary = (tmp_path / "out" / "summary.txt").read_text()
+    assert done.returncode == 1 and summary in done.stdout and len(summary) <= 8000
+    said = dict(re.findall(r"^(\S.{20}\S?) +((?:equal|differs|failed)  .*)$", summary, re.MULTILINE))
+    said = {name.strip(): text for name, text in said.items()}
+    bad = {name: text.split()[0] for name, text in said.items() if not text.startswith("equal")}
+    assert len(said) == FACTS, summary
+    assert bad == {"item sums 1e5 S1e4": "failed", "gammas 1e8": "differs", "sampler C1000 S1e4": "failed"}, summary
+    table = (tmp_path / "out" / "gpu-expected.md").read_text()
+    assert len(re.findall(r" [\d.]+ ms \|$", table, re.MULTILINE)) == FACTS - 3
+    assert len(re.findall(r"\| (?:failed|differs) \|$", table, re.MULTILINE)) == 3

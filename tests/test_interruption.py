@@ -1,0 +1,150 @@
+"""Ctrl-C ends a long native call within about a second, and what was called works afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from tensormetrics._interruptible import _setters, interruptible
+
+CALLS = """
+import time, torch
+from tensormetrics.assignment import linear_sum_assignment
+from tensormetrics.posterior import sample_sums
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.structured import sequence_overlap
+
+x, y, counts = torch.randn(60_000, 256), torch.arange(60_000) % 100, torch.full((60, 60), 3.0)
+costs, similarity = torch.arange(6000.0), torch.zeros(24_000, 24_000)
+
+def one_problem(n):  # costs i j: all rows want the same columns, and paths are as long as they can be
+    linear_sum_assignment(costs[:n, None] * costs[:n])
+
+def many_problems(n):
+    linear_sum_assignment((costs[:100, None] * costs[:100]).expand(n, -1, -1))
+
+def neighbours(n):
+    TorchKNN()(x[:n], 10, x[:n] + 1, False)
+
+def ranks(n):
+    AccuracyCalculator(include=("mean_average_precision",)).get_accuracy(x[:n], y[:n])
+
+def sampler(n):
+    sample_sums(counts, n)
+
+def sequence(n):
+    sequence_overlap(similarity[:n, :n].contiguous())
+
+sizes = (one_problem, 6000, 20), (many_problems, 20_000, 2), (neighbours, 60_000, 99), (ranks, 60_000, 300)
+for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5)):
+    call(short)
+    print(call.__name__, flush=True)
+    try:
+        call(long)
+    except KeyboardInterrupt:
+        print(time.monotonic(), flush=True)
+    call(short)
+"""
+
+
+@pytest.mark.skipif(not _setters(), reason="needs the native library: Python interrupts the references")
+def test_ctrl_c_ends_long_calls():
+    late = {}
+    with subprocess.Popen([sys.executable, "-c", CALLS], stdout=subprocess.PIPE, text=True) as process:
+        while name := process.stdout.readline().strip():
+            time.sleep(1)
+            sent = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            late[name] = float(process.stdout.readline()) - sent
+    assert process.returncode == 0
+    assert len(late) == 6 and all(seconds < 1.5 for seconds in late.values()), late
+
+
+def long(function):
+    return interruptible(function, lambda *arguments: 1e9)
+
+
+@pytest.fixture(autouse=True)
+def flags(monkeypatch):
+    """As if a library with loops were there."""
+    monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [lambda flag: None])
+
+
+def test_short_calls_stay_in_their_thread():
+    assert interruptible(threading.current_thread, lambda: 1e7)() is threading.main_thread()
+    assert long(threading.current_thread)() is not threading.main_thread()
+
+
+def test_long_calls_of_other_threads_stay_there():
+    found = []
+    other = threading.Thread(target=lambda: found.append(long(threading.current_thread)()))
+    other.start()
+    other.join()
+    assert found == [other]
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_state_of_the_thread_goes_along(inference, grad):
+    def state():
+        return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), torch.get_num_threads(), torch.ones(1)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+            *found, made = long(state)()
+            assert made.is_inference() == inference
+    finally:
+        torch.set_num_threads(threads)
+    assert found == [inference, grad and not inference, 3] or found == [inference, grad, 3]
+
+
+def test_errors_come_from_the_call():
+    with pytest.raises(ZeroDivisionError):
+        long(lambda: 1 / 0)()
+
+
+def test_modes_and_other_tensors_stay_here():
+    where = long(lambda *tensors: threading.current_thread())
+    assert where(torch.ones(1)) is not threading.main_thread()
+    assert where(torch.ones(1, device="meta")) is where(torch.nn.Parameter(torch.ones(1))) is threading.main_thread()
+    with torch._subclasses.FakeTensorMode():
+        assert where() is threading.main_thread()
+    found = []
+    torch.vmap(lambda x: found.append(where()) or x)(torch.ones(2))
+    assert found == [threading.main_thread()]
+
+
+def test_a_handler_that_does_not_raise_lets_the_call_end():
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    try:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        assert long(lambda: time.sleep(0.3) or 5)() == 5 and seen == [1]
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert long(threading.current_thread)() is threading.main_thread()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_flag_is_set_and_the_call_is_waited_for(monkeypatch):
+    flags, ended = [], []
+    monkeypatch.setattr("tensormetrics._interruptible._setters", lambda: [flags.append])
+
+    def loops():
+        (flag,) = flags
+        while not flag._obj.value:
+            time.sleep(0.01)
+        ended.append(True)
+
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        long(loops)()
+    assert ended

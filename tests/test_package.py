@@ -1,0 +1,39 @@
+"""What `import tensormetrics` alone gives."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from click.testing import CliRunner
+
+import tensormetrics
+from tensormetrics.__main__ import main
+
+
+def test_names():
+    assert [name for name in dir(tensormetrics) if not name.startswith("__")] == sorted(tensormetrics.__all__)
+    assert tensormetrics.retrieval is import_module("tensormetrics.retrieval")
+    with pytest.raises(AttributeError, match="has no attribute 'retreival'; its domains are assignment, association"):
+        tensormetrics.retreival  # noqa: B018
+
+
+def test_version():
+    assert CliRunner().invoke(main, ["--version"]).output == f"tensormetrics, version {tensormetrics.__version__}\n"
+
+
+def test_a_domain_is_imported_when_it_is_named():
+    code = "import sys, tensormetrics\nprint('torch' in sys.modules, 'tensormetrics.retrieval' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_the_domains(tmp_path):
+    pytest.importorskip("mypy")
+    lines = "import tensormetrics", "tensormetrics.retrieval.TorchKNN(distanse='l2')", "tensormetrics.retreival"
+    (tmp_path / "user.py").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(tmp_path), "user.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert 'user.py:2: error: Unexpected keyword argument "distanse" for "TorchKNN"' in done.stdout
+    assert 'user.py:3: error: Module has no attribute "retreival"' in done.stdout
