@@ -1,9 +1,10 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -36,6 +37,8 @@ def one_of(name: str, value: Any, choices: tuple) -> None:
 def tensor(name: str, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: got a {type(value).__name__}, wanted a tensor; write torch.as_tensor({name})")
+    if value.layout is not torch.strided:
+        raise ValueError(f"{name}: got a tensor of layout {value.layout}, wanted a dense one; write {name}.to_dense()")
 
 
 def shape(name: str, value: Tensor, *wanted: int | str) -> None:
@@ -64,12 +67,18 @@ def integral(name: str, value: Tensor) -> None:
         raise ValueError(f"{name}: got {value.dtype}, wanted an integer dtype; write {name}.long()")
 
 
-def same_length(**tensors: Tensor) -> None:
+def same_length(**tensors: Sized) -> None:
+    for name, value in tensors.items():
+        if not hasattr(value, "__len__"):
+            raise TypeError(f"{name}: got a {type(value).__name__}, wanted a list; write list({name})")
     if len({len(tensor) for tensor in tensors.values()}) > 1:
         raise ValueError("lengths differ: " + ", ".join(f"{name} has {len(t)}" for name, t in tensors.items()))
 
 
 def same_device(**tensors: Tensor | None) -> None:
+    for name, value in tensors.items():
+        if value is not None:
+            tensor(name, value)
     devices = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
     if len(set(devices.values())) > 1:
         got = ", ".join(f"{name} on {device}" for name, device in devices.items())

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
+from torch.autograd import forward_ad
 
 FOLDER = Path(__file__).parent
 LIBRARIES = "lsa", "dirichlet", "nearest", "sequence"
@@ -105,3 +107,25 @@ def _level_of_caller() -> int:
 
 
 _INSIDE = "tensormetrics", "torch", "torchmetrics", "contextlib", "functools"
+
+
+def derivative_wanted(x: Tensor) -> bool:
+    """Whether someone asks for derivatives by `x`, backward or forward: operators give none, plain torch must."""
+    # Tangents may stand at any level of torch.func, so that forward mode anywhere around is taken for a wish.
+    return x.requires_grad and torch.is_grad_enabled() or forward_ad._current_level >= 0
+
+
+def batch_first(operator: str, run: Callable[..., Any]) -> None:
+    """torch.vmap over `operator` runs `run` once, on arguments whose batch dimension is the first, of full size."""
+
+    def batched(info: Any, in_dims: tuple, *arguments: Any) -> tuple[Any, Any]:
+        moved = (
+            value if not isinstance(value, Tensor)
+            else value.expand(info.batch_size, *value.shape) if dim is None
+            else value.movedim(dim, 0)
+            for value, dim in zip(arguments, in_dims, strict=True)
+        )  # fmt: skip
+        result = run(*moved)
+        return result, 0 if isinstance(result, Tensor) else (0,) * len(result)
+
+    torch.library.register_vmap(operator, batched, lib=LIBRARY)

@@ -32,10 +32,17 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
     )
 
 
+def _batched(cost: Tensor, maximize: bool, *options: Tensor | int | None) -> _reference.Result:
+    dense = (option.contiguous() if isinstance(option, Tensor) else option for option in options)
+    return lsa(cost, maximize, *dense)
+
+
 def _nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
     return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
 
 
 OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
 _native.reference("lsa")(_reference.lsa)
+_native.LIBRARY.impl("lsa", torch.library.fallthrough_kernel, "Autograd")  # nothing that it gives is differentiable
+_native.batch_first("tensormetrics::lsa", _batched)
 lsa = interruptible(OPERATOR, _nanoseconds)

@@ -25,8 +25,12 @@ class HungarianMatcher(nn.Module):
     * L1 distance, and minus generalised IoU, of boxes (cx, cy, w, h);
     * binary cross entropy, and 1 - Dice coefficient, of masks at `num_points` random points per image (None: at all
       pixels; predicted and target masks then have one resolution).
-    A weight of 0 leaves a term and its inputs out. All images are solved at once; no cost leaves the device and
-    nothing waits for it.
+    A weight of 0 leaves a term and its inputs out. All images are solved at once; no cost leaves the device and, by
+    default on every device, nothing waits for it:
+
+    `nonfinite="avoid"` matches pairs whose cost is NaN or infinite only where no others are left, and tells by `status`
+    (B,) int8 of the last call: 0 all costs finite; 1 some were not, and were avoided; 2 one had to be taken.
+    "raise" reads one flag, which a GPU must be waited for, and raises a ValueError that names the image.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
@@ -44,14 +48,17 @@ class HungarianMatcher(nn.Module):
         alpha: float = 0.25,
         gamma: float = 2.0,
         num_points: int | None = 12544,
+        nonfinite: str = "avoid",
     ) -> None:
         super().__init__()
+        _checks.one_of("nonfinite", nonfinite, ("avoid", "raise"))
         _checks.one_of("class_cost", class_cost, ("softmax", "focal"))
         self.weights = dict(zip(INPUTS, (cost_class, cost_bbox, cost_giou, cost_mask, cost_dice), strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
         self.class_cost, self.alpha, self.gamma = class_cost, alpha, gamma
         self.num_points = None if num_points is None else _checks.integer_at_least("num_points", num_points, 1)
+        self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8)
 
     @torch.no_grad()
     def forward(
@@ -64,11 +71,18 @@ class HungarianMatcher(nn.Module):
         `generator` draws the points at which masks are compared.
         """
         if len(targets) == 0:
+            self.status = torch.zeros(0, dtype=torch.int8)
             return []
         with torch.autocast(next(iter(outputs.values())).device.type, enabled=False):
             cost, lengths = self._costs(outputs, targets, generator)
         counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True)
-        solved = linear_sum_assignment(cost, col_lengths=counts, check=False)
+        inside = torch.arange(cost.shape[2], device=cost.device) < counts[:, None, None]
+        broken = inside & ~cost.isfinite()
+        if self.nonfinite == "raise" and bool(broken.any()):
+            self._raise(broken, outputs, targets)
+        solved = linear_sum_assignment(dearest(cost, broken, inside), col_lengths=counts, check=False)
+        taken = solved.col_of_row[..., None] == torch.arange(cost.shape[2], device=cost.device)
+        self.status = sum(pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
         queries = torch.arange(cost.shape[1], device=cost.device)
         return [
             tuple(query_of[:n].sort()) if n <= len(queries) else (queries, target_of)
@@ -97,6 +111,17 @@ class HungarianMatcher(nn.Module):
             terms["cost_mask"], terms["cost_dice"] = mask_costs(*sampled)
         return sum(self.weights[name] * term for name, term in terms.items() if self.weights[name]), lengths
 
+    def _raise(self, broken: Tensor, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> None:
+        image, query, target = broken.nonzero()[0].tolist()
+        given, wanted = ({names[side] for weight, names in INPUTS.items() if self.weights[weight]} for side in (0, 2))
+        sources = {f"outputs[{name!r}]": outputs[name][image] for name in sorted(given)}
+        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in sorted(wanted)}
+        faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
+        raise ValueError(
+            f"image {image}: got a cost that is no finite number for query {query} and target {target}, from "
+            f"{', '.join(faults)}; wanted finite numbers, or nonfinite='avoid' to match the others"
+        )
+
     def _check(self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> list[int]:
         lengths: dict[str, list[int]] = {}
         for weight, (given, given_shape, wanted, wanted_shape) in INPUTS.items():
@@ -117,6 +142,22 @@ class HungarianMatcher(nn.Module):
         if any(other != counts[0] for other in counts):
             raise ValueError(f"targets: {' and '.join(lengths)} differ in length: {counts}")
         return counts[0]
+
+
+def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
+    # cost, broken: (B, Q, N)  inside: (B, 1, N)  ->  (B, Q, N)
+    """Broken costs made finite: with k pairs to match, at least k + 1 times the range of the others above the highest
+    of them, so that a matching with fewer of them always costs less."""
+    if cost.numel() == 0:
+        return cost
+    pairs = min(cost.shape[1:])
+    finite = cost.clamp(*(torch.finfo(cost.dtype).max / (4 * pairs + 4) * sign for sign in (-1, 1)))  # sums stay finite
+    counted = inside & ~broken
+    low, high = (finite.masked_fill(~counted, -sign * torch.inf) for sign in (-1, 1))
+    low, high = low.amin((1, 2), keepdim=True), high.amax((1, 2), keepdim=True)
+    spread = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
+    above = (high + (pairs + 1) * spread).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
+    return above.where(broken, finite)
 
 
 def pad_to(n: int, rows: list[Tensor]) -> Tensor:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from .. import _checks
+from .._native import derivative_wanted
 from . import _op
-from ._reference import INFEASIBLE
+from ._reference import INFEASIBLE, OPTIMAL
 
 
 class Assignment(NamedTuple):
@@ -16,7 +17,7 @@ class Assignment(NamedTuple):
 
     col_of_row: Tensor  # (..., R) int64: matched column of each row
     row_of_col: Tensor  # (..., C) int64: matched row of each column, the lowest of several
-    cost: Tensor  # (...) float64: sum of the chosen entries
+    cost: Tensor  # (...) float64: sum of the chosen entries; NaN if `status` is not 0
     row_dual: Tensor  # (..., R), and
     col_dual: Tensor  # (..., C): the proof of optimality. See `linear_sum_assignment`
     status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf, or an option out of range
@@ -46,8 +47,9 @@ def linear_sum_assignment(
     with capacity left and rows left out have dual 0, or `unmatched_cost` such rows; columns of capacity 0 show 0.
 
     Equal input gives equal output, wherever a problem stands in the batch; which of several optimal matchings is chosen
-    is not promised. `Assignment.cost` is differentiable. With `check` a ValueError names the first bad problem (this
-    waits for the device once); without it look at `status`.
+    is not promised. `Assignment.cost` is differentiable, backward and forward; the rest counts as constant. With
+    `check` a ValueError names the first bad problem (this waits for the device once); without it, which torch.vmap
+    needs, look at `status`.
 
     R. Jonker, A. Volgenant, 1987, doi:10.1007/BF02278710; D. F. Crouse, 2016, doi:10.1109/TAES.2016.140952
 
@@ -83,11 +85,11 @@ def linear_sum_assignment(
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), maximize, rows, cols, mask, capacity, unmatched_cost)
     col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
-    if check and status.numel() and bool(status.any()):
-        _raise(status, cost, maximize, unmatched_cost, **counts)
-    if costs.requires_grad and costs.shape[-1]:
+    if derivative_wanted(costs) and costs.shape[-1]:
         chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
-    total = chosen.sum(-1, dtype=torch.float64)
+    total = chosen.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
+    if check and not bool(total.isfinite().all()):
+        _raise(status, cost, maximize, unmatched_cost, **counts)
     return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
 
 
@@ -108,7 +110,10 @@ def _check_exact(
 def _raise(
     status: Tensor, cost: Tensor, maximize: bool, unmatched_cost: Tensor | None, **counts: Tensor | None
 ) -> None:
-    problem = tuple(status.nonzero()[0].tolist())
+    failed = status != OPTIMAL
+    if not failed.any():
+        raise ValueError("cost: got entries whose sum is beyond the largest float64; divide them by a constant")
+    problem = tuple(failed.nonzero()[0].tolist())
     where = f"problem {problem}" if problem else "the problem"
     if status[problem] == INFEASIBLE:
         raise ValueError(f"cost: {where} has no complete matching, a row or column has too few allowed pairs")

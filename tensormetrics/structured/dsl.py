@@ -6,7 +6,6 @@ constructors' results, or `...` for what the type implies.
     mm.set_matching[Box, "<->", "f1"](mm.tensor_func(iou)[Box]).score(predicted, expected)
 """
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from .objects.columns import as_list
-from .objects.derive import Derivation, Plan, field, field_names, is_record, name_of, no_check, record_check, union_of
+from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
 from .objects.family import Suite as suite  # noqa: F401
 from .objects.family import macro_average as macro_average
@@ -33,6 +32,7 @@ from .objects.nodes.node import Leaf, Node, Product
 from .objects.nodes.ranking import Ranking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
+from .objects.records import field_names, is_record, is_tuple, reader, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy
@@ -64,12 +64,17 @@ def discrete(tp: Any) -> StructuredMetric:
     return _metric(_leaf)
 
 
-def from_func(function: Callable[[Any, Any], float], dominated: bool = False) -> StructuredMetric:
+def from_func(
+    function: Callable[..., Any], dominated: bool | None = None, *, batched: bool = False
+) -> StructuredMetric:
     """The similarity f(x, y), a pure function; it is called at most once for each pair that is needed.
 
-    dominated: f(x, y) is never above f(x, x) or f(y, y), so that self-overlaps need fewer calls.
+    dominated: f(x, y) is never above f(x, x) or f(y, y). The self-overlap of a collection, which `precision` and its
+    like divide by, is then the sum of f(x, x) over its items, and so it is taken if nothing is said; False asks for the
+    best matching of the collection with itself. batched: f takes two lists of as many values, and gives a number for
+    each pair, as a tensor, an array or a list: for models.
     """
-    return _metric(partial(_function, function, dominated))
+    return _metric(partial(_function, function, dominated is not False, batched))
 
 
 def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = False) -> Bracketed:
@@ -93,9 +98,9 @@ def dataclass(
     tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[[Mapping[str, Inner]], StructuredMetric]:
     """dataclass[X]({field: metric or ...}): the product over these fields alone; ValueError for an unknown field."""
-    if not (isinstance(tp, type) and is_record(tp)):
-        raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or NamedTuple")
-    known = [f.name for f in dataclasses.fields(tp)] if dataclasses.is_dataclass(tp) else field_names(tp)
+    if is_tuple(tp) or not is_record(tp):
+        raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or another class with fields")
+    known = field_names(tp, all_of_them=True)
 
     def build(metrics: Mapping[str, Inner]) -> StructuredMetric:
         if unknown := [name for name in metrics if name not in known]:
@@ -204,8 +209,8 @@ def _leaf(policy: Policy) -> Node:
     return Leaf()
 
 
-def _function(function: Callable[[Any, Any], float], dominated: bool, policy: Policy) -> Node:
-    return Function(function, dominated)
+def _function(function: Callable[..., Any], dominated: bool, batched: bool, policy: Policy) -> Node:
+    return Function(function, dominated, batched)
 
 
 def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bool, tp: Any, policy: Policy) -> Node:
@@ -218,7 +223,7 @@ def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetr
     hints = derivation.hints(tp)
     nodes = {
         (name,): (
-            field(name),
+            reader(tp, name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),
         )
         for name, metric in metrics.items()

@@ -115,6 +115,95 @@ def test_no_images():
     assert HungarianMatcher(1, 0, 0)({"pred_logits": torch.zeros(0, 3, 2)}, []) == []
 
 
+BROKEN = pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+
+
+@BROKEN
+@pytest.mark.parametrize("name", ["pred_logits", "pred_boxes", "pred_masks"])
+def test_only_the_broken_query_loses(scene, value, name):
+    """The others are matched as if it were not there; other images as before."""
+    outputs, targets = scene
+    matcher = HungarianMatcher(1, 5, 2, 5, 5, num_points=None)
+    clean = matcher(outputs, targets)
+    assert matcher.status.tolist() == [0, 0, 0] and matcher.status.dtype == torch.int8
+    lost = int(clean[0][0][1])  # a query that has a target
+    rest = [query for query in range(6) if query != lost]
+    (alone,) = matcher({key: tensor[:1, rest] for key, tensor in outputs.items()}, targets[:1])
+    outputs[name][0, lost].view(-1)[0] = value
+    found = matcher(outputs, targets)
+    if name == "pred_logits" and value < 0:  # a class of probability 0 has a cost
+        assert matcher.status.tolist() == [0, 0, 0]
+        return
+    assert matcher.status.tolist() == [1, 0, 0]
+    assert found[0][0].tolist() == [rest[query] for query in alone[0].tolist()]
+    assert found[0][1].tolist() == alone[1].tolist()
+    for before, after in zip(clean[1:], found[1:], strict=True):
+        assert torch.equal(before[0], after[0]) and torch.equal(before[1], after[1])
+
+
+@BROKEN
+def test_broken_queries_are_taken_where_no_others_are_left(scene, value):
+    outputs, targets = scene
+    outputs["pred_boxes"][0, :3] = value  # 3 queries are left for 4 targets
+    outputs["pred_boxes"][1] = value  # an image without targets
+    outputs["pred_boxes"][2, 4] = value  # 9 targets for 6 queries
+    matcher = HungarianMatcher()
+    found = matcher(outputs, targets)
+    assert matcher.status.tolist() == [2, 0, 2]
+    assert {3, 4, 5} < set(found[0][0].tolist()) and sorted(found[0][1].tolist()) == [0, 1, 2, 3]
+    assert [part.tolist() for part in found[1]] == [[], []]
+    assert found[2][0].tolist() == list(range(6)) and len(set(found[2][1].tolist())) == 6
+    assert all((part >= 0).all() for pair in found for part in pair)
+
+
+def test_an_image_of_nothing_but_nan_is_matched_to_valid_indices(scene):
+    outputs, targets = scene
+    outputs["pred_boxes"][:] = torch.nan
+    matcher = HungarianMatcher()
+    for (queries, chosen), target in zip(matcher(outputs, targets), targets, strict=True):
+        n = min(6, len(target["labels"]))
+        assert sorted(set(queries.tolist()) & set(range(6))) == queries.tolist() and len(queries) == n
+        assert len(set(chosen.tolist()) & set(range(len(target["labels"])))) == n
+    assert matcher.status.tolist() == [2, 0, 2]
+
+
+def test_a_broken_target_leaves_the_others_their_queries(scene):
+    outputs, targets = scene
+    matcher = HungarianMatcher(0, 1, 1)
+    targets[0]["boxes"][1] = torch.nan
+    found = matcher(outputs, targets)[0]
+    rest = [dict(targets[0], boxes=targets[0]["boxes"][[0, 2, 3]])]
+    alone = matcher({"pred_boxes": outputs["pred_boxes"][:1]}, rest)[0]
+    partner = dict(zip(found[1].tolist(), found[0].tolist(), strict=True))
+    assert [partner[target] for target in (0, 2, 3)] == alone[0][alone[1].argsort()].tolist() and 1 in partner
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e20])
+def test_equal_and_extreme_costs_lose_to_no_broken_one(size):
+    predicted = torch.full((1, 40, 4), size)
+    predicted[0, :20, 0] = torch.nan
+    matcher = HungarianMatcher(0, 1, 0)
+    ((queries, _),) = matcher({"pred_boxes": predicted}, [{"boxes": torch.zeros(20, 4)}])
+    assert queries.tolist() == list(range(20, 40)) and matcher.status.tolist() == [1]
+
+
+def test_raise_names_the_image_and_what_is_broken(scene):
+    outputs, targets = scene
+    matcher = HungarianMatcher(nonfinite="raise")
+    expected = HungarianMatcher()(outputs, targets)
+    for found, wanted in zip(matcher(outputs, targets), expected, strict=True):
+        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1], wanted[1])
+    outputs["pred_boxes"][1] = torch.nan  # no targets, no cost
+    matcher(outputs, targets)
+    outputs["pred_boxes"][2, 3, 1] = torch.nan
+    with pytest.raises(ValueError) as error:
+        matcher(outputs, targets)
+    assert str(error.value) == (
+        "image 2: got a cost that is no finite number for query 3 and target 0, from outputs['pred_boxes']; "
+        "wanted finite numbers, or nonfinite='avoid' to match the others"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,6 +236,8 @@ def test_bad_options():
         HungarianMatcher(0, 0, 0)
     with pytest.raises(ValueError, match="class_cost: got 'sigmoid', wanted one of 'softmax', 'focal'"):
         HungarianMatcher(class_cost="sigmoid")
+    with pytest.raises(ValueError, match="nonfinite: got 'ignore', wanted one of 'avoid', 'raise'"):
+        HungarianMatcher(nonfinite="ignore")
 
 
 def test_pairs_are_what_scipy_returns():

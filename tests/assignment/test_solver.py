@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import scipy.optimize
 import torch
@@ -5,7 +7,7 @@ from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
 from tensormetrics import _native
-from tensormetrics.assignment import Assignment, linear_sum_assignment
+from tensormetrics.assignment import Assignment, _reference, linear_sum_assignment
 
 
 def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
@@ -122,7 +124,7 @@ def test_failed_problems_leave_the_others_alone(device):
     rows = torch.tensor([3, 3, 3, 3, 4], device=device)
     a = linear_sum_assignment(cost, row_lengths=rows, check=False)
     assert a.status.tolist() == [0, 1, 2, 2, 2]
-    assert (a.col_of_row[1:] == -1).all() and (a.row_of_col[1:] == -1).all() and (a.cost[1:] == 0).all()
+    assert (a.col_of_row[1:] == -1).all() and (a.row_of_col[1:] == -1).all() and a.cost[1:].isnan().all()
     assert torch.equal(a.col_of_row[0], linear_sum_assignment(cost[0]).col_of_row)
 
 
@@ -176,6 +178,22 @@ def test_bad_input(arguments, message):
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(**arguments)
     assert str(error.value) == message
+
+
+def test_sums_beyond_the_largest_number():
+    cost = torch.full((2, 3, 3), 1e308, dtype=torch.float64)
+    cost[0] = 1
+    found = linear_sum_assignment(cost, check=False)
+    assert found.cost.tolist() == [3, math.inf]
+    with pytest.raises(ValueError, match="cost: got entries whose sum is beyond the largest float64; divide them"):
+        linear_sum_assignment(cost)
+
+
+def test_the_reference_takes_free_columns_first():
+    """Where all costs are equal each row finds a free column in one scan; the lowest column would be taken already."""
+    for rows, columns in ((6, 6), (3, 7)):
+        col_of_row, *_, scans = _reference.lsa(torch.zeros(2, rows, columns), False)
+        assert scans.tolist() == [rows, rows] and col_of_row.tolist() == [list(range(rows))] * 2
 
 
 def test_operator_contract(device):

@@ -259,6 +259,16 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "bad.amr, line 1: '(w / want-01 :ARG0 (b / boy)\\n' is no graph in PENMAN notation: Unexpected end of "
                 "input",
             ),
+            (
+                "(w / want-01 :ARG0 (w / boy))\n",
+                "bad.amr, line 1: '(w / want-01 :ARG0 (w / boy))\\n' defines the variable w twice; wanted other names, "
+                "or the name alone",
+            ),
+            (
+                "(w / want-01))\n",
+                "bad.amr, line 1: '(w / want-01))\\n' is no graph in PENMAN notation: there is more text "
+                "behind the graph",
+            ),
             ("(w /\n", "bad.amr, line 1: '(w /\\n' is no graph in PENMAN notation: Unexpected end of input"),
             (OBJECT, "bad.amr, line 1: got the byte 0x93, wanted text in UTF-8"),
             ("(w / want-01)\n\n(b / boy)\n", "bad.amr: number of graphs is 2, but that of r.amr is 1"),

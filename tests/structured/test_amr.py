@@ -136,3 +136,48 @@ def test_text_holds_one_graph():
     with pytest.raises(ValueError) as error:
         read_penman("(a / b)\n(c / d)")
     assert str(error.value) == "text: '(a / b)\\n(c / d)' holds 2 graphs in PENMAN notation, wanted one"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(a / b))", "is no graph in PENMAN notation: there is more text behind the graph"),
+        ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text behind the graph"),
+        ("(end / end) x", "is no graph in PENMAN notation: there is more text behind the graph"),
+        ('(a / b) "', "is no graph in PENMAN notation: there is more text behind the graph"),
+        ("", "holds 0 graphs in PENMAN notation, wanted one"),
+        (")", "holds 0 graphs in PENMAN notation, wanted one"),
+        ("(a / b", "is no graph in PENMAN notation: Unexpected end of input"),
+        ("(a / b :ARG0 (a / c))", "defines the variable a twice; wanted other names, or the name alone"),
+        ("(a / b :ARG0 (a))", "defines the variable a twice; wanted other names, or the name alone"),
+        (
+            "(a" + "".join(f" :ARG0 (x{number}" for number in range(5000)) + ")" * 5001,
+            "nests its nodes deeper than penman reads them; wanted some hundreds",
+        ),
+    ],
+)
+def test_what_would_lose_triples_is_refused(text, reason):
+    with pytest.raises(ValueError) as error:
+        read_penman(text)
+    assert str(error.value) == f"text: {text[:60]!r} {reason}"
+
+
+def test_what_loses_nothing_is_read():
+    expected = props("a instance cat", "a top top")
+    for text in ("\ufeff(a / cat)", "# ::id 1\n(a / cat)  # and so on", " (a / cat)\n\n", "(a / cat)\n# (c / d)"):
+        assert read_penman(text) == expected
+    assert read_penman("(end / end)") == [Prop(Variable("end"), "instance", "end"), Prop(Variable("end"), "top", "top")]
+    deep = "(a" + "".join(f" :ARG0 (x{number}" for number in range(100)) + ")" * 101
+    assert len(read_penman(deep)) == 101
+
+
+def test_bytes_and_generators():
+    for call, message in (
+        (lambda: read_penman(b"(a / b)"), "text: got bytes, wanted a str; write text.decode() for bytes"),
+        (lambda: Smatch().update(b"(a)", [[]]), "preds: got a bytes, wanted a list of graphs; write [preds]"),
+        (lambda: Smatch().update([b"(a)"], [[]]), "preds[0]: got bytes, wanted PENMAN text; write graph.decode()"),
+        (lambda: Smatch().update((x for x in []), []), "preds: got a generator, wanted a list; write list(preds)"),
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value) == message

@@ -148,10 +148,6 @@ class Loud(typing.Protocol):
     def shout(self) -> str: ...
 
 
-class Box(typing.TypedDict):
-    x: int
-
-
 class Unhashable:
     def __eq__(self, other):
         return True
@@ -166,9 +162,7 @@ class Unhashable:
         (set, "set"),
         (Any, "Any"),
         (object, "object"),
-        (T, "~T"),
         (Loud, "Loud"),
-        (Box, "Box"),
         (np.ndarray, "ndarray"),
         (torch.Tensor, "Tensor"),
         (Identity, "Identity"),

@@ -188,6 +188,58 @@ def test_moving():
     assert family.compute()["f1"].device == torch.device("cpu")
 
 
+def test_none_is_the_metric_as_it_is():
+    """Its own normalizer is kept: the mean of its scores, or its ratio of sums; without one, overlaps."""
+    singles = [Doc.metric.score(*pair) for pair in zip(PREDS, REFS, strict=True)]
+    assert singles == pytest.approx([2 / 3, 0, 0])
+    family = Family(Doc.metric, {"macro": macro_average(["none", "precision"]), "micro": micro_average(["none"])})
+    family.update(PREDS, REFS)
+    expected = {"macro": 2 / 9, "macro-precision": 2 / 9, "micro": 2 * 2 / (4 + 5)}
+    assert floats(family.compute()) == pytest.approx(expected)
+    assert floats(family(PREDS[:1], REFS[:1])) == pytest.approx(
+        {"macro": 2 / 3, "macro-precision": 2 / 3, "micro": 2 / 3}
+    )
+    alone = Family(Doc.metric, macro_average(["none"]), by="label")
+    alone.update(PREDS, REFS)
+    found = floats(alone.compute())
+    assert found["overlap"] == pytest.approx(2 / 9) and found["overlap[LOC]"] == pytest.approx(2 / 4)
+    plain = Family(derive(list[Entity]), macro_average(["none"]))
+    plain.update(*([document.entities for document in side] for side in (PREDS, REFS)))
+    assert floats(plain.compute()) == {"overlap": pytest.approx(2 / 3)}
+
+
+def test_invalid_predictions_count_as_empty():
+    """As if the answer had been an empty document; references are to be valid, and by default predictions too."""
+    broken = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
+    cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
+    refs = [*REFS, doc("L01 P23"), doc("")]
+    options = {"by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
+    families = []
+    for preds, more in ((broken, {"on_invalid": "empty"}), (cleared, {})):
+        seen = []
+        family = Family(Doc.metric, BOTH, **options, **more)
+        assert math.isnan(floats(family.compute()).get("invalid", math.nan))
+        family.update(preds[:2], refs[:2])
+        value = family(preds[2:], refs[2:])
+        each = {name: scores.tolist() for name, scores in family.per_document(preds, refs).items()}
+        families.append((floats(family.compute()), floats(value), each, seen))
+    (found, batch, each, hooks), wanted = families
+    assert found.pop("invalid") == 3 and batch.pop("invalid") == 2
+    assert (found, batch, each, hooks) == wanted
+    family = Family(Doc.metric, BOTH, on_invalid="empty")
+    with pytest.raises(TypeError, match=r"^refs\[1\]: got None of type NoneType, wanted Doc"):
+        family.update([None, PREDS[0]], [PREDS[0], None])
+    assert family.documents == 0
+    with pytest.raises(TypeError, match=r"^preds\[1\]: got None of type NoneType, wanted Doc"):
+        Family(Doc.metric, BOTH).update([PREDS[0], None], REFS[:2])
+    with pytest.raises(ValueError, match="on_invalid: got 'skip', wanted one of 'raise', 'empty'"):
+        Family(Doc.metric, BOTH, on_invalid="skip")
+    family.update([None], [REFS[0]])
+    fresh = family.new()
+    fresh.update(PREDS, REFS)
+    assert floats(fresh.compute())["invalid"] == 0 and floats(family.compute())["invalid"] == 1
+
+
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
 def test_threads_share_a_family(make):
     scores = make(Family(Doc.metric, BOTH, by="label"))

@@ -173,7 +173,7 @@ COLLECTION = "wanted a collection such as a list"
             lambda: dsl.dataclass[Event]({"kind": ..., "roles": ...}),
             "dataclass: got the field 'roles', wanted one of kind, args",
         ),
-        (TypeError, lambda: dsl.dataclass[int], "dataclass: got int, wanted a dataclass or NamedTuple"),
+        (TypeError, lambda: dsl.dataclass[int], "dataclass: got int, wanted a dataclass or another class with fields"),
         (ValueError, lambda: dsl.union[int | str]({int: ...}), "union: got the cases int, wanted int, str"),
         (TypeError, lambda: dsl.union[int], "union: got int, wanted a union such as int | str"),
         (

@@ -157,7 +157,7 @@ def test_paths():
     assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
     assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"
     assert str(path[:2]) == "a.b" and path[2] == 1 and len(path) == 4 and repr(path) == "Path('a.b[1].c')"
-    assert Path.parse("@").is_root and not path.is_root and str(Path()) == "@"
+    assert Path.parse("@").is_root() and not path.is_root() and str(Path()) == "@"
     assert str(Path.parse("[*].*")) == "[*].*" and list(Path.parse("[*].*")) == [-1, "*"]
     assert Path.parse("*.b[*].c").selects(path) and not path.selects(Path.parse("*.b[*].c"))
     assert not Path.parse("a.b.*.c").selects(path) and not Path.parse("a[*]").selects(Path.parse("a.b"))

@@ -2,17 +2,30 @@
 
 import copy
 import gc
+import math
 import pickle
 import weakref
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
 import pytest
 import torch
 
-from tensormetrics.structured import StructuredMetric, derive, dsl, metametric
+from tensormetrics.structured import (
+    Family,
+    Normalizer,
+    Policy,
+    StructuredMetric,
+    derive,
+    dsl,
+    macro_average,
+    metametric,
+    micro_average,
+    set_overlap,
+)
 from tensormetrics.structured.objects.nodes import set as node_set
 
 
@@ -50,13 +63,18 @@ def test_pairs_come_in_parts(monkeypatch):
     """No more candidate pairs at a time than allowed, if one pair of collections does not have more by itself."""
     draw = np.random.default_rng(0)
     preds, refs = ([draw.integers(0, 9, draw.integers(0, 4)).tolist() for _ in range(30)] for _ in range(2))
-    near = dsl.from_func(lambda x, y: 1 / (1 + abs(x - y)), dominated=True)
+    sizes = []
+
+    def nearness(xs, ys):
+        sizes.append(len(xs))
+        return [1 / (1 + abs(x - y)) for x, y in zip(xs, ys, strict=True)]
+
+    near = dsl.from_func(nearness, batched=True)
     metrics = [dsl.set_matching[int](near), dsl.sequence_matching[int](near), dsl.max_pair(near)]
-    wanted, sizes = [metric(preds, refs) for metric in metrics], []
-    candidates, list_pairs = node_set.Candidates, node_set.Candidates.of
+    wanted = [metric(preds, refs) for metric in metrics]
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
-    monkeypatch.setattr(candidates, "of", lambda *args: sizes.append(len(list_pairs(*args).a)) or list_pairs(*args))
     for metric, scores in zip(metrics, wanted, strict=True):
+        sizes.clear()
         assert torch.equal(metric(preds, refs), scores)
         assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18
         sizes.clear()
@@ -154,14 +172,98 @@ def test_functions_are_called_for_the_pairs_that_are_left_alone():
     )
     calls.clear()
     _, matching = metric.compute(pred, ref)
-    assert len(matching) == 4 and len(calls) == 7  # matches ask nothing again
+    assert len(matching) == 4 and len(calls) == 2  # matches ask nothing again, and no normalizer reads a self
 
 
 def test_functions_that_prefer_others_have_solved_selves():
     """f(x, y) = x y: a collection of 1 and 3 with itself is 1 x 1 + 3 x 3, of 3 with 3 or 3 with 1 and back less."""
-    metric = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))
+    metric = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y, dominated=False))
     assert metric.score_self([1, 3]) == 3 + 9
     assert metric.score([1, 3], [1, 3]) == 3 + 9
+    by_diagonal = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))  # what is taken if nothing is said
+    assert by_diagonal.score_self([1, 3]) == 1 + 9
+
+
+N, M = 7, 5
+CALLS = {  # beyond the pairs: none where no self is read, of each item of the sides that are
+    "none": 0,
+    "precision": N,
+    "recall": M,
+    "jaccard": N + M,
+    "f1": N + M,
+    "f2": N + M,
+}
+
+
+@pytest.mark.parametrize("constraint", ["<->", "->", "<-"])
+@pytest.mark.parametrize("normalizer", CALLS)
+def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
+    calls = []
+
+    def close(x, y):
+        calls.append((x, y))
+        return 1 / (1 + abs(x - y))
+
+    preds, refs = [float(n) for n in range(N)], [n + 0.25 for n in range(M)]
+    wanted = N * M + CALLS[normalizer]
+    metric = dsl.set_matching[float, constraint, normalizer](dsl.from_func(close))
+    overlap = dsl.set_matching[float, constraint](dsl.from_func(close))
+
+    def count(function, *arguments):
+        calls.clear()
+        function(*arguments)
+        assert len(calls) == len({*calls})
+        return len(calls)
+
+    assert count(metric.score, preds, refs) == count(metric, [preds], [refs]) == wanted
+    assert count(metric.compute, preds, refs) == count(metric.gram_matrix, [preds], [refs]) == wanted
+    for average in (micro_average, macro_average):
+        family = Family(overlap, average([normalizer]))
+        assert count(family.update, [preds], [refs]) == count(family.per_document, [preds], [refs]) == wanted
+        assert count(Family(metric, average(["none"])).update, [preds], [refs]) == wanted
+    assert count(Family(overlap, micro_average(["precision"]), policy="agree").update, [preds], [refs]) == N * M + N + M
+    assert count(overlap.overlap, [preds], [refs]) == N * M + N + M
+    nested = dsl.set_matching[list[float]](dsl.normalize[normalizer](overlap))
+    assert count(nested.score, [preds], [refs]) == wanted
+
+
+def test_functions_of_many_pairs():
+    """As many calls as there are levels, each with every pair at most once; whatever kind of numbers come back."""
+    sizes = []
+
+    def close(xs, ys, kind):
+        sizes.append(len(xs))
+        return kind([1 / (1 + abs(x - y)) for x, y in zip(xs, ys, strict=True)])
+
+    single = dsl.from_func(lambda x, y: 1 / (1 + abs(x - y)))
+    preds, refs = [[1, 5, 2], [], [4, 4]], [[2, 2], [1], [3, 9, 4]]
+    for kind in (list, tuple, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.float64)):
+        metric = dsl.set_matching[int, "<->", "f1"](dsl.from_func(partial(close, kind=kind), batched=True))
+        sizes.clear()
+        found = metric(preds, refs)
+        torch.testing.assert_close(found, dsl.set_matching[int, "<->", "f1"](single)(preds, refs), rtol=1e-6, atol=0)
+        assert sizes == [12, 11]
+    with pytest.raises(ValueError, match="from_func: got 1 values for 2 pairs, wanted one for each"):
+        dsl.set_matching[int](dsl.from_func(lambda xs, ys: [1.0], batched=True)).score([1, 2], [3])
+    with pytest.raises(ValueError, match=r"from_func: got nan for preds\[0\]\[1\] and refs\[0\]\[0\], wanted a number"):
+        dsl.set_matching[int](dsl.from_func(lambda xs, ys: [1.0, math.nan], batched=True)).score([1, 2], [3])
+
+
+@pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
+def test_items_without_a_key_are_scored_as_a_matrix(constraint):
+    """Ragged collections, from objects, as `set_overlap` of their similarities one by one."""
+    draw = np.random.default_rng(0)
+    preds, refs = ([draw.random(draw.integers(0, 6)).tolist() for _ in range(40)] for _ in range(2))
+    metric = dsl.set_matching[float, constraint](
+        dsl.tensor_func(lambda x, y: (x - y)[:, 0].abs().sub(0.5).neg(), dominated=False)[float]
+    )
+    expected = [
+        set_overlap(0.5 - (torch.tensor(p)[:, None] - torch.tensor(r)).abs().double(), constraint=constraint)
+        if p and r
+        else torch.zeros((), dtype=torch.float64)
+        for p, r in zip(preds, refs, strict=True)
+    ]
+    torch.testing.assert_close(metric(preds, refs), torch.stack(expected), rtol=1e-6, atol=1e-6)
 
 
 def test_functions_may_return_numbers_of_any_kind():
@@ -237,3 +339,50 @@ def test_policies_of_nested_classes():
 def test_metrics_are_modules():
     model = torch.nn.ModuleDict({"bags": Bag.metric, "ints": dsl.auto[list[int]]})
     assert model["bags"].score(BAGS[0], BAGS[0]) == 1.0 and model.state_dict() == {}
+
+
+@dataclass
+class Pack:
+    words: Counter[str]
+    pairs: list[tuple[int, str | None]]
+
+
+@pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
+@pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
+def test_a_single_score_is_that_of_a_batch(constraint, policy):
+    """Few values are compared without tensors; a batch of one is not."""
+    draw = np.random.default_rng(0)
+    metrics = [
+        (derive(tp, constraint=constraint, policy=chosen), make)
+        for tp, make in (
+            (list[int], lambda: draw.integers(0, 3, draw.integers(0, 4)).tolist()),
+            (
+                Pack,
+                lambda: Pack(
+                    Counter("aab"[: draw.integers(0, 4)]),
+                    [(int(n), None if n else "x") for n in draw.integers(0, 2, draw.integers(0, 3))],
+                ),
+            ),
+        )
+        for chosen in (policy, Policy.parse(policy, duplicates="set"))
+    ]
+    for metric, make in metrics:
+        assert metric.node().plain
+        for normalizer in ("none", "precision", "recall", "jaccard", "f2"):
+            scored = StructuredMetric(metric.plan, Normalizer.parse(normalizer), metric.policy)
+            for _ in range(25):
+                pred, ref = make(), make()
+                np.testing.assert_array_equal(scored.score(pred, ref), scored([pred], [ref]).item())
+    many = list(range(600))
+    assert derive(list[int]).score(many, many) == 600  # more than are compared without tensors
+
+
+def test_own_normalizers_see_tensors():
+    class Share(Normalizer):
+        name = "share"
+
+        def ratio(self, cross, pred, ref):
+            return cross, torch.maximum(pred, ref)
+
+    metric = dsl.set_matching[int, "<->", Share()](...)
+    assert metric.score([1, 2], [2, 3, 4]) == metric([[1, 2]], [[2, 3, 4]]).item() == 1 / 3

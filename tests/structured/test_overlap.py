@@ -165,6 +165,31 @@ def test_normalizers():
     assert normalize(zero, zero, one, "p", "agree").tolist() == [1, 0]
     assert normalize(zero, zero, one, "p", 0.5).tolist() == [0.5, 0.5]
     assert normalize(zero, zero, zero, "f1", math.nan).isnan().all()
+    for name in ("none", "p", "r", "j"):
+        assert normalize(zero, zero, zero, name, "metametric").isnan().all() == (name != "none")
+    assert normalize(zero, zero, zero, "f2", "metametric").tolist() == [0, 0]
+
+
+def test_counts_are_divided_in_float64():
+    overlap = multiset_overlap(torch.tensor([1, 2, 3, 4, 5]), torch.tensor([1, 2, 6]))
+    for name, value in {"none": 2, "precision": 2 / 5, "recall": 2 / 3, "jaccard": 2 / 6, "f2": 10 / 17}.items():
+        found = normalize(*overlap, name)
+        assert found.dtype == torch.float64 and found.item() == pytest.approx(value, rel=1e-15)
+    assert normalize(*(x.float() for x in overlap)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", range(3))
+def test_what_is_not_finite_gives_nothing_finite(place, value):
+    """In what a ratio reads, whatever the other numbers, and whatever 0/0 is worth."""
+    reads = {"none": {0}, "p": {0, 1}, "r": {0, 2}, "j": {0, 1, 2}, "f1": {0, 1, 2}}
+    for others in (0.0, 2.0):
+        numbers = torch.full((3,), others)
+        numbers[place] = value
+        for name, read in reads.items():
+            for zero_division in (0.5, "agree", "metametric"):
+                found = normalize(*numbers, name, zero_division)
+                assert not found.isfinite() or place not in read, (name, others)
 
 
 def test_refused():

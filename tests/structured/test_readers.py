@@ -5,7 +5,15 @@ import random
 import pytest
 import torch
 
-from tensormetrics.structured import CorefScores, SpanScores, read_conll_coref, read_tags
+from tensormetrics.structured import (
+    CorefScores,
+    Family,
+    SpanScores,
+    derive,
+    micro_average,
+    read_conll_coref,
+    read_tags,
+)
 
 
 def written_tags(spans: list[tuple[str, int, int]], width: int, scheme: str) -> list[str]:
@@ -77,3 +85,33 @@ def test_read_clusters_are_scored():
     (_, clusters), metric = next(read_conll_coref(lines)), CorefScores()
     metric.update_clusters([clusters], [clusters])
     assert torch.stack(list(metric.compute().values())).eq(1).all()
+
+
+def test_what_is_no_conll_file():
+    lines = bracketed("a", [[(0, 1)]], 3)
+    for kind, given, message in (
+        (TypeError, "\n".join(lines), "lines: got one str, wanted lines; write text.splitlines()"),
+        (TypeError, b"", "lines: got one bytes, wanted lines; write text.splitlines()"),
+        (TypeError, [b"#begin"], "line 1: got b'#begin', wanted text; open files without 'b' in their mode"),
+        (ValueError, ["", "word -"], "line 2: got 'word -' outside of a document, wanted #begin document"),
+    ):
+        with pytest.raises(kind) as error:
+            list(read_conll_coref(given))
+        assert str(error.value) == message
+    for column in (99, -6):
+        with pytest.raises(ValueError) as error:
+            list(read_conll_coref(lines, column=column))
+        assert str(error.value) == f"line 2: got 5 columns, wanted column={column} among them"
+    lines[0] = "\ufeff" + lines[0]
+    assert list(read_conll_coref(iter(lines), column=4)) == [("a", [[(0, 1)]])]
+
+
+def test_generators_of_documents():
+    for update in (
+        lambda: CorefScores().update_clusters((x for x in []), []),
+        lambda: Family(derive(list[int]), micro_average(["f1"])).update((x for x in []), []),
+        lambda: derive(list[int])((x for x in []), []),
+    ):
+        with pytest.raises(TypeError) as error:
+            update()
+        assert str(error.value) == "preds: got a generator, wanted a list; write list(preds)"

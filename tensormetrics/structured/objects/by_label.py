@@ -1,7 +1,7 @@
 """Scores of the items of each label."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
+from .invalid import EMPTY
 from .matching import Path
 from .metric import StructuredMetric
 from .nodes.node import Leaf, Node, Product
@@ -28,7 +29,7 @@ class ByLabel:
         self,
         metric: StructuredMetric,
         by: str,
-        normalizers: Sequence[Normalizer],
+        normalizers: Mapping[str, Normalizer],
         labels: Sequence[Hashable] | None = None,
     ) -> None:
         self.normalizers, self.labels = normalizers, labels
@@ -66,7 +67,7 @@ class ByLabel:
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
         for side, objects in enumerate((preds, refs)):
             for number, value in enumerate(objects):
-                for item in self.items(value):
+                for item in () if value is EMPTY else self.items(value):
                     groups.setdefault((number, self.label(item)), ([], []))[side].append(item)
         labels = self.labels if self.labels is not None else dict.fromkeys(label for _, label in groups)
         place = {label: n for n, label in enumerate(labels)}
@@ -80,8 +81,7 @@ class ByLabel:
         table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         result = {}
-        for normalizer in self.normalizers:
-            name = normalizer.name or "overlap"
+        for name, normalizer in self.normalizers.items():
             scores = normalize(*table.unbind(-1), normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
             result[f"types-{name}"] = scores[met].nanmean()

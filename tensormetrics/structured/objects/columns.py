@@ -1,6 +1,6 @@
 """Columns of Python values: how they are checked, read once, and become numbers."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 Where = Callable[[int], str]  # the path of a row, for messages
+CPU = torch.device("cpu")
 FEW = 1000  # rows; more tuples than that keep Python's garbage collector busy
 Read = TypeVar("Read")
 
@@ -111,6 +112,15 @@ class Rows(Keys):
             if size > 2**31:  # ranks of fewer rows than that keep every product within 64 bits
                 ids, size = ids.unique(return_inverse=True)[1], self.length
         return ids, size
+
+
+def distinct(keys: Keys) -> Counter[Hashable]:
+    """How often each value of a column occurs."""
+    try:
+        return Counter(keys.values)
+    except TypeError:
+        keys.check_hashable()
+        raise
 
 
 def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> Keys:

@@ -1,6 +1,5 @@
 """`@metametric`: a dataclass gets the metric that its fields imply."""
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from ..tensors.normalizers import Normalizer
 from ..tensors.policy import Policy
 from .derive import Plan, UnknownName
 from .metric import StructuredMetric
+from .records import field_names, is_record, is_tuple
 
 
 def metametric(
@@ -22,6 +22,7 @@ def metametric(
     duplicates: str | None = None,
 ) -> Any:
     """Give a dataclass a `metric` derived from its fields; written above `@dataclass`, with or without arguments.
+    Classes of attrs, msgspec and pydantic, NamedTuples and TypedDicts are treated alike.
 
     The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
     a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
@@ -55,10 +56,10 @@ def metametric(
     localns = dict(sys._getframe(1).f_locals)
 
     def decorate(cls: type) -> type:
-        if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        if is_tuple(cls) or not is_record(cls):
             raise TypeError(f"metametric: got {cls!r}, wanted a dataclass; write @metametric above @dataclass")
         for name in ("metric", "latent_metric"):
-            if name in (field.name for field in dataclasses.fields(cls)):
+            if name in field_names(cls, all_of_them=True):
                 raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
         metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), normalizer, chosen)
         try:

@@ -8,27 +8,25 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from operator import attrgetter, itemgetter
 from typing import Any
 
 from torch import Tensor
 
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from .columns import Where, as_list, check_tuple, check_type
+from .columns import Where, as_list
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import Leaf, Node, Product, Union
 from .nodes.set import Matched, Set
+from .records import class_of, field_names, field_types, is_record, is_tuple, position, reader, record_check
 from .variable import Variable
 
 COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, abc.Iterable, abc.Set, abc.MutableSet)
 SEQUENCES = (abc.Sequence, abc.MutableSequence)
 MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
-field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
 
 
@@ -94,7 +92,8 @@ class Derivation:
             return self.set(self.node(arguments[0], f"{at}[*]"), as_list)
         if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
             return Leaf()
-        raise TypeError(f"{at}: got the type {name_of(tp)}, which has no metric; {REMEDY}")
+        remedy = "say what it stands for, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
+        raise TypeError(f"{at}: got the type {name_of(tp)}, which has no metric; {remedy}")
 
     def set(self, inner: Node, items: Callable) -> Matched:
         return (LatentSet if inner.has_variables else Set).under(self.policy, inner, items, self.constraint)
@@ -132,24 +131,24 @@ class Derivation:
         if tp in self.stack:
             raise recursive(at, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
-        if typing.get_origin(tp) is tuple:
+        if is_tuple(tp):
             for n, hint in enumerate(typing.get_args(tp)):
                 yield (n,), position(n), hint, f"{at}[{n}]", inner
             return
         hints = self.hints(tp)
         for name in field_names(tp):
-            yield (name,), field(name), hints[name], f"{at}.{name}".removeprefix("."), inner
+            yield (name,), reader(tp, name), hints[name], f"{at}.{name}".removeprefix("."), inner
 
-    def hints(self, tp: type) -> dict[str, Any]:
+    def hints(self, tp: Any) -> dict[str, Any]:
         """The resolved annotations of a class; TypeError naming the field whose name is unknown."""
-        module = vars(sys.modules[tp.__module__]) if tp.__module__ in sys.modules else {}
-        names = {**module, **(self.localns or {}), tp.__name__: tp}
+        cls = class_of(tp)
+        module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
         try:
-            return typing.get_type_hints(tp, names, names, include_extras=True)
+            return field_types(tp, {**module, **(self.localns or {}), cls.__name__: cls})
         except NameError as error:
-            name = next((name for name, hint in tp.__annotations__.items() if error.name in str(hint)), "?")
+            name = next((name for name, hint in cls.__annotations__.items() if error.name in str(hint)), "?")
             raise UnknownName(
-                f"{tp.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
+                f"{cls.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
             ) from error
 
     def mapping(self, arguments: tuple, at: str) -> Node:
@@ -197,27 +196,6 @@ def plain(tp: Any) -> Any:
     return tp
 
 
-def is_record(tp: Any) -> bool:
-    """Whether values are products of a fixed number of components."""
-    if typing.get_origin(tp) is tuple:
-        return Ellipsis not in typing.get_args(tp)
-    return isinstance(tp, type) and (dataclasses.is_dataclass(tp) or issubclass(tp, tuple) and hasattr(tp, "_fields"))
-
-
-def field_names(tp: type) -> list[str]:
-    """The fields of a dataclass that take part in comparisons, or those of a NamedTuple."""
-    if dataclasses.is_dataclass(tp):
-        return [f.name for f in dataclasses.fields(tp) if f.compare]
-    return list(tp._fields)
-
-
-def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
-    """What raises for values that are no such record."""
-    if typing.get_origin(tp) is not tuple:
-        return partial(check_type, tp)
-    return partial(check_tuple, len(typing.get_args(tp)))
-
-
 def no_check(values: Sequence[Any], where: Where) -> None:
     """Whatever comes is right."""
 
@@ -247,6 +225,8 @@ def runtime_classes(case: Any) -> list[Any]:
         return runtime_classes(case.__origin__)
     if origin is typing.Literal:
         return [(type(member), member) for member in typing.get_args(case)]
+    if typing.is_typeddict(class_of(case)):
+        return [dict]
     return [origin or (type(None) if case is None else case)]
 
 

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from ... import _checks
 from ..._metric import Lock, NoDataError, one_at_a_time
-from ..tensors.normalizers import Normalizer, parse_normalizers
+from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
-from ..tensors.reduction import OverlapMetric
+from ..tensors.reduction import CountMetric, OverlapMetric
 from .by_label import ByLabel
 from .columns import shared_columns
+from .invalid import EMPTY, InvalidCount, overlap_of_valid, with_empty
 from .matching import Hook, Path
 from .metric import StructuredMetric
 
@@ -61,6 +62,10 @@ class Corpus(nn.Module):
         """Add one document."""
         self.update([pred], [ref])
 
+    def update_batch(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """`update` under the name that it has in metametric."""
+        self.update(preds, refs)
+
     def with_extra(self, function: Extra) -> "Corpus":
         """Let `function` of the computed values add values of its own."""
         self.extras.append(function)
@@ -77,10 +82,13 @@ class Family(Corpus):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
-    of the normalizer, such as "micro-f1"; before the first document its value is NaN. by, labels: see `ByLabel`.
+    of the normalizer, such as "micro-f1"; before the first document its value is NaN. "none" is the metric as it is,
+    under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    bootstrap, confidence, seed: see `CountMetric`.
+    bootstrap, confidence, seed: see `CountMetric`. on_invalid: "raise", or "empty" for predictions that are no values
+    of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
+    there were as "invalid". References are always to be valid.
     """
 
     def __init__(
@@ -95,9 +103,11 @@ class Family(Corpus):
         empty: str | None = None,
         zero_division: float | str | None = None,
         duplicates: str | None = None,
+        on_invalid: str = "raise",
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        _checks.one_of("on_invalid", on_invalid, ("raise", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
@@ -113,17 +123,25 @@ class Family(Corpus):
             OverlapScores(scores=given.normalizers, average=given.average, policy=self.metric.policy, **kwargs)
             for given in reductions.values()
         )
-        names = {score.name: score for given in reductions.values() for score in given.normalizers}
-        self.by_label = [] if by is None else [ByLabel(self.metric, by, list(names.values()), labels)]
+        scores = {}
+        for average in self.averages:
+            if "overlap" in average.scores:
+                average.scores["overlap"] = metric.normalizer
+            scores |= average.scores
+        self.reads = selves_read(scores.values(), self.metric.policy.zero_division)
+        self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
+        self.invalid = nn.ModuleList([InvalidCount()] if on_invalid == "empty" else [])
         self.hooks = dict(hooks or {})
         self.documents = 0
 
     @one_at_a_time
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        overlap = self.metric.cross_and_selves(preds, refs)
+        preds, overlap = self._read(preds, refs)
         for average in self.averages:
             average.update(overlap)
+        for count in self.invalid:
+            count.update(preds)
         for scores in self.by_label:
             scores.update(preds, refs)
         self._run_hooks(preds, refs)
@@ -131,8 +149,10 @@ class Family(Corpus):
     @one_at_a_time
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
-        overlap = self.metric.cross_and_selves(preds, refs)
+        preds, overlap = self._read(preds, refs)
         values = self._keyed([average(overlap) for average in self.averages])
+        for count in self.invalid:
+            values |= count(preds)
         for scores in self.by_label:
             values |= scores(preds, refs)
         self._run_hooks(preds, refs)
@@ -142,20 +162,22 @@ class Family(Corpus):
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         values = self._keyed(list(map(computed, self.averages)))
+        for count in self.invalid:
+            values |= computed(count)
         for scores in self.by_label:
             values |= scores.compute()
         return self.extended(values)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1)
+        overlap = torch.stack(self._read(preds, refs)[1], -1)
         return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
 
     @one_at_a_time
     def reset(self) -> None:
         """Forget all documents."""
         self.documents = 0
-        for scores in (*self.averages, *self.by_label):
+        for scores in (*self.averages, *self.invalid, *self.by_label):
             scores.reset()
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
@@ -165,6 +187,15 @@ class Family(Corpus):
         fresh.hooks = dict(hooks or {})
         return fresh
 
+    def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Sequence[Any], Overlap]:
+        # -> predictions, EMPTY for invalid ones; their overlaps (B,)
+        if not self.invalid:
+            return preds, self.metric.cross_and_selves(preds, refs, self.reads)
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():  # so that what is looked at twice is read once
+            preds = with_empty(self.metric, preds, refs)
+            return preds, overlap_of_valid(self.metric, preds, refs, self.reads)
+
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)
         return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
@@ -172,6 +203,8 @@ class Family(Corpus):
     def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         if self.hooks:
             for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
+                if pred is EMPTY:
+                    continue
                 self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
         self.documents += len(preds)
 
@@ -232,12 +265,12 @@ class Suite(Corpus):
         return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
 
 
-def computed(average: OverlapScores) -> dict[str, Tensor]:
+def computed(average: CountMetric) -> dict[str, Tensor]:
     """Its scores; NaN before the first document, so that a logging hook need not care."""
     try:
         return average.compute()
     except NoDataError:
-        scores = average.read_scores(torch.zeros(3, dtype=torch.float64, device=average.device))
+        scores = average.read_scores(torch.zeros(average.n_counts, dtype=torch.float64, device=average.device))
         return {name: torch.full_like(score, torch.nan) for name, score in scores.items()}
 
 

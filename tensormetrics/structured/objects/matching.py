@@ -8,7 +8,10 @@ COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
 
 
 class Path(tuple):
-    """Where a component stands: names of fields and numbers of items. Text: `@`, `a.b[1].c`, `[*]` and `*` for any."""
+    """Where a component stands: names of fields and numbers of items. Text: `@`, `a.b[1].c`, `[*]` and `*` for any.
+
+    Texts may begin at the root: `@.a.b`, `@[1]`, `.a`.
+    """
 
     ANY_ITEM, ANY_FIELD = -1, "*"
 
@@ -21,7 +24,7 @@ class Path(tuple):
         if text == "@":
             return cls()
         components: list[str | int] = []
-        end = 0
+        end = int(text[:2] in ("@.", "@["))
         while end < len(text) or not components:
             found = COMPONENT.match(text, end)
             if found is None or (found[2] and end and text[end] != "."):
@@ -45,6 +48,9 @@ class Path(tuple):
         return Path(found) if isinstance(index, slice) else found
 
     @property
+    def components(self) -> tuple[str | int, ...]:
+        return tuple(self)
+
     def is_root(self) -> bool:
         return not self
 
@@ -111,4 +117,5 @@ class Matching:
         for match in self if selectors else ():
             for selector, hook in selectors:
                 if selector.selects(match.pred_path):
-                    hook(data_id, str(match.pred_path), match.pred, str(match.ref_path), match.ref, match.score)
+                    call = getattr(hook, "on_match", hook)  # classes of hooks written for metametric
+                    call(data_id, str(match.pred_path), match.pred, str(match.ref_path), match.ref, match.score)

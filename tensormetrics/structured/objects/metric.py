@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ... import _checks
-from ..tensors.normalizers import Normalizer, Raw, normalize
+from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .columns import read_once
 from .matching import Match, Matching, Path
 from .nodes.node import Node, Normalized, Preprocess, bounding
+
+PAIR = ("preds[0]", "refs[0]").__getitem__
 
 
 class SolvedOverlap(NamedTuple):
@@ -66,14 +68,26 @@ class StructuredMetric(nn.Module):
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> Tensor:
         # B objects each  ->  (B,) float64
         """The normalised score of each pair."""
-        return self._score(self.cross_and_selves(preds, refs))
+        return self._score(self.cross_and_selves(preds, refs, self._reads))
 
-    def cross_and_selves(self, preds: Sequence[Any], refs: Sequence[Any]) -> Overlap:
+    def cross_and_selves(
+        self, preds: Sequence[Any], refs: Sequence[Any], reads: Sequence[str] = ("pred", "ref")
+    ) -> Overlap:
         # B objects each  ->  (B,) each
-        """What `overlap` gives, without the proof."""
+        """What `overlap` gives, without the proof; a self-overlap that nobody `reads` is 0, and costs nothing."""
         _checks.same_length(preds=preds, refs=refs)
         rows, i, j = self._encode(preds, refs)
-        return self._overlap(rows, i, j)
+        return self._overlap(rows, i, j, reads)
+
+    def read(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+        """TypeError or ValueError for an object that is no value of the type, with its place."""
+        self._encode(preds, refs)
+
+    def selves(self, refs: Sequence[Any]) -> Tensor:
+        # B objects  ->  (B,) float64
+        """The overlap of each reference with itself."""
+        rows, _, j = self._encode([], refs)
+        return self.node().self_similarity(rows, j)
 
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
@@ -93,6 +107,9 @@ class StructuredMetric(nn.Module):
 
     def score(self, pred: Any, ref: Any) -> float:
         """The normalised score of one pair."""
+        node = self.node()
+        if node.plain and (found := node.pair([pred, ref], PAIR)) is not None:  # a tensor costs more than few values
+            return normalized(*found, self.normalizer, self.policy.zero_division)
         return self([pred], [ref]).item()
 
     def score_self(self, x: Any, side: str = "pred") -> float:
@@ -106,7 +123,7 @@ class StructuredMetric(nn.Module):
     def compute(self, pred: Any, ref: Any, max_depth: int | None = None) -> tuple[float, Matching]:
         """The score and who was matched with whom, down to paths of `max_depth` components."""
         rows, *sides = self._encode([pred], [ref])
-        score = self._score(self._overlap(rows, *sides)).item()
+        score = self._score(self._overlap(rows, *sides, self._reads)).item()
 
         def find() -> Iterator[Match]:
             yield Match(Path(), pred, Path(), ref, score)
@@ -119,8 +136,8 @@ class StructuredMetric(nn.Module):
         rows, i, j = self._encode(xs, ys)
         node = self.node()
         cross = node.similarity(rows, i.repeat_interleave(len(ys)), j.repeat(len(xs))).view(len(xs), len(ys))
-        pred, ref = node.self_similarity(rows, i)[:, None], node.self_similarity(rows, j)
-        return self._score(Overlap(cross, pred, ref))
+        pred, ref = self._selves(rows, i, j, self._reads)
+        return self._score(Overlap(cross, pred[:, None], ref))
 
     def contramap(self, f_pred: Callable[[Any], Any], f_ref: Callable[[Any], Any] | None = None) -> "StructuredMetric":
         """The metric of images: of predictions under `f_pred`, of references under `f_ref` (default the same)."""
@@ -142,10 +159,22 @@ class StructuredMetric(nn.Module):
     def _row(self, number: int) -> Tensor:  # ->  (1,) int64
         return torch.tensor([number], device=self.device)
 
-    def _overlap(self, rows: Any, i: Tensor, j: Tensor) -> Overlap:
+    @property
+    def _reads(self) -> tuple[str, ...]:
+        return selves_read([self.normalizer], self.policy.zero_division)
+
+    def _overlap(self, rows: Any, i: Tensor, j: Tensor, reads: Sequence[str] = ("pred", "ref")) -> Overlap:
         # i, j: (B,)  ->  (B,) each
-        node = self.node()
-        return Overlap(node.similarity(rows, i, j), *node.self_similarity(rows, torch.cat([i, j])).view(2, len(i)))
+        return Overlap(self.node().similarity(rows, i, j), *self._selves(rows, i, j, reads))
+
+    def _selves(self, rows: Any, i: Tensor, j: Tensor, reads: Sequence[str]) -> Sequence[Tensor]:
+        # i: (P,)  j: (R,)  ->  (P,), (R,)
+        if not reads:
+            return [torch.zeros(len(side), dtype=torch.float64, device=side.device) for side in (i, j)]
+        sides = {"pred": i, "ref": j}
+        asked = [side if name in reads else side[:0] for name, side in sides.items()]
+        found = self.node().self_similarity(rows, torch.cat(asked)).split(list(map(len, asked)))
+        return [own if len(own) else own.new_zeros(len(side)) for own, side in zip(found, (i, j), strict=True)]
 
     def _score(self, overlap: Overlap) -> Tensor:
         return normalize(*overlap, self.normalizer, self.policy.zero_division)

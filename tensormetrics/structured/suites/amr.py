@@ -1,5 +1,6 @@
 """Smatch: how many triples two AMR graphs share, under the best mapping of their variables."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,21 +22,44 @@ Triple = tuple[str, str, str | None]  # source, role, target: a variable has an 
 
 
 def read_penman(text: str, top: bool | str = True) -> list[Prop]:
-    """The triples of a graph in PENMAN notation; see `read_triples` for what is made of them."""
+    """The triples of a graph in PENMAN notation; see `read_triples` for what is made of them.
+
+    ValueError for text that is no graph, holds more than one or anything behind it, or defines a variable twice.
+    """
     try:
         import penman
         from penman.models import amr
     except ImportError as error:
         raise ImportError("text: PENMAN notation is read by penman; write pip install penman") from error
+    if not isinstance(text, str):
+        raise TypeError(f"text: got {type(text).__name__}, wanted a str; write text.decode() for bytes")
+    text = text.removeprefix("\ufeff")  # what some editors put before it
+    shown = f"text: {text[:60]!r}"
     try:
-        graphs = list(penman.iterdecode(text, model=amr.model))
+        graph = penman.interpret(_only_tree(penman, text, shown), model=amr.model)
     except penman.exceptions.PenmanError as error:
         reason = getattr(error, "message", None) or error
-        raise ValueError(f"text: {text[:60]!r} is no graph in PENMAN notation: {reason}") from error
-    if len(graphs) != 1:
-        raise ValueError(f"text: {text[:60]!r} holds {len(graphs)} graphs in PENMAN notation, wanted one")
-    (graph,) = graphs
+        raise ValueError(f"{shown} is no graph in PENMAN notation: {reason}") from error
+    except RecursionError as error:
+        raise ValueError(f"{shown} nests its nodes deeper than penman reads them; wanted some hundreds") from error
+    defined = Counter(variable for variable, role, _ in graph.triples if role == ":instance")
+    if twice := next((variable for variable, times in defined.items() if times > 1), None):
+        raise ValueError(f"{shown} defines the variable {twice} twice; wanted other names, or the name alone")
     return read_triples(graph.triples, top, graph.top)
+
+
+def _only_tree(penman: Any, text: str, shown: str) -> Any:
+    """The parser stops without a word at what begins no graph: it does not reach a graph put behind the text then."""
+    try:
+        trees = list(penman.iterparse(f"{text}\n(end / end)"))
+    except penman.exceptions.PenmanError:
+        trees = []
+    if len(trees) == 2:
+        return trees[0]
+    found = list(penman.iterparse(text))  # says what is wrong within a graph
+    if len(found) != 1:
+        raise ValueError(f"{shown} holds {len(found)} graphs in PENMAN notation, wanted one")
+    raise ValueError(f"{shown} is no graph in PENMAN notation: there is more text behind the graph")
 
 
 def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | None = None) -> list[Prop]:
@@ -98,8 +122,8 @@ class Smatch(CountMetric):
     def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
         """Add pairs of graphs."""
         for name, graphs in (("preds", preds), ("refs", refs)):
-            if isinstance(graphs, str):
-                raise TypeError(f"{name}: got a str, wanted a list of graphs; write [{name}]")
+            if isinstance(graphs, str | bytes):
+                raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
         _checks.same_length(preds=preds, refs=refs)
         constants: dict[str, int] = {}
         pred, ref = (
@@ -125,6 +149,8 @@ def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
             return read_penman(graph, top)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
+    if isinstance(graph, bytes):
+        raise TypeError(f"{where}: got bytes, wanted PENMAN text; write graph.decode()")
     items = list(graph.props if isinstance(graph, AMR) else graph) if isinstance(graph, AMR | Iterable) else [graph]
     if all(isinstance(item, Prop) for item in items):
         return items

@@ -14,8 +14,13 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
     `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line.
     """
+    if isinstance(lines, str | bytes):
+        raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")
     name, begun = None, 0
     for number, line in enumerate(lines, 1):
+        if not isinstance(line, str):
+            raise TypeError(f"line {number}: got {line!r:.60}, wanted text; open files without 'b' in their mode")
+        line = line.removeprefix("\ufeff") if number == 1 else line  # what some editors put before the text
         if line.startswith("#begin document"):
             _check_ended(name, begun)
             name, begun, token = line.removeprefix("#begin document").strip(), number, 0
@@ -33,6 +38,8 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
             yield name, list(clusters.values())
             name = None
         elif fields:
+            if not -len(fields) <= column < len(fields):
+                raise ValueError(f"line {number}: got {len(fields)} columns, wanted column={column} among them")
             for opening, cluster, closing in _brackets(fields[column], number):
                 if opening:
                     opened[cluster].append((token, number))

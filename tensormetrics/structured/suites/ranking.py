@@ -27,8 +27,8 @@ class RankingScores(CountMetric):
     first hit, `ap@k` the sum of h_i o_i / i up to k over m, `ndcg@k` the sum of gain_i / log2(i + 1) up to k over the
     same sum for the best order. `ap` and `ndcg` see the whole ranking. On request `ap_metametric`, as the package of
     that name has it: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
-    o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; the
-    mean leaves out NaN. Other arguments: see `CountMetric`.
+    o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; a gain
+    that is not finite makes its query's ndcg NaN. The mean leaves out NaN. Other arguments: see `CountMetric`.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class RankingScores(CountMetric):
         n, m = pred_keys.shape[1], ref_keys.shape[1]
         inside = _lengths.mask(n_ref, m)
         ref_gain = gains[0].double().where(inside, 0) if gains else inside.double()
+        ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # which sorts before every gain
         # A hit is the first prediction of a key that the reference has too.
         key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
         pred_key, ref_key = key[..., :n], key[..., n:]

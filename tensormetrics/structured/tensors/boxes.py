@@ -21,7 +21,8 @@ class BoxMatch(CountMetric):
     matching of largest total IoU, "count" the one of most pairs. `precision`, `recall` and `f1` count pairs; with "iou"
     also `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which add up their IoU. At threshold
     0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019, doi:10.1109/CVPR.2019.00963).
-    Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or "cxcywh".
+    Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or "cxcywh". A box that is not
+    finite makes the scores of an image with boxes on both sides NaN, and micro averages with them.
     Other arguments: see `CountMetric`.
     """
 
@@ -82,8 +83,9 @@ class BoxMatch(CountMetric):
         for threshold in self.suffixes:
             allowed = (iou >= threshold) & (iou > 0)
             worth = iou.where(allowed, 0) if self.objective == "iou" else allowed.to(iou.dtype)
-            found = set_overlap(worth, n_pred, n_ref, return_pairs=True)
-            counts += [(found.ref_of_pred >= 0).sum(-1).double(), found.value]
+            found = set_overlap(worth.masked_fill(iou.isnan(), torch.nan), n_pred, n_ref, return_pairs=True)
+            pairs = (found.ref_of_pred >= 0).sum(-1).double()
+            counts += [pairs.masked_fill(found.value.isnan(), torch.nan), found.value]
         return torch.stack(counts, -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
@@ -102,13 +104,15 @@ class BoxMatch(CountMetric):
 
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
     # a: (..., N, 4)  b: (..., M, 4) as x1, y1, x2, y2  ->  (..., N, M)
-    """Intersection over union; 0 for a box without area."""
+    """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not."""
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
     shared = sides.clamp(min=0).prod(-1)
     area_a, area_b = ((box[..., 2:] - box[..., :2]).clamp(min=0).prod(-1) for box in (a, b))
     union = area_a + area_b - shared
-    return (shared / union.where(union > 0, 1)).where((area_a > 0) & (area_b > 0), 0)
+    known = a.isfinite().all(-1) & b.isfinite().all(-1) & union.isfinite()
+    ratio = (shared / union.where(union > 0, 1)).where((area_a > 0) & (area_b > 0), 0)
+    return ratio.masked_fill(~known, torch.nan)
 
 
 def _corners(boxes: Tensor, format: str) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._native import derivative_wanted
 from ._lengths import cuts, documents
 from ._programme import PROOF, Programme, Solved, check_solver, relax, solve
 from .constraints import Constraint
@@ -40,7 +41,7 @@ def graph_overlap(
 
     Two pairs agree if one predicted node reaches the other exactly when their reference nodes do so, in both
     directions; see `reachability`. Lengths, NaN and pairs of similarity <= 0 as in `set_overlap`, whose value is the
-    first bound.
+    first bound. The value is differentiable through the pairs taken.
 
     NP-hard. `solver="search"` looks for the value, all documents at once; "auto" hands documents whose value is not
     proved to scipy's integer programmes, with at most `node_limit` nodes each; "exact" has no limit.
@@ -59,11 +60,16 @@ def graph_overlap(
         _checks.same_device(similarity=similarity, **{name: reach})
     parts = [documents(x, 2) for x in (gain.double(), pred_reach, ref_reach)]
     value, bound = (parts[0].new_empty(len(parts[0])) for _ in range(2))
+    pairs = torch.zeros_like(parts[0], dtype=torch.bool)
     for place, (n, m) in cuts([documents(length, 0) for length in lengths], (n, m), lambda n, m: STARTS * n * m):
         some = (x[:, :height, :width][place] for x, height, width in zip(parts, (n, n, m), (m, n, m), strict=True))
-        value[place], bound[place] = _solve(*some, constraint, solver, nodes)
+        value[place], bound[place], pairs[:, :n, :m][place] = _solve(*some, constraint, solver, nodes)
     value, bound = (x.reshape(batch).masked_fill(~valid, torch.nan) for x in (value, bound))
-    return Solved(value, bound, value == bound)
+    exact = value == bound
+    if derivative_wanted(similarity):
+        taken = similarity.where(pairs.reshape(similarity.shape), 0).sum((-2, -1), dtype=torch.float64)
+        value = value + (taken - taken.detach())  # adds 0, whose derivative is that of the pairs
+    return Solved(value, bound, exact)
 
 
 def _solve(
@@ -73,23 +79,26 @@ def _solve(
     constraint: Constraint,
     solver: str,
     node_limit: int | None,
-) -> tuple[Tensor, Tensor]:
-    # -> value (D,), bound (D,)
+) -> tuple[Tensor, Tensor, Tensor]:
+    # -> value (D,), bound (D,), pairs (D, N, M) bool
     links = _links(pred_reach, ref_reach, constraint)
     pairs = _best_set(gain, constraint)
     bound = (gain * pairs).sum((-2, -1))
     agree = ((_agreeing(pairs.double(), links) == pairs.sum((-2, -1), keepdim=True)) | ~pairs).flatten(1).all(-1)
-    value = bound.where(agree, _climb(gain, links))
+    climbed, found = _climb(gain, links)
+    value, pairs = bound.where(agree, climbed), pairs.where(agree[:, None, None], found)
     unproved = (value < bound).nonzero()[:, 0].tolist() if solver != "search" else []
     for document in unproved:
         programme = _programme(gain[document], links.pred[:, document], links.ref[:, document])
         least, most = value[document].item(), min(bound[document].item(), relax(programme).bound)
         if least * (1 + PROOF) < most:
             answer = solve(programme, least, node_limit)
-            least = max(least, float(programme.weight @ answer.taken))
+            if programme.weight @ answer.taken > least:
+                least = float(programme.weight @ answer.taken)
+                pairs[document][gain[document] > 0] = torch.from_numpy(answer.taken > 0).to(pairs.device)
             most = min(most, answer.bound)
         value[document], bound[document] = least, most if least * (1 + PROOF) < most else least
-    return value, bound
+    return value, bound, pairs
 
 
 def _check_square(name: str, relation: Tensor) -> None:
@@ -138,13 +147,13 @@ def _best_set(gain: Tensor, constraint: Constraint) -> Tensor:
     return ref_of_pred[..., None] == torch.arange(gain.shape[2], device=gain.device)
 
 
-def _climb(gain: Tensor, links: Links) -> Tensor:
-    # gain: (D, N, M)  ->  (D,)
+def _climb(gain: Tensor, links: Links) -> tuple[Tensor, Tensor]:
+    # gain: (D, N, M)  ->  value (D,), pairs (D, N, M) bool
     """The heaviest of some local optima: each begins with the best pair of one predicted node and adds, as long as
     that wins, the pair that wins most over the pairs which disagree with it."""
     d, n, m = gain.shape
     if n == 0 or m == 0:
-        return gain.sum((-2, -1))
+        return gain.sum((-2, -1)), gain > 0
     best, partner = gain.max(-1)
     first = best.sort(stable=True, dim=-1, descending=True).indices[:, :STARTS]  # (D, Q)
     move = (first * m + partner.gather(-1, first)).mT
@@ -157,7 +166,8 @@ def _climb(gain: Tensor, links: Links) -> Tensor:
         most, move = won.flatten(-2).max(-1)
         better = most > PROOF * gain.amax((-2, -1))
         if not better.any():
-            return weight.sum((-2, -1)).amax(0)
+            value, start = weight.sum((-2, -1)).max(0)
+            return value, pairs[start, document]
         u, v = move // m, move % m
         agree = torch.einsum("kqdn,kqdm->qdnm", links.pred[:, document, u], links.ref[:, document, v]) > 0
         pairs = ((pairs & agree) | _one_hot(move, n, m)).where(better[..., None, None], pairs)
@@ -172,10 +182,11 @@ def _programme(gain: Tensor, pred: Tensor, ref: Tensor) -> Programme:
     # gain: (N, M)  pred: (5, N, N)  ref: (5, M, M)
     """A column for each pair, a row for each family of pairs no two of which agree."""
     u, v = gain.nonzero(as_tuple=True)
-    conflict = ((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0).cpu().numpy()
+    # Through lists, since tensors inside of torch.func have no memory that numpy could read.
+    conflict = np.array(((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0).tolist())
     families = _cliques(conflict)
     row = np.repeat(np.arange(len(families)), [len(family) for family in families])
-    weight = gain[u, v].cpu().numpy()
+    weight = np.array(gain[u, v].tolist())
     return Programme(weight, row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
 
 

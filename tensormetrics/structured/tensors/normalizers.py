@@ -3,7 +3,7 @@
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,9 +13,13 @@ from . import policy
 
 
 class Normalizer(ABC):
-    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`."""
+    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`.
+
+    `reads` are the self-overlaps that the ratio needs: the others may be 0, and are not computed for objects.
+    """
 
     name: str
+    reads: tuple[str, ...] = ("pred", "ref")
 
     @abstractmethod
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,11 +50,17 @@ def parse_normalizers(argument: str, texts: Sequence[str | Normalizer]) -> tuple
     return tuple(map(Normalizer.parse, texts))
 
 
+def selves_read(normalizers: Iterable[Normalizer], zero_division: float | str) -> tuple[str, ...]:
+    """The self-overlaps that some normalizers need between them: "agree" looks at both where one is 0."""
+    found = {side for normalizer in normalizers for side in normalizer.reads}
+    return tuple(side for side in ("pred", "ref") if side in found or (found and zero_division == "agree"))
+
+
 @dataclass(frozen=True)
 class Raw(Normalizer):
     """The cross overlap itself."""
 
-    name = ""
+    name, reads = "", ()
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, torch.ones_like(cross)
@@ -60,7 +70,7 @@ class Raw(Normalizer):
 class Precision(Normalizer):
     """cross / pred."""
 
-    name = "precision"
+    name, reads = "precision", ("pred",)
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, pred
@@ -70,7 +80,7 @@ class Precision(Normalizer):
 class Recall(Normalizer):
     """cross / ref."""
 
-    name = "recall"
+    name, reads = "recall", ("ref",)
 
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
         return cross, ref
@@ -129,15 +139,34 @@ def normalize(
 
     `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
     A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
-    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1.
+    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided in float64. What is
+    not finite gives nothing finite.
     """
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)
+    cross, pred, ref = (x if x.is_floating_point() else x.double() for x in (cross, pred, ref))
     numerator, denominator = normalizer.ratio(cross, pred, ref)
-    zero = denominator == 0
-    ratio = numerator / denominator.masked_fill(zero, 1)
+    zero = (denominator == 0) & numerator.isfinite()
+    ratio = numerator / denominator.where(denominator.isfinite(), math.nan).masked_fill(zero, 1)
     if zero_division == "agree":
         return torch.where(zero, ((pred == 0) & (ref == 0)).to(ratio.dtype), ratio)
     if zero_division == "metametric":
         zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
     return ratio.masked_fill(zero, zero_division)
+
+
+def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:
+    """`normalize` of finite numbers, without a tensor where the ratio is one of this file."""
+    if type(normalizer) is Raw:
+        return cross
+    if type(normalizer) not in (Precision, Recall, Jaccard, FScore):
+        sides = (torch.tensor(side, dtype=torch.float64) for side in (cross, pred, ref))
+        return normalize(*sides, normalizer, zero_division).item()
+    numerator, denominator = normalizer.ratio(cross, pred, ref)
+    if denominator:
+        return numerator / denominator
+    if zero_division == "agree":
+        return float(pred == ref == 0)
+    if zero_division == "metametric":
+        return 0.0 if type(normalizer) is FScore else math.nan
+    return float(zero_division)

@@ -153,7 +153,7 @@ def multiset_overlap(
     number = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
     # (..., K) times that an item occurs; padding has some number and counts 0 there
     p, r = (
-        torch.zeros_like(number).scatter_add_(-1, side, inside.long())
+        torch.zeros_like(number).scatter_add(-1, side, inside.long())
         for side, inside in zip(
             number.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True
         )
@@ -179,7 +179,7 @@ def common(p: Tensor, r: Tensor, constraint: Constraint) -> Tensor:
 def numbered(keys: Tensor) -> Tensor:
     # keys: (..., L, F) int64  ->  (..., L) in [0, L): the same for equal rows, rising with their columns
     order, group = sorted_groups(keys)
-    return torch.empty_like(order).scatter_(-1, order, group)
+    return order.scatter(-1, order, group)
 
 
 def sorted_groups(keys: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,7 +59,7 @@ class CountMetric(Metric):
             table = torch.cat([counts, torch.ones_like(counts[:, :1])], -1)
         else:
             scores = torch.stack(list(self.read_scores(counts).values()), -1)
-            table = torch.cat([scores.nan_to_num(0.0), (~scores.isnan()).double()], -1)
+            table = torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1)
         sums = table.sum(0, keepdim=True)
         if self.replicates:
             drawn = torch.from_numpy(self._random.poisson(1.0, (len(table), self.replicates)))
@@ -104,14 +104,14 @@ class OverlapMetric(CountMetric):
         **kwargs: Any,
     ) -> None:
         self.constraint = Constraint.parse(constraint)
-        self.scores = parse_normalizers("scores", scores)
+        self.scores = {score.name or "overlap": score for score in parse_normalizers("scores", scores)}
         self.policy = Policy.parse(policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
         super().__init__(3, average, **kwargs)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3)  ->  name: (...)
         ratio = functools.partial(normalize, *counts.unbind(-1), zero_division=self.policy.zero_division)
-        return {score.name or "overlap": ratio(score) for score in self.scores}
+        return {name: ratio(score) for name, score in self.scores.items()}
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor) -> None:
         # overlap, n_pred, n_ref: (...)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ... import _native
 from ..._interruptible import interruptible
+from ..._native import derivative_wanted
 from .constraints import Constraint
 from .overlap import without_padding
 
@@ -16,6 +17,17 @@ OPERATOR = _native.define(
     _native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
 )
 heaviest_chain = interruptible(OPERATOR, lambda similarity, *_: 2 * similarity.numel())
+# The operator has no derivative; `antidiagonals` has.
+_native.LIBRARY.impl("heaviest_chain", torch.library.fallthrough_kernel, "Autograd")
+
+
+def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
+    # similarity: (V, B, N, M)  ->  (V, B)
+    value = heaviest_chain(similarity.flatten(0, 1).contiguous(), by_row, by_column)
+    return value.unflatten(0, similarity.shape[:2])
+
+
+_native.batch_first("tensormetrics::heaviest_chain", _batched)
 
 
 def sequence_overlap(
@@ -39,7 +51,7 @@ def sequence_overlap(
     if n == 0 or m == 0:
         return similarity.sum((-2, -1), dtype=torch.float64)
     documents = similarity.reshape(-1, n, m)
-    if similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
+    if similarity.device.type == "cpu" and not derivative_wanted(similarity):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
         return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)

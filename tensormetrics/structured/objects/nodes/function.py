@@ -18,34 +18,49 @@ class Values(NamedTuple):
 
 
 class Function(Node):
-    """f(x, y) on the host, called once for each pair that is needed."""
+    """f(x, y) on the host, called once for each pair that is needed; batched: f(xs, ys) of lists, for many pairs."""
 
     cost = 3
 
-    def __init__(self, function: Callable[[Any, Any], float], dominated: bool = False) -> None:
-        self.function, self.dominated = function, dominated
+    def __init__(self, function: Callable[..., Any], dominated: bool = False, batched: bool = False) -> None:
+        self.function, self.dominated, self.batched = function, dominated, batched
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Values:
         return Values(values, {}, where)
 
     def similarity(self, rows: Values, i: Tensor, j: Tensor) -> Tensor:
+        known, values = rows.known, rows.values
         pairs = list(zip(i.tolist(), j.tolist(), strict=True))
-        for pair in pairs:
-            if pair not in rows.known:
-                rows.known[pair] = self._call(rows, *pair)
-        return torch.tensor([rows.known[pair] for pair in pairs], dtype=torch.float64, device=i.device)
+        if new := [pair for pair in dict.fromkeys(pairs) if pair not in known]:
+            sides = [[values[row] for row in side] for side in zip(*new, strict=True)]
+            got = self._many(*sides) if self.batched else list(map(self.function, *sides))
+            known.update(zip(new, self._numbers(got, new, rows), strict=True))
+        return torch.tensor([known[pair] for pair in pairs], dtype=torch.float64, device=i.device)
 
-    def _call(self, rows: Values, a: int, b: int) -> float:
-        got = self.function(rows.values[a], rows.values[b])
-        try:
-            value = got.__float__()
-        except (AttributeError, TypeError, ValueError, RuntimeError):
-            value = math.nan
-        if not value < math.inf:  # False for NaN
-            raise ValueError(
-                f"from_func: got {got!r:.60} for {rows.where(a)} and {rows.where(b)}, wanted a number below infinity"
-            )
-        return value
+    def _many(self, xs: list[Any], ys: list[Any]) -> list[Any]:
+        got = self.function(xs, ys)
+        found = got.tolist() if hasattr(got, "tolist") else list(got)  # of a tensor or an array
+        if len(found) != len(xs):
+            raise ValueError(f"from_func: got {len(found)} values for {len(xs)} pairs, wanted one for each")
+        return found
+
+    def _numbers(self, got: list[Any], pairs: list[tuple[int, int]], rows: Values) -> list[float]:
+        numbers = list(map(_number, got))
+        for number, value, (a, b) in zip(numbers, got, pairs, strict=True):
+            if not number < math.inf:  # False for NaN
+                raise ValueError(
+                    f"from_func: got {value!r:.60} for {rows.where(a)} and {rows.where(b)}, wanted a number below "
+                    "infinity"
+                )
+        return numbers
+
+
+def _number(value: Any) -> float:
+    """NaN for what is none; text is none."""
+    try:
+        return value.__float__()
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return math.nan
 
 
 class Numbers(NamedTuple):

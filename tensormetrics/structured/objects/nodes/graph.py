@@ -12,7 +12,7 @@ from ...tensors._programme import Solved
 from ...tensors.graph import graph_overlap, reachability
 from ..columns import Keys, Where
 from .node import Part
-from .set import Bounded, Candidates
+from .set import Bounded
 
 
 class GraphRows(NamedTuple):
@@ -48,13 +48,13 @@ class Graph(Bounded):
         return GraphRows(*rows, edges.cumsum(0) - edges, edges, table, {})
 
     def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
-        return self._solve(rows, self.dense(rows, Candidates.of(rows, i, j), i, j), i, j)[:2]
+        return self._solve(rows, self.dense(rows, i, j), i, j)[:2]
 
     def parts(self, rows: GraphRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         """Of the pairs of nodes those without which the value is less, taken out one after another, the last first."""
         x, y = self.items(x), self.items(y)
         one, other = torch.tensor([[i], [j]], device=rows.start.device)
-        gain = self.dense(rows, Candidates.of(rows, one, other), one, other).clamp(min=0)
+        gain = self.dense(rows, one, other).clamp(min=0)
         value = self._solve(rows, gain, one, other).value
         for a, b in reversed(gain[0].nonzero().tolist()):
             without = gain.clone()

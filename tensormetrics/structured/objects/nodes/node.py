@@ -4,6 +4,7 @@ A batch is encoded once, predictions first, references after them: rows of both 
 `split` says how many of them are predictions. Objects are walked column by column; what follows sees tensors.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -14,11 +15,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...tensors.normalizers import FScore, Jaccard, Normalizer, Precision, Recall, normalize
-from ..columns import Keys, Where, check_no_nan, combined, read_once
+from ...tensors.normalizers import (
+    FScore,
+    Jaccard,
+    Normalizer,
+    Precision,
+    Recall,
+    normalize,
+    selves_read,
+)
+from ..columns import CPU, Keys, Where, check_no_nan, combined, distinct, read_once
 from ..variable import Variable
 
 bounding = ContextVar("bounding", default=False)  # nodes that are inexact answer with a bound from above
+
+
+Triple = tuple[float, float, float]  # overlap of both, of the prediction with itself, of the reference with itself
 
 
 class Part(NamedTuple):
@@ -42,6 +54,7 @@ class Node(ABC):
     inexact: what is found may be less than there is; see `bounding`.
     has_variables: values hold variables outside of any collection. binds: they hold collections that bind variables.
     cost: factors of a product are evaluated in this order, on the pairs that are left.
+    plain: a single pair of few values can be compared without tensors, see `pair`.
     """
 
     equality = False
@@ -49,6 +62,7 @@ class Node(ABC):
     inexact = False
     has_variables = False
     binds = False
+    plain = False
     cost = 0
 
     def take_on(self, nodes: Iterable["Node"]) -> None:
@@ -64,6 +78,10 @@ class Node(ABC):
 
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:  # i: (P,)  ->  (P,) float64
         return self.similarity(rows, i, i)
+
+    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
+        """The overlap of a prediction and a reference, and of each with itself; None if there is too much in them."""
+        raise NotImplementedError
 
     def key(self, rows: Any) -> Keys | None:
         """Rows of different keys have similarity 0; where `equality` holds, those of equal keys have 1."""
@@ -81,7 +99,11 @@ class Node(ABC):
 class Leaf(Node):
     """1 if x == y else 0."""
 
-    equality = dominated = True
+    equality = dominated = plain = True
+
+    def pair(self, pair: Sequence[Any], where: Where) -> Triple:
+        check_no_nan(pair, where)
+        return float(len(distinct(Keys(pair, where, CPU))) == 1), 1.0, 1.0
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Keys:
         check_no_nan(values, where)
@@ -118,6 +140,12 @@ class Product(Node):
         self.cost = max((node.cost for node in self.nodes), default=0)
         unequal = [place for place, node in enumerate(self.nodes) if not node.equality]
         self.factors = sorted(unequal, key=lambda place: self.nodes[place].cost)  # beside the key
+        self.plain = all(node.plain for node in self.nodes)
+
+    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
+        self.check(pair, where)
+        found = [node.pair(list(map(read, pair)), below(where, names)) for names, (read, node) in self.fields.items()]
+        return None if None in found else tuple(map(math.prod, zip((1.0, 1.0, 1.0), *found, strict=True)))
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
         self.check(values, where)
@@ -253,11 +281,16 @@ class Normalized(Node):
 
     def _ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> Tensor:
         # One undefined part must not make a whole document undefined.
-        return normalize(cross, pred, ref, self.normalizer, self.zero_division).nan_to_num(nan=0.0)
+        ratio = normalize(cross, pred, ref, self.normalizer, self.zero_division)
+        return ratio.masked_fill(ratio.isnan(), 0)
 
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor:
-        selves = (self.inner.self_similarity(rows, side) for side in (i, j))
-        return self._ratio(self.inner.similarity(rows, i, j), *selves)
+        cross, reads = self.inner.similarity(rows, i, j), selves_read([self.normalizer], self.zero_division)
+        selves = (
+            self.inner.self_similarity(rows, side) if name in reads else torch.zeros_like(cross)
+            for name, side in (("pred", i), ("ref", j))
+        )
+        return self._ratio(cross, *selves)
 
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:
         s = self.inner.self_similarity(rows, i)

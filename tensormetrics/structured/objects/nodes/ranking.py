@@ -1,5 +1,6 @@
 """Rankings of objects: predictions in order of rank against a collection of references, as numbers."""
 
+import math
 from collections.abc import Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from ....assignment import linear_sum_assignment
 from ...tensors._pairs import join, places
 from ..columns import as_list, check_collection
 from ..metric import StructuredMetric
-from .set import Candidates, Collection, Ragged, alike
+from .set import Collection, Ragged, alike
 
 
 class Queries(NamedTuple):
@@ -78,6 +79,8 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
     for number, (own, wanted) in enumerate(zip(gains, n_ref.tolist(), strict=True)):
         if len(own) != wanted:
             raise ValueError(f"gains[{number}]: got {len(own)} numbers, wanted one for each of {wanted} references")
+        for place, gain in enumerate(own):
+            _checks.number(f"gains[{number}][{place}]", gain, "a finite number", math.isfinite)
     return torch.tensor(list(chain.from_iterable(gains)), dtype=torch.float64, device=n_ref.device)
 
 
@@ -101,7 +104,7 @@ def _prefix_overlaps(node: Collection, rows: Ragged, size: int) -> Tensor:
     value = torch.zeros(int(n.sum()), dtype=torch.float64, device=i.device)
     for part in alike(n, m):
         sides = i[part], i[part] + size
-        gain = node.dense(rows, Candidates.of(rows, *sides), *sides).clamp(min=0)  # (P, N', M')
+        gain = node.dense(rows, *sides).clamp(min=0)  # (P, N', M')
         height = gain.shape[-2]
         problems = gain[:, None].expand(-1, height, -1, -1)  # read in place, not copied
         prefix = torch.arange(1, height + 1, device=i.device).expand(len(part), height)

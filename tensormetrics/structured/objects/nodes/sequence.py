@@ -9,7 +9,7 @@ from torch import Tensor
 from ...tensors.constraints import Constraint
 from ...tensors.sequence import sequence_overlap
 from .node import Part
-from .set import Candidates, Matched, Ragged, alike
+from .set import Matched, Ragged, alike
 
 
 class Sequence(Matched):
@@ -20,16 +20,15 @@ class Sequence(Matched):
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part in alike(rows.count[i], rows.count[j]):
-            pairs = Candidates.of(rows, i[part], j[part])
-            value[part] = sequence_overlap(
-                self.dense(rows, pairs, i[part], j[part]), rows.count[i[part]], rows.count[j[part]], self.constraint
-            )
+            here, there = i[part], j[part]
+            dense = self.dense(rows, here, there)
+            value[part] = sequence_overlap(dense, rows.count[here], rows.count[there], self.constraint)
         return value
 
     def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         one, other = torch.tensor([[i], [j]], device=rows.start.device)
-        (gain,) = self.dense(rows, Candidates.of(rows, one, other), one, other).clamp(min=0).tolist()
+        (gain,) = self.dense(rows, one, other).clamp(min=0).tolist()
         for a, b in heaviest_chain(gain, self.constraint):
             yield self.part(rows, i, j, a, b, x, y)
 

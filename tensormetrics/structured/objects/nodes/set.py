@@ -9,13 +9,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...tensors import _lengths
 from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
-from ...tensors.overlap import common
+from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..columns import Keys, Where, check_collection, read_once
-from .node import Leaf, Node, Part, bounding
+from ..columns import CPU, FEW, Keys, Where, check_collection, distinct, read_once
+from .node import Leaf, Node, Part, Triple, bounding
 
+COMMON: dict[Constraint, Callable[[int, int], int]] = {  # of equal items that occur so often on the two sides
+    Constraint.ONE_TO_ONE: min,
+    Constraint.ONE_TO_MANY: lambda p, r: p,
+    Constraint.MANY_TO_ONE: lambda p, r: r,
+    Constraint.MANY_TO_MANY: lambda p, r: p * r,
+}
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
 MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
 
@@ -61,10 +68,23 @@ class Collection(Node):
             yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
             first = last
 
-    def dense(self, rows: Ragged, pairs: "Candidates", i: Tensor, j: Tensor) -> Tensor:
-        # i, j: (P,)  ->  (P, N, M) float64
+    def dense(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+        # i, j: (P,) of like length  ->  (P, N, M) float64
         """Similarities of all pairs of items, 0 where there are none."""
-        shape = [len(i), *(int(rows.count[side].max()) if len(i) else 0 for side in (i, j))]
+        n, m = rows.count[i], rows.count[j]
+        shape = [len(i), *(int(side.max()) if len(i) else 0 for side in (n, m))]
+        if rows.key is None:  # every pair of items may be similar
+            (x, x_inside), (y, y_inside) = (
+                (rows.start[side][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
+                for side, count, size in zip((i, j), (n, m), shape[1:], strict=True)
+            )
+            x, y = x[:, :, None].expand(shape), y[:, None].expand(shape)
+            inside = x_inside[:, :, None] & y_inside[:, None]
+            if inside.all():
+                return self.inner.similarity(rows.items, x.flatten(), y.flatten()).view(shape)
+            delta = self.inner.similarity(rows.items, x[inside], y[inside])
+            return delta.new_zeros(shape).masked_scatter_(inside, delta)
+        pairs = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         place = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
         return delta.new_zeros(shape).index_put_(place, delta)
@@ -191,10 +211,47 @@ class Bounded(Matched):
 class Set(Matched):
     """Sigma_c: items are matched whatever their order."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.plain = self.inner.equality and not self.inner.has_variables
+
+    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
+        self.check(pair, where)
+        counts, items = _items_of(pair, self.items)
+        if len(items) > FEW:
+            return None
+        split = counts[0]
+
+        def item_where(item: int) -> str:
+            return f"{where(0)}[{item}]" if item < split else f"{where(1)}[{item - split}]"
+
+        key = self.inner.key(self.inner.encode(items, split, item_where, CPU))
+        sides = [distinct(Keys(part, key.where, CPU, key.parts)) for part in (key.values[:split], key.values[split:])]
+        if self.duplicates == "set":
+            sides = [dict.fromkeys(side, 1) for side in sides]
+        p, r = (dict.fromkeys(side, 1) for side in sides) if self.duplicates == "set_cross" else sides
+        both = [(p[value], r[value]) for value in p if value in r]
+        if self.constraint is Constraint.MANY_TO_MANY:
+            selves = (sum(times * times for times in side.values()) for side in sides)
+        else:
+            selves = (sum(side.values()) for side in sides)
+        found = sum(COMMON[self.constraint](*times) for times in both), *selves
+        if self.empty_is_one:
+            empty = [not n for n in counts]
+            found = (1 if part else value for part, value in zip((all(empty), *empty), found, strict=True))
+        return tuple(map(float, found))
+
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
             return self._counted(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+        if rows.key is None:  # every pair of items may be similar
+            for part in alike(rows.count[i], rows.count[j]):
+                here, there = i[part], j[part]
+                value[part] = set_overlap(
+                    self.dense(rows, here, there), rows.count[here], rows.count[there], self.constraint
+                )
+            return value
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]

@@ -1,0 +1,208 @@
+"""Every kind of record is the dataclass of its fields: TypedDicts, NamedTuples, attrs, msgspec, pydantic, generics."""
+
+import dataclasses
+import pickle
+from dataclasses import dataclass
+from typing import Annotated, Generic, NamedTuple, TypedDict, TypeVar
+
+import pytest
+
+from tensormetrics.structured import Family, derive, dsl, metametric, micro_average
+
+X, Y = TypeVar("X"), TypeVar("Y")
+CLOSE = dsl.from_func(lambda a, b: max(0.0, 1 - abs(a - b)))
+
+
+@dataclass
+class Item:
+    name: str
+    place: tuple[int, int]
+    size: Annotated[float, CLOSE] = 0.0
+
+
+@dataclass
+class Doc:
+    items: list[Item]
+    language: str = "en"
+
+
+class NamedItem(NamedTuple):
+    name: str
+    place: tuple[int, int]
+    size: Annotated[float, CLOSE] = 0.0
+
+
+class NamedDoc(NamedTuple):
+    items: list[NamedItem]
+    language: str = "en"
+
+
+class DictItem(TypedDict):
+    name: str
+    place: tuple[int, int]
+    size: Annotated[float, CLOSE]
+
+
+class DictDoc(TypedDict):
+    items: list[DictItem]
+    language: str
+
+
+def attrs_classes():
+    attrs = pytest.importorskip("attrs")
+    item = attrs.make_class("Item", {name: attrs.field(type=hint) for name, hint in HINTS.items()})
+    return item, attrs.make_class(
+        "Doc", {"items": attrs.field(type=list[item]), "language": attrs.field(type=str), "note": attrs.field(eq=False)}
+    )
+
+
+def msgspec_classes():
+    msgspec = pytest.importorskip("msgspec")
+    item = msgspec.defstruct("Item", list(HINTS.items()))
+    return item, msgspec.defstruct("Doc", [("items", list[item]), ("language", str)])
+
+
+def pydantic_classes():
+    pydantic = pytest.importorskip("pydantic")
+    metric_in = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    item = pydantic.create_model("Item", __config__=metric_in, **{n: (hint, ...) for n, hint in HINTS.items()})
+    return item, pydantic.create_model("Doc", items=(list[item], ...), language=(str, ...))
+
+
+HINTS = {"name": str, "place": tuple[int, int], "size": Annotated[float, CLOSE]}
+KINDS = {
+    "dataclass": lambda: (Item, Doc),
+    "NamedTuple": lambda: (NamedItem, NamedDoc),
+    "TypedDict": lambda: (DictItem, DictDoc),
+    "attrs": attrs_classes,
+    "msgspec": msgspec_classes,
+    "pydantic": pydantic_classes,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_records_score_alike(kind):
+    item, doc = KINDS[kind]()
+
+    def made(*rows, language="en"):
+        extra = {"note": object()} if kind == "attrs" else {}
+        items = [item(name=name, place=place, size=size) for name, place, size in rows]
+        return doc(items=items, language=language, **extra)
+
+    pred = made(("a", (0, 1), 1.0), ("b", (2, 3), 0.5), ("c", (4, 5), 0.0))
+    ref = made(("a", (0, 1), 0.75), ("b", (2, 2), 0.5))
+    metric = derive(doc)
+    assert metric.score(pred, ref) == 0.75 and metric.score(pred, pred) == 3
+    assert metric.score(pred, made(("a", (0, 1), 0.75), language="de")) == 0
+    paths = [str(match.pred_path) for match in metric.compute(pred, ref)[1]]
+    assert paths[:6] == ["@", "items", "items[0]", "items[0].name", "items[0].place", "items[0].place[0]"]
+    decorated = metametric(normalizer="f1")(doc)
+    assert decorated is doc and doc.metric.score(pred, ref) == pytest.approx(2 * 0.75 / 5)
+    family = Family(derive(list[item]), micro_average(["precision"]), by="name")
+    family.update(*([side["items"] if kind == "TypedDict" else side.items] for side in (pred, ref)))
+    assert float(family.compute()["precision[a]"]) == 0.75
+    with pytest.raises(TypeError, match=r"^preds\[0\]: got 3 of type int, wanted "):
+        metric.score(3, ref)
+    delattr(doc, "metric")
+
+
+def test_keys_that_a_typed_dict_may_lack():
+    class Part(TypedDict, total=False):
+        weight: int
+
+    class Whole(Part):
+        name: str
+
+    metric = derive(list[Whole])
+    bare, full, other = {"name": "a"}, {"name": "a", "weight": 1}, {"name": "a", "weight": 2, "more": [3]}
+    table = metric.gram_matrix([[bare], [full]], [[bare], [full], [other]])
+    assert table.tolist() == [[1, 0, 0], [0, 1, 0]]
+    with pytest.raises(TypeError) as error:
+        metric.score([bare], [{"weight": 1}])
+    assert str(error.value) == "refs[0][0]: got a dict without the key 'name', which Whole requires"
+    with pytest.raises(TypeError, match="are both dict at run time"):
+        derive(list[Part | Whole]).score([], [])
+    assert derive(list[Whole | int]).score([bare, 1], [1, bare]) == 2
+
+
+@dataclass
+class Box(Generic[X]):
+    value: X
+    others: "list[X | None]" = dataclasses.field(default_factory=list)
+
+
+@dataclass
+class Labelled(Box[list[Y]], Generic[Y, X]):  # X is another one than that of Box
+    label: X = None
+
+
+@dataclass
+class Numbers(Labelled[int, str]):
+    pass
+
+
+class Couple(NamedTuple, Generic[X]):
+    one: X
+    two: X
+
+
+class Wrapped(TypedDict, Generic[X]):
+    value: X
+
+
+def test_generic_records():
+    assert derive(list[Box[int]]).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1, [None])]) == 1
+    policy = {"policy": "metametric"}  # empty collections are worth 1
+    assert derive(list[Box[int]], **policy).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1)]) == 2
+    inner = derive(Box[list[int]])
+    assert inner.score(Box([1, 2], [[1], None]), Box([2, 1, 3], [[1], None])) == 4
+    assert derive(Couple[Box[str]]).score(
+        Couple(Box("a", ["b"]), Box("c", ["d"])), Couple(Box("a", ["b"]), Box("c", ["d"]))
+    )
+    assert derive(list[Wrapped[list[int]]]).score([{"value": [1, 2]}], [{"value": [2, 2]}]) == 1
+    for tp in (Labelled[int, str], Numbers):
+        value = (Numbers if tp is Numbers else Labelled)([1, 2], [[3], None], "x")
+        other = dataclasses.replace(value, value=[1, 1])
+        assert derive(tp).score(value, other) == 1 * 2 and derive(tp).score(value, value) == 4
+        assert derive(tp).score(value, dataclasses.replace(value, label="y")) == 0
+    metric = pickle.loads(pickle.dumps(derive(list[Box[int]], **policy)))
+    assert metric.score([Box(1)], [Box(1)]) == 1
+    chosen = dsl.dataclass[Box[int]]({"value": ...})
+    assert chosen.score(Box(1, [2]), Box(1)) == 1
+
+
+def test_generic_records_of_other_kinds():
+    pydantic, attrs = pytest.importorskip("pydantic"), pytest.importorskip("attrs")
+
+    class Model(pydantic.BaseModel, Generic[X]):
+        value: X
+
+    @attrs.define
+    class Attr(Generic[X]):
+        value: X
+
+    for kind in (Model, Attr):
+        known = kind[list[int]]
+        assert derive(known).score(known(value=[1, 2]), known(value=[2])) == 1
+
+
+def test_what_a_variable_stands_for_must_be_said():
+    for tp in (Box, list[Box[X]], X):
+        with pytest.raises(TypeError, match="got the type ~X, which has no metric; say what it stands for, as in Box"):
+            derive(tp).score(Box(1), Box(1))
+
+    @dataclass
+    class Tree(Generic[X]):
+        value: X
+        below: "list[Tree[X]]"
+
+    with pytest.raises(TypeError, match="recursive type"):
+        derive(Tree[int], localns={"Tree": Tree}).score(Tree(1, []), Tree(1, []))
+
+
+def test_other_classes_are_no_records():
+    class Plain:
+        x: int
+
+    with pytest.raises(TypeError, match="wanted a dataclass; write @metametric above @dataclass"):
+        metametric(Plain)
