@@ -11,10 +11,18 @@ from ..rows import as_embeddings, check_self_index
 
 
 def search_arguments(
-    query: Tensor, k: int, reference: Tensor, ref_includes_query: bool, self_index: Tensor | None
+    query: Tensor,
+    k: int,
+    reference: Tensor,
+    ref_includes_query: bool,
+    self_index: Tensor | None,
+    most: int | None = None,
 ) -> tuple[Tensor, int, Tensor, Tensor | None]:
     # query: (Q, D)  reference: (R, D)  self_index: (Q,) integer  ->  (Q, D) floating, k, (R, D) floating, (Q,) int64
-    """Checked arguments of a search. A self_index comes back for either way of saying that queries are references."""
+    """Checked arguments of a search. A self_index comes back for either way of saying that queries are references.
+
+    `most`: how many references a self_index may be one of; None: these.
+    """
     k = _checks.integer_at_least("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.same_device(query=query, reference=reference, self_index=self_index)
@@ -24,7 +32,7 @@ def search_arguments(
             "wanted the same number of columns"
         )
     if self_index is not None:
-        return query, k, reference, check_self_index(self_index, len(query), len(reference))
+        return query, k, reference, check_self_index(self_index, len(query), len(reference) if most is None else most)
     own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
     return query, k, reference, own
 

@@ -59,7 +59,8 @@ class ShardedKNN:
         """
         try:
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
-            query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+            sides = query, k, reference, ref_includes_query, self_index
+            query, k, reference, own = search_arguments(*sides, most=2**63 - 1)  # how many there are is not yet known
             _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             outcome = _kind(query), _kind(reference)
         except Exception as error:
