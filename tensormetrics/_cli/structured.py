@@ -21,7 +21,7 @@ from ..structured import (
     read_conll_coref,
     read_penman,
 )
-from ..structured.suites.tags import MODES, tag_code
+from ..structured.suites.entities.tags import MODES, tag_code
 from ..structured.tensors.constraints import Constraint
 from .inputs import BadInput, existing, json_lines, naming, open_text
 from .output import common_options, draw_scores, find_device, percent, publish, table

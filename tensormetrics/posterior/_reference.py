@@ -18,7 +18,7 @@ ATTEMPTS = 64  # a proposal is refused with probability 0.05 at most, so many ne
 
 def log_gamma(out: Tensor, alpha: Tensor, keys: Tensor, start: int) -> None:
     # out: (E, R, K, S)  alpha: (E, R, K)  keys: (E, 2)
-    for part, sample in _chunks(start, out.shape[-1], alpha.numel(), out.device):
+    for part, sample in _lengths(start, out.shape[-1], alpha.numel(), out.device):
         out[..., part] = draw_log_gamma(alpha, keys, sample).movedim(0, -1)
 
 
@@ -35,7 +35,7 @@ def dirichlet_sums(
     spread = without_diagonal(cells)
     split = torch.stack([cells.diagonal(dim1=-2, dim2=-1), spread.sum(-1)], -1)  # (E, C, 2): right or wrong
     prevalence_keys, split_keys, spread_keys = keys.unbind(1)
-    for part, sample in _chunks(start, S, E * (2 * C if F == 2 * C else C * C), out.device):
+    for part, sample in _lengths(start, S, E * (2 * C if F == 2 * C else C * C), out.device):
         share = _normalised_gammas(prevalence[:, None], prevalence_keys, sample).transpose(-2, -1)  # (s, E, C, 1)
         tp, fn = (share * _normalised_gammas(split, split_keys, sample)).unbind(-1)
         fields = [tp, fn]
@@ -57,7 +57,7 @@ def item_sums(out: Tensor, cells: Tensor, key: Tensor, start: int) -> None:
         index = rows[:, first : first + ITEMS]
         n = index.shape[1]
         block = torch.arange(first // 4, (first + n + 3) // 4, device=cells.device)[:, None]
-        for part, sample in _chunks(start, S, E * n, out.device):
+        for part, sample in _lengths(start, S, E * n, out.device):
             words = philox4x32((sample & WORD, block, 0, sample >> 32), key.unbind())
             weights = -_uniform(torch.stack(words, 1)).log().flatten(0, 1)[:n]  # (n, s)
             sums[:, part].index_add_(0, index.flatten(), weights.repeat(E, 1))
@@ -66,7 +66,7 @@ def item_sums(out: Tensor, cells: Tensor, key: Tensor, start: int) -> None:
 def uniforms(out: Tensor, key: Tensor, draw: int) -> None:
     # out: (n,) float64  key: (2,)
     """Numbers of (0, 1), four from each block; `draw` counts the calls of one stream."""
-    for part, number in _chunks(0, (len(out) + 3) // 4, 4, out.device):
+    for part, number in _lengths(0, (len(out) + 3) // 4, 4, out.device):
         words = philox4x32((draw, number, torch.zeros_like(number), 0), key.unbind())
         filled = out[4 * part.start : 4 * part.stop]
         filled.copy_(_uniform(torch.stack(words, -1)).flatten()[: len(filled)])
@@ -95,7 +95,7 @@ def _normalised_gammas(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
     return torch.where((alpha == 0).all(-1, keepdim=True), 0, share)
 
 
-def _chunks(start: int, num_samples: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
+def _lengths(start: int, num_samples: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
     """Parts of [0, num_samples) with their sample numbers; `cells` variates per sample fit the scratch memory."""
     step = max(1, SCRATCH_CELLS[device.type] // max(1, cells))
     for first in range(0, num_samples, step):

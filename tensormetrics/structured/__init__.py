@@ -7,6 +7,7 @@ scores Python objects by it, `dsl` names these nodes one by one. `suites` are re
 from . import dsl as dsl
 from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
+from .objects.decorator import metric_of as metric_of
 from .objects.family import Family as Family
 from .objects.family import Suite as Suite
 from .objects.family import macro_average as macro_average
@@ -23,10 +24,15 @@ from .suites.amr import read_triples as read_triples
 from .suites.clusters import ClusterAccuracy as ClusterAccuracy
 from .suites.conll import read_conll_coref as read_conll_coref
 from .suites.coref import CorefScores as CorefScores
+from .suites.entities.span_errors import SpanErrors as SpanErrors
+from .suites.entities.span_errors import span_errors as span_errors
+from .suites.entities.spans import SpanScores as SpanScores
+from .suites.entities.spans import ner_report as ner_report
+from .suites.entities.tags import TagSpans as TagSpans
+from .suites.entities.tags import read_tags as read_tags
 from .suites.events import EventScores as EventScores
 from .suites.ranking import RankingScores as RankingScores
 from .suites.relations import RelationScores as RelationScores
-from .suites.spans import SpanScores as SpanScores
 from .suites.structures import AMR as AMR
 from .suites.structures import Argument as Argument
 from .suites.structures import Entity as Entity
@@ -39,8 +45,6 @@ from .suites.structures import Prop as Prop
 from .suites.structures import Relation as Relation
 from .suites.structures import RelationSet as RelationSet
 from .suites.structures import Trigger as Trigger
-from .suites.tags import TagSpans as TagSpans
-from .suites.tags import read_tags as read_tags
 from .tensors._programme import Solved as Solved
 from .tensors.boxes import BoxMatch as BoxMatch
 from .tensors.boxes import box_iou as box_iou

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tensormetrics.structured import graph_overlap, reachability, set_overlap
-from tensormetrics.structured.tensors import graph
+from tensormetrics.structured.tensors import _lengths
 
 GOLDEN = json.loads((Path(__file__).parent / "latent_golden.json").read_text())
 CONSTRAINTS = ("<->", "->", "<-", "~")
@@ -124,7 +124,9 @@ def test_nan_and_parts(monkeypatch, device):
     found = graph_overlap(*documents)
     assert found.value.isnan().nonzero().tolist() == found.bound.isnan().nonzero().tolist() == [[3]]
     assert not found.exact[3] and found.value[4] == 0 and found.exact[4]
-    monkeypatch.setattr(graph, "CELLS", 1)
+    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "CELLS", 1)
+    monkeypatch.setattr(_lengths, "GPU_CELLS", 1)
     for part, full in zip(graph_overlap(*documents), found, strict=True):
         assert torch.equal(part.nan_to_num(7), full.nan_to_num(7))
 

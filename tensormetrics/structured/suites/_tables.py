@@ -1,4 +1,4 @@
-"""Objects as padded tables of numbers."""
+"""Objects as tables of numbers, those of one document after those of another."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -25,11 +25,11 @@ def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tu
     return documents, list(chain.from_iterable(documents))
 
 
-def padded(lengths: Iterable[int], columns: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    # lengths: D numbers of rows  columns: C columns of all rows  ->  rows (D, W, C) int64, lengths (D,) int64
-    """The rows of each document, filled up with zeros."""
-    lengths = torch.tensor(list(lengths), dtype=torch.int64)
-    width = int(lengths.max()) if len(lengths) else 0
-    table = torch.zeros(len(lengths), width, len(columns), dtype=torch.int64)
-    table[torch.arange(width) < lengths[:, None]] = torch.tensor(columns, dtype=torch.int64).mT
-    return table.to(device), lengths.to(device)
+def rows(columns: Sequence[Sequence[int]]) -> Tensor:
+    # C columns of all documents  ->  (T, C) int64
+    return torch.tensor(columns, dtype=torch.int64).mT
+
+
+def sizes(collections: Iterable[Sequence[Any]]) -> Tensor:
+    # D collections  ->  (D,) int64
+    return torch.tensor(list(map(len, collections)), dtype=torch.int64)

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ...assignment import linear_sum_assignment
+from ..tensors import _lengths
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
+from ._contingency import assigned, used_width
 
 
 class ClusterAccuracy(CountMetric):
@@ -27,15 +29,20 @@ class ClusterAccuracy(CountMetric):
         _checks.integral("ref", ref)
         _checks.shape("ref", ref, *pred.shape)
         _checks.same_device(pred=pred, ref=ref)
-        counted = (pred >= 0) & (ref >= 0)
-        row, col = (numbered(ids.long()[..., None]) for ids in (pred, ref))
-        width = pred.shape[-1]
-        table = torch.zeros(*pred.shape[:-1], width * width, dtype=torch.float64, device=pred.device)
-        table.scatter_add_(-1, row * width + col, counted.double())
-        matched = linear_sum_assignment(table.unflatten(-1, (width, width)), maximize=True, check=False).cost
-        self.add_documents(torch.stack([matched, counted.sum(-1).double()], -1))
+        tables = [documents(ids, 1).long() for ids in (pred, ref)]
+        lengths = used_width((tables[0] >= 0) & (tables[1] >= 0))
+        self.add_documents(in_chunks(_count, tables, (lengths, lengths), total))
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 2)  ->  name: (...)
         matched, items = counts.unbind(-1)
         return {"accuracy": matched / items}
+
+
+def _count(pred: Tensor, ref: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
+    # pred, ref: (D, W)  lengths: (D,)  ->  (D, 2)
+    counted = (pred >= 0) & (ref >= 0) & _lengths.mask(lengths, pred.shape[1])
+    # Clusters of items that do not count are not told apart, so that the tables have few rows and columns.
+    row, col = (numbered(ids.where(counted, -1)[..., None]) for ids in (pred, ref))
+    sizes = [ids.amax(-1) + 1 if ids.shape[1] else ids.sum(-1) for ids in (row, col)]
+    return torch.stack([assigned(counted.double(), row, col, *sizes), counted.sum(-1).double()], -1)

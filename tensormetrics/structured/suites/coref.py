@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ...assignment import linear_sum_assignment
-from ..tensors import policy
+from ..tensors import _lengths, policy
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, sorted_groups
 from ..tensors.reduction import CountMetric
+from ._contingency import assigned, used_width
+from ._tables import sizes
 
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
-_TABLE_CELLS = 1 << 22  # of the tables of clusters against clusters that are held at a time
 # The counts of a document: numerators, or links (c), of cells; denominators, or links, of the predicted (a) and the
 # reference (b) clusters.
 _COUNTS = (
@@ -52,16 +53,19 @@ class CorefScores(CountMetric):
     def update(self, pred_ids: Tensor, ref_ids: Tensor) -> None:
         # pred_ids, ref_ids: (..., W) int
         """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
+        for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
+            if not isinstance(ids, Tensor):
+                raise TypeError(
+                    f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters; for lists of "
+                    "clusters write update_clusters(preds, refs)"
+                )
         _checks.integral("pred_ids", pred_ids)
         _checks.integral("ref_ids", ref_ids)
         _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
         _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
-        pred_ids, ref_ids = (torch.atleast_2d(ids.long()).flatten(0, -2) for ids in (pred_ids, ref_ids))
-        if self.singletons == "drop":
-            pred_ids, ref_ids = _without_singletons(pred_ids), _without_singletons(ref_ids)
-        documents = max(_TABLE_CELLS // max(pred_ids.shape[1], 1) ** 2, 1)
-        chunks = zip(pred_ids.split(documents), ref_ids.split(documents), strict=True)
-        self.add_documents(torch.cat([_count(pred, ref) for pred, ref in chunks]))
+        tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
+        lengths = used_width((tables[0] >= 0) | (tables[1] >= 0))
+        self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total))
 
     def update_clusters(
         self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
@@ -70,13 +74,23 @@ class CorefScores(CountMetric):
         _checks.same_length(preds=preds, refs=refs)
         named = {"preds": preds, "refs": refs}
         sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
-        mentions = [list(dict.fromkeys([*pred, *ref])) for pred, ref in zip(*sides, strict=True)]
-        width = max(map(len, mentions), default=0)
-        ids = [
-            [[of.get(mention, -1) for mention in row] + [-1] * (width - len(row)) for of, row in zip(side, mentions)]  # noqa: B905
+        mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
+        tables = [
+            torch.tensor(
+                [of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row]
+            ).long()
             for side in sides
         ]
-        self.update(*torch.tensor(ids, dtype=torch.int64).reshape(2, len(preds), width).to(self.device))
+        lengths = sizes(mentions)
+        self.add_update(in_chunks(self._count, tables, (lengths, lengths), total, flat=True, device=self.device))
+
+    def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
+        # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)
+        inside = _lengths.mask(lengths, pred_ids.shape[1])
+        ids = [side.where(inside, -1) for side in (pred_ids, ref_ids)]
+        if self.singletons == "drop":
+            ids = map(_without_singletons, ids)
+        return _count(*ids)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 18)  ->  name: (...)
@@ -156,8 +170,8 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
         "muc": (c - 1).clamp(min=0).sum(-1),
         "b_cubed_a": (c * c / size_a).sum(-1),
         "b_cubed_b": (c * c / size_b).sum(-1),
-        "ceaf_m": _best(c.double(), *table),
-        "ceaf_e": _best(2 * c / (size_a + size_b), *table),
+        "ceaf_m": assigned(c.double(), *table),
+        "ceaf_e": assigned(2 * c / (size_a + size_b), *table),
         "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + alone).sum(-1),
         "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + alone).sum(-1),
         "link_c": links[0],
@@ -168,14 +182,6 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
         "other_b": _links(total_b) - links[2],
     }
     return torch.stack([counts[name].double() for name in _COUNTS], -1)
-
-
-def _best(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:
-    # weight: (B, W) of the cells at row, col (B, W)  n_rows, n_cols: (B,)  ->  (B,)
-    width = weight.shape[-1]
-    table = weight.new_zeros(len(weight), width * width).scatter_add_(-1, row * width + col, weight)
-    table = table.unflatten(-1, (width, width))
-    return linear_sum_assignment(table, maximize=True, row_lengths=n_rows, col_lengths=n_cols, check=False).cost
 
 
 def _scores(

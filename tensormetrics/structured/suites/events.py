@@ -9,11 +9,12 @@ from torch import Tensor
 from ... import _checks
 from ..objects.columns import numbers
 from ..tensors import _lengths
+from ..tensors._lengths import Cells, documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from ..tensors.policy import Policy
 from ..tensors.reduction import CountMetric
-from ._tables import items_of, padded
+from ._tables import items_of, rows, sizes
 from .structures import Argument, Event, EventSet, Trigger
 
 METRICS = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
@@ -63,12 +64,43 @@ class EventScores(CountMetric):
             _checks.integral(name, tensor)
         _checks.same_device(**given)
         sizes = {"n_pred": n_pred, "n_ref": n_ref, "n_pred_args": n_pred_args, "n_ref_args": n_ref_args}
-        triggers, args = (pred_triggers, ref_triggers), (pred_args, ref_args)
         lengths = [
-            _lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2])
+            documents(_lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2]), 0)
             for (name, n), tensor in zip(sizes.items(), given.values(), strict=True)
         ]
-        n_events, n_args = lengths[:2], lengths[2:]
+        self.add_documents(in_chunks(self._count, [documents(t, 2) for t in given.values()], lengths, self._cells))
+
+    def update_events(
+        self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
+    ) -> None:
+        """Add documents given as `EventSet`s or collections of `Event`s."""
+        _checks.same_length(preds=preds, refs=refs)
+        types, roles = numbers(), numbers()
+        triggers, args = [], []
+        for name, side in (("preds", preds), ("refs", refs)):
+            owners, events = items_of(side, "events", Event, name)
+            heads = [event.trigger for event in events]
+            triggers.append((rows([[types[head.type] for head in heads], *_ends(heads)]), sizes(owners)))
+            counts = [[len(event.args) for event in document] for document in owners]
+            given = [argument for event in events for argument in event.args]
+            owner = [number for row in counts for number, count in enumerate(row) for _ in range(count)]
+            columns = owner, [roles[argument.role] for argument in given], *_ends(given)
+            args.append((rows(columns), torch.tensor(list(map(sum, counts)), dtype=torch.int64)))
+        tables, lengths = zip(*triggers, *args, strict=True)
+        self.add_update(in_chunks(self._count, tables, lengths, self._cells, flat=True, device=self.device))
+
+    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
+        # counts: (..., 12)  ->  name: (...)
+        overlaps = counts.unflatten(-1, (len(METRICS), 3)).unbind(-2)
+        return {
+            f"{metric}-{score}": normalize(*overlap.unbind(-1), score, self.policy.zero_division)
+            for metric, overlap in zip(METRICS, overlaps, strict=True)
+            for score in SCORES
+        }
+
+    def _count(self, *given: Tensor) -> Tensor:
+        # triggers (D, N, 3), (D, M, 3), arguments (D, A, 4), (D, C, 4), then how many there are (D,) each  ->  (D, 12)
+        triggers, args, n_events, n_args = given[:2], given[2:4], given[4:6], given[6:]
         overlaps = [
             self._counted(*(side[..., 1:] for side in triggers), *n_events),
             self._counted(*triggers, *n_events),
@@ -80,40 +112,15 @@ class EventScores(CountMetric):
             wanted = number.split([side.shape[-2] for side in args], -1)
             if self.link == "type":
                 types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
-                rows = (torch.stack(pair, -1) for pair in zip(types, wanted, strict=True))
-                overlaps.append(self._counted(*rows, *n_args))
+                pairs = (torch.stack(pair, -1) for pair in zip(types, wanted, strict=True))
+                overlaps.append(self._counted(*pairs, *n_args))
             else:
                 overlaps.append(self._nested(triggers, owner, wanted, n_events, n_args))
-        self.add_documents(torch.stack([part.double() for overlap in overlaps for part in overlap], -1))
+        return torch.stack([part.double() for overlap in overlaps for part in overlap], -1)
 
-    def update_events(
-        self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
-    ) -> None:
-        """Add documents given as `EventSet`s or collections of `Event`s."""
-        _checks.same_length(preds=preds, refs=refs)
-        types, roles = numbers(), numbers()
-        triggers, args = [], []
-        for name, side in (("preds", preds), ("refs", refs)):
-            documents, events = items_of(side, "events", Event, name)
-            heads = [event.trigger for event in events]
-            columns = [types[head.type] for head in heads], *_ends(heads)
-            triggers.append(padded(map(len, documents), columns, self.device))
-            sizes = [[len(event.args) for event in document] for document in documents]
-            given = [argument for event in events for argument in event.args]
-            owner = [number for row in sizes for number, size in enumerate(row) for _ in range(size)]
-            columns = owner, [roles[argument.role] for argument in given], *_ends(given)
-            args.append(padded(map(sum, sizes), columns, self.device))
-        rows, lengths = zip(*triggers, *args, strict=True)
-        self.update(*rows, *lengths)
-
-    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        # counts: (..., 12)  ->  name: (...)
-        overlaps = counts.unflatten(-1, (len(METRICS), 3)).unbind(-2)
-        return {
-            f"{metric}-{score}": normalize(*overlap.unbind(-1), score, self.policy.zero_division)
-            for metric, overlap in zip(METRICS, overlaps, strict=True)
-            for score in SCORES
-        }
+    @property
+    def _cells(self) -> Cells:
+        return total if self.link == "type" else _nested_cells
 
     def _counted(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Overlap:
         # pred: (..., N, F)  ref: (..., M, F)  ->  (...) each
@@ -159,6 +166,10 @@ class EventScores(CountMetric):
     def _duplicates(self) -> str:
         # "set_cross" is about plain values, which triggers and arguments are not
         return "set" if self.policy.duplicates == "set" else "multiset"
+
+
+def _nested_cells(n: int | Tensor, m: int | Tensor, a: int | Tensor, c: int | Tensor) -> int | Tensor:
+    return n * m + n * c + a * c
 
 
 def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:

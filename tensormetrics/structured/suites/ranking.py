@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ... import _checks
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
+from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered
 from ..tensors.reduction import CountMetric
@@ -63,24 +64,12 @@ class RankingScores(CountMetric):
         _checks.same_device(pred_keys=pred_keys, ref_keys=ref_keys, ref_gain=ref_gain)
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
-        if ref_gain is None:
-            ref_gain = torch.ones_like(ref_keys)
-        _checks.shape("ref_gain", ref_gain, *ref_keys.shape)
-        inside = _lengths.mask(n_ref, m)
-        ref_gain = ref_gain.double().where(inside, 0)
-        ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # which sorts before every gain
-
-        # A hit is the first prediction of a key that the reference has too.
-        key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
-        pred_key, ref_key = key[..., :n], key[..., n:]
-        wanted = torch.zeros_like(key).scatter_add(-1, ref_key, inside.long())
-        gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)
-        rank = torch.arange(n, device=key.device).expand_as(pred_key).where(_lengths.mask(n_pred, n), n)
-        first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
-        hit = (first == rank) & (rank < n) & (wanted.gather(-1, pred_key) > 0)
-        gained = gains.gather(-1, pred_key) * hit
-        ideal = ref_gain.sort(descending=True, dim=-1).values
-        self._add(hit.double().cumsum(-1), gained, ideal, n_pred, n_ref)
+        tables, lengths = [pred_keys, ref_keys], [n_pred, n_ref]
+        if ref_gain is not None:
+            _checks.shape("ref_gain", ref_gain, *ref_keys.shape)
+            tables, lengths = [*tables, ref_gain], [*lengths, n_ref]
+        tables, lengths = [documents(table, 1) for table in tables], [documents(length, 0) for length in lengths]
+        self.add_documents(in_chunks(self._count, tables, lengths, total))
 
     def update_rankings(
         self,
@@ -98,14 +87,36 @@ class RankingScores(CountMetric):
         deepest = max((int(name.partition("@")[2] or 0) for name in self.names), default=0)
         if deepest > ranking.max_k:
             raise ValueError(f"ks: got {deepest} above max_k {ranking.max_k}; write ranking[{deepest}]")
-        queries = ranking(preds, refs, gains)
-        add = self._wrap_update(self._add)  # so that it counts as an update, and leaves no trace where it fails
-        add(*(part.to(self.device) for part in queries))
+        *tables, n, m = (part.cpu() for part in ranking(preds, refs, gains))
+        self.add_update(in_chunks(self._count_hits, tables, (n, n, m), total, flat=True, device=self.device))
 
-    def _add(self, hits: Tensor, gained: Tensor, ideal: Tensor, n_pred: Tensor, n_ref: Tensor) -> None:
-        # hits, gained: (..., N)  ideal: (..., M)  n_pred, n_ref: (...)
+    def _count(self, pred_keys: Tensor, ref_keys: Tensor, *rest: Tensor) -> Tensor:
+        # pred_keys: (D, N)  ref_keys: (D, M)  rest: gains (D, M) or nothing, then the lengths (D,) of each  ->  (D, K)
+        *gains, n_pred, n_ref = rest if len(rest) == 2 else rest[:3]
+        n, m = pred_keys.shape[1], ref_keys.shape[1]
+        inside = _lengths.mask(n_ref, m)
+        ref_gain = gains[0].double().where(inside, 0) if gains else inside.double()
+        ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # which sorts before every gain
+        # A hit is the first prediction of a key that the reference has too.
+        key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
+        pred_key, ref_key = key[..., :n], key[..., n:]
+        wanted = torch.zeros_like(key).scatter_add(-1, ref_key, inside.long())
+        gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)
+        rank = torch.arange(n, device=key.device).expand_as(pred_key).where(_lengths.mask(n_pred, n), n)
+        first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
+        hit = (first == rank) & (rank < n) & (wanted.gather(-1, pred_key) > 0)
+        gained = gains.gather(-1, pred_key) * hit
+        return self._count_hits(hit.double().cumsum(-1), gained, ref_gain, n_pred, n_pred, n_ref)
+
+    def _count_hits(self, hits: Tensor, gained: Tensor, gain: Tensor, *lengths: Tensor) -> Tensor:
+        # hits, gained: (D, N)  gain: (D, M)  lengths: (D,) of each  ->  (D, K)
+        n_pred, _, n_ref = lengths
+        ideal = gain.where(_lengths.mask(n_ref, gain.shape[1]), 0).sort(descending=True, dim=-1).values
+        inside = _lengths.mask(n_pred, hits.shape[1])
+        found = (hits * inside).amax(-1, keepdim=True) if hits.shape[1] else hits.sum(-1, keepdim=True)
+        hits, gained = hits.where(inside, found), gained.where(inside, 0)
         scores = _scores(hits, gained, ideal, n_pred, n_ref, self.names, self.zero_division)
-        self.add_documents(torch.stack([scores[name].expand(n_ref.shape) for name in self.names], -1))
+        return torch.stack([scores[name].expand(n_ref.shape) for name in self.names], -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., K) the scores of a query themselves  ->  name: (...)

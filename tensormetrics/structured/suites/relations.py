@@ -6,8 +6,10 @@ from torch import Tensor
 
 from ... import _checks
 from ..objects.columns import numbers
+from ..tensors import _lengths
+from ..tensors._lengths import documents, in_chunks, total
 from ._label_scores import LabelScores
-from ._tables import items_of, padded
+from ._tables import items_of, rows, sizes
 from .structures import Relation, RelationSet
 
 
@@ -26,15 +28,20 @@ class RelationScores(LabelScores):
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
     ) -> None:
-        """Add documents."""
+        """Add documents. Rows of a negative type do not count."""
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
-        *batch, _, width = pred_relations.shape
+        *batch, n, width = pred_relations.shape
         _checks.shape("ref_relations", ref_relations, *batch, "M", width)
         _checks.integral("pred_relations", pred_relations)
         _checks.integral("ref_relations", ref_relations)
         _checks.same_device(pred_relations=pred_relations, ref_relations=ref_relations)
-        equal = (pred_relations[..., :, None, :] == ref_relations[..., None, :, :]).all(-1)
-        self.add_matching(equal.float(), pred_relations[..., 0], ref_relations[..., 0], n_pred, n_ref)
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_relations, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_relations, batch, ref_relations.shape[-2])
+        tables = [documents(table, 2) for table in (pred_relations, ref_relations)]
+        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
+        for name, table, length in zip(("pred_relations", "ref_relations"), tables, lengths, strict=True):
+            self.check_numbers(name, table[..., 0], length)
+        self.add_documents(in_chunks(self._count, tables, lengths, total))
 
     def update_relations(
         self,
@@ -47,14 +54,18 @@ class RelationScores(LabelScores):
         for label in self.labels or ():
             types[label]
 
-        tables = []
+        tables, lengths = [], []
         for name, side in (("preds", preds), ("refs", refs)):
-            documents, relations = items_of(side, "relations", Relation, name)
+            owners, relations = items_of(side, "relations", Relation, name)
             columns = [[types[relation.type] for relation in relations]]
             for mentions in ([relation.subj for relation in relations], [relation.obj for relation in relations]):
                 columns += [mention.left for mention in mentions], [mention.right for mention in mentions]
-            tables.append(padded(map(len, documents), columns, self.device))
+            tables.append(rows(columns))
+            lengths.append(sizes(owners))
         if self.labels is not None and len(types) > len(self.labels):
             raise ValueError(f"labels: got relations of {[*types][len(self.labels) :]}, wanted some of {self.labels}")
-        rows, lengths = zip(*tables, strict=True)
-        self.update(*rows, *lengths)
+        self.add_update(in_chunks(self._count, tables, lengths, total, flat=True, device=self.device))
+
+    def _count(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+        # pred: (D, N, F)  ref: (D, M, F)  ->  (D, 3) or (D, 3 L)
+        return self.count_equal(pred, ref, pred[..., 0], ref[..., 0], n_pred, n_ref)

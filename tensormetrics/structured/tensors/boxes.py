@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from . import _lengths
+from ._lengths import documents, in_chunks
 from .normalizers import normalize
 from .overlap import set_overlap
 from .reduction import CountMetric
@@ -61,13 +62,23 @@ class BoxMatch(CountMetric):
         if (pred_labels is None) != (ref_labels is None):
             raise ValueError("pred_labels, ref_labels: got one of them, wanted both or neither")
         _checks.same_device(pred_boxes=pred_boxes, ref_boxes=ref_boxes, pred_labels=pred_labels, ref_labels=ref_labels)
-        iou = box_iou(_corners(pred_boxes, self.format), _corners(ref_boxes, self.format))
+        tables = [documents(boxes, 2) for boxes in (pred_boxes, ref_boxes)]
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_boxes, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_boxes, batch, m)
+        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
         if pred_labels is not None:
             _checks.shape("pred_labels", pred_labels, *batch, n)
             _checks.shape("ref_labels", ref_labels, *batch, m)
-            iou = iou * (pred_labels[..., None] == ref_labels[..., None, :])
-        n_pred = _lengths.full_or_clamped("n_pred", n_pred, iou, batch, n)
-        n_ref = _lengths.full_or_clamped("n_ref", n_ref, iou, batch, m)
+            tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
+            lengths *= 2
+        self.add_documents(in_chunks(self._count, tables, lengths))
+
+    def _count(self, pred_boxes: Tensor, ref_boxes: Tensor, *rest: Tensor) -> Tensor:
+        # pred_boxes: (D, N, 4)  ref_boxes: (D, M, 4)  ->  (D, 2 + 2 per threshold)
+        *labels, n_pred, n_ref = rest[:4] if len(rest) > 2 else rest
+        iou = box_iou(_corners(pred_boxes, self.format), _corners(ref_boxes, self.format))
+        if labels:
+            iou = iou * (labels[0][..., None] == labels[1][..., None, :])
         counts = [n_pred.double(), n_ref.double()]
         for threshold in self.suffixes:
             allowed = (iou >= threshold) & (iou > 0)
@@ -75,7 +86,7 @@ class BoxMatch(CountMetric):
             found = set_overlap(worth.masked_fill(iou.isnan(), torch.nan), n_pred, n_ref, return_pairs=True)
             pairs = (found.ref_of_pred >= 0).sum(-1).double()
             counts += [pairs.masked_fill(found.value.isnan(), torch.nan), found.value]
-        self.add_documents(torch.stack(counts, -1))
+        return torch.stack(counts, -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 2 + 2 per threshold)  ->  name: (...)

@@ -1,6 +1,5 @@
 """The overlap of two graphs: the heaviest relation of nodes that agrees on who reaches whom."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +8,12 @@ from torch import Tensor
 
 from ... import _checks
 from ..._native import derivative_wanted
+from ._lengths import cuts, documents
 from ._programme import PROOF, Programme, Solved, check_solver, relax, solve
 from .constraints import Constraint
 from .overlap import read_similarity, set_overlap
 
 STARTS = 8  # of the search
-CELLS = 1 << 24  # of its tables at once
 
 
 def reachability(adjacency: Tensor) -> Tensor:
@@ -53,19 +52,18 @@ def graph_overlap(
     """
     constraint = Constraint.parse(constraint)
     nodes = check_solver(solver, node_limit)
-    gain, _, _, valid = read_similarity(similarity.detach(), n_pred, n_ref)
+    gain, *lengths, valid = read_similarity(similarity.detach(), n_pred, n_ref)
     *batch, n, m = gain.shape
     for name, reach, size in (("pred_reach", pred_reach, n), ("ref_reach", ref_reach, m)):
         _check_square(name, reach)
         _checks.shape(name, reach, *batch, size, size)
         _checks.same_device(similarity=similarity, **{name: reach})
-    flat = (math.prod(batch),)
-    parts = [
-        x.reshape(flat + x.shape[-2:]).split(max(CELLS // max(STARTS * n * m, 1), 1))
-        for x in (gain.double(), pred_reach, ref_reach)
-    ]
-    solved = [_solve(*part, constraint, solver, nodes) for part in zip(*parts, strict=True)]
-    value, bound, pairs = (torch.cat(x) for x in zip(*solved, strict=True))
+    parts = [documents(x, 2) for x in (gain.double(), pred_reach, ref_reach)]
+    value, bound = (parts[0].new_empty(len(parts[0])) for _ in range(2))
+    pairs = torch.zeros_like(parts[0], dtype=torch.bool)
+    for place, (n, m) in cuts([documents(length, 0) for length in lengths], (n, m), lambda n, m: STARTS * n * m):
+        some = (x[:, :height, :width][place] for x, height, width in zip(parts, (n, n, m), (m, n, m), strict=True))
+        value[place], bound[place], pairs[:, :n, :m][place] = _solve(*some, constraint, solver, nodes)
     value, bound = (x.reshape(batch).masked_fill(~valid, torch.nan) for x in (value, bound))
     exact = value == bound
     if derivative_wanted(similarity):

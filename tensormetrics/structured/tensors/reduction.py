@@ -66,6 +66,11 @@ class CountMetric(Metric):
             sums = torch.cat([sums, drawn.to(table.device, table.dtype).mT @ table])
         self.sums = self.sums + sums
 
+    def add_update(self, counts: Tensor) -> None:
+        # counts: (..., K)
+        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails."""
+        self._wrap_update(self.add_documents)(counts)
+
     def compute(self) -> dict[str, Tensor]:
         """name -> () float64."""
         if self.average == "micro":

@@ -1,11 +1,16 @@
 """Precision, recall and F-scores of matched sets, multisets and sequences."""
 
+import functools
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ... import _checks
 from . import _lengths
+from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
 from .overlap import Overlap, multiset_overlap, set_overlap
 from .reduction import OverlapMetric
@@ -40,12 +45,27 @@ class SimilarityMatch(OverlapMetric):
         1 and none is higher, but under `~` it must be given."""
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
             raise ValueError("pred_self, ref_self: got None under '~', wanted the overlap of each side with itself")
-        cross = self.overlap(similarity, n_pred, n_ref)
+        ragged = n_pred is not None or n_ref is not None
+        _checks.shape("similarity", similarity, "...", "N", "M")
+        _checks.floating("similarity", similarity)
         *batch, n, m = similarity.shape
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, similarity, batch, m)
+        if ragged and similarity.device.type == "cpu":
+            cross = self._trimmed(similarity.detach(), n_pred, n_ref)
+        else:
+            cross = self.overlap(similarity, n_pred, n_ref)
         selves = (n_pred if pred_self is None else pred_self, n_ref if ref_self is None else ref_self)
         self.add_overlap(Overlap(cross, *selves), n_pred, n_ref)
+
+    def _trimmed(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+        # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)
+        """The overlaps of documents of like size together, without the padding beyond the longest of them."""
+        tables, lengths = documents(similarity, 2), [documents(n, 0) for n in (n_pred, n_ref)]
+        cross = tables.new_empty(len(tables), dtype=torch.float64)
+        for place, (n, m) in cuts(lengths, tables.shape[1:]):
+            cross[place] = self.overlap(tables[:, :n, :m][place], *(length[place] for length in lengths))
+        return cross.reshape(n_pred.shape)
 
 
 class SetMatch(SimilarityMatch):
@@ -79,8 +99,29 @@ class MultisetMatch(OverlapMetric):
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
     ) -> None:
-        overlap = multiset_overlap(
-            pred_keys, ref_keys, n_pred, n_ref, self.constraint, self.policy.duplicates, columns=self.columns
+        overlap = functools.partial(
+            multiset_overlap, constraint=self.constraint, duplicates=self.policy.duplicates, columns=self.columns
         )
+        ragged = n_pred is not None or n_ref is not None
+        overlap = self._trimmed(overlap, pred_keys, ref_keys, n_pred, n_ref) if ragged else overlap(pred_keys, ref_keys)
         # Under every constraint a self-overlap is 0 for the empty multiset alone.
         self.add_overlap(overlap, overlap.pred, overlap.ref)
+
+    def _trimmed(
+        self,
+        overlap: Callable[..., Overlap],
+        pred_keys: Tensor,  # (..., N), or (..., N, F) with columns=True
+        ref_keys: Tensor,  # (..., M), or (..., M, F)
+        n_pred: Tensor | None,  # (...)
+        n_ref: Tensor | None,  # (...)
+    ) -> Overlap:
+        dims = 1 + self.columns
+        for name, keys in (("pred_keys", pred_keys), ("ref_keys", ref_keys)):
+            _checks.shape(name, keys, "...", *("N", "F")[:dims])
+        lengths = [
+            documents(_lengths.full_or_clamped(name, n, keys, keys.shape[:-dims], keys.shape[-dims]), 0)
+            for name, n, keys in (("n_pred", n_pred, pred_keys), ("n_ref", n_ref, ref_keys))
+        ]
+        tables = [documents(keys, dims) for keys in (pred_keys, ref_keys)]
+        counts = in_chunks(lambda *given: torch.stack(overlap(*given), -1), tables, lengths, total)
+        return Overlap(*counts.unbind(-1))

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from .... import _checks
 from ....assignment import linear_sum_assignment
-from ...tensors import _lengths
 from ...tensors._pairs import join, places
 from ..columns import as_list, check_collection
 from ..metric import StructuredMetric
@@ -18,11 +17,11 @@ from .set import Collection, Ragged, alike
 
 
 class Queries(NamedTuple):
-    """Rankings as numbers."""
+    """Rankings as numbers, those of one query after those of another."""
 
-    hits: Tensor  # (B, N) float64: the overlap of the first 1, 2, ... predictions with the references
-    gained: Tensor  # (B, N) float64
-    ideal: Tensor  # (B, M) float64 gains, largest first
+    hits: Tensor  # (predictions,) float64: the overlap of the query's first 1, 2, ... predictions with its references
+    gained: Tensor  # (predictions,) float64
+    gain: Tensor  # (references,) float64
     n_pred: Tensor  # (B,)
     n_ref: Tensor  # (B,)
 
@@ -60,13 +59,16 @@ class Ranking(nn.Module):
         rows = node.encode([*cut, *refs], size, where, device)
         n_pred, n_ref = rows.count[:size], rows.count[size:]
         gain = _flat_gains(gains, n_ref)
-        ideal = torch.zeros(size, _most(n_ref), dtype=gain.dtype, device=device)
-        ideal = ideal.masked_scatter(_lengths.mask(n_ref, ideal.shape[-1]), gain).sort(descending=True, dim=-1).values
+        before = n_pred.cumsum(0) - n_pred
         if node.inner.equality:
             hit, gained = _equal_hits(rows, size, gain)
-            return Queries(hit.cumsum(-1), gained, ideal, n_pred, n_ref)
+            hits = nn.functional.pad(hit.cumsum(0), (1, 0))
+            return Queries(hits[1:] - hits[before].repeat_interleave(n_pred), gained, gain, n_pred, n_ref)
         hits = _prefix_overlaps(node, rows, size)
-        return Queries(hits, nn.functional.pad(hits, (1, 0)).diff(dim=-1), ideal, n_pred, n_ref)
+        gained = hits.diff(prepend=hits[:0].new_zeros(1))
+        first = before[n_pred > 0]
+        gained[first] = hits[first]
+        return Queries(hits, gained, gain, n_pred, n_ref)
 
 
 def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
 
 
 def _equal_hits(rows: Ragged, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
-    # gain: (references,)  ->  hit, gained (B, N) float64
+    # gain: (references,)  ->  hit, gained (predictions,) float64
     """Of equal items the n-th prediction stands for the n-th reference."""
     row = torch.repeat_interleave(rows.count)
     n = int(rows.count[:size].sum())
@@ -91,30 +93,25 @@ def _equal_hits(rows: Ragged, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     sides = block.split([n, len(row) - n])
     times = [places(side, torch.arange(len(side), device=row.device))[0] for side in sides]
     a, b = join(*(side * len(row) + before for side, before in zip(sides, times, strict=True)))
-    hit = gain.new_zeros(size, _most(rows.count[:size]))
-    place = row[a], a - rows.start[row[a]]
-    return hit.index_put(place, torch.ones_like(gain[b])), hit.index_put(place, gain[b])
+    hit = gain.new_zeros(n)
+    return hit.index_put((a,), torch.ones_like(gain[b])), hit.index_put((a,), gain[b])
 
 
 def _prefix_overlaps(node: Collection, rows: Ragged, size: int) -> Tensor:
-    # ->  (B, N) float64
+    # ->  (predictions,) float64
     i = torch.arange(size, device=rows.count.device)
     n, m = rows.count[:size], rows.count[size:]
-    prefix = torch.arange(1, _most(n) + 1, device=i.device)
-    value = torch.zeros(size, len(prefix), dtype=torch.float64, device=i.device)
+    value = torch.zeros(int(n.sum()), dtype=torch.float64, device=i.device)
     for part in alike(n, m):
         sides = i[part], i[part] + size
         gain = node.dense(rows, *sides).clamp(min=0)  # (P, N', M')
         height = gain.shape[-2]
         problems = gain[:, None].expand(-1, height, -1, -1)  # read in place, not copied
-        lengths = torch.minimum(prefix[:height], n[part, None])
+        prefix = torch.arange(1, height + 1, device=i.device).expand(len(part), height)
+        lengths = torch.minimum(prefix, n[part, None])
         solution = linear_sum_assignment(
             problems, maximize=True, row_lengths=lengths, col_lengths=m[part, None].expand_as(lengths), check=False
         )
-        value[part] = nn.functional.pad(solution.cost, (1, 0))[:, prefix.clamp(max=height)]
+        inside = prefix <= n[part, None]
+        value[(rows.start[part, None] + prefix - 1)[inside]] = solution.cost[inside]
     return value
-
-
-def _most(count: Tensor) -> int:
-    # count: (B,)
-    return int(count.max()) if len(count) else 0

@@ -1,0 +1,34 @@
+"""Scores of labels as a table of text."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+HEAD = ("precision", "recall", "f1-score", "support")
+
+Row = tuple[str, Sequence[Tensor], int]  # name, scores (1 + R,) whose first is the data's, support
+
+
+def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int, confidence: float) -> str:
+    """The form of scikit-learn's and seqeval's `classification_report`, with intervals where there are replicates."""
+    tail = (1 - confidence) / 2
+
+    def cell(score: Tensor) -> str:
+        text = f"{float(score[0]):.{digits}f}"
+        if len(score) == 1:
+            return text
+        low, high = (float(score[1:].nanquantile(quantile)) for quantile in (tail, 1 - tail))
+        return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+
+    table = [[(name, *map(cell, scores), str(support)) for name, scores, support in part] for part in (rows, means)]
+    cells = [text for part in table for _, *scores, _ in part for text in scores]
+    wide = max(9, *map(len, cells))
+    name_width = max(12, digits, *(len(row[0]) for part in table for row in part))
+    widths = (name_width, wide, wide, wide, 9)
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = (text.rjust(width) for text, width in zip(row, widths, strict=True))
+        return f"{first}  {' '.join(others)}"
+
+    blocks = [[line(row) for row in part] for part in table if part]
+    return "\n".join([line(("", *HEAD)), "", *(text for block in blocks for text in [*block, ""])])

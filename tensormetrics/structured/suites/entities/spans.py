@@ -1,0 +1,215 @@
+"""Labelled spans of text: named entities, chunks, arguments."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .... import _checks
+from ...tensors import _lengths
+from ...tensors._lengths import Cells, documents, in_chunks, product, total
+from .._label_scores import LabelScores
+from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code, warn_of_both
+
+SCHEMES = ("strict", "exact", "partial", "type")
+TOKENS = 1 << 16  # of documents that are read at a time
+EQUALITY = ("strict", "exact")  # spans are worth 1 or nothing, and need no pairs
+
+
+class SpanScores(LabelScores):
+    """Precision, recall and F1 of labelled spans after the best one-to-one matching, in [0, 1]; higher is better.
+
+    A pair is worth 1 under `scheme` "strict" if label and both ends are equal; "exact", both ends; "type", if labels
+    are equal and the spans overlap; "partial" 1 if both ends are equal, 1/2 if the spans overlap.
+    `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
+    "types", the mean over labels that occur, or "weighted", by the number of reference spans. Not for "exact" and
+    "partial", which ignore labels. Other arguments: see `CountMetric`.
+    """
+
+    def __init__(
+        self, scheme: str = "strict", average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
+        _checks.one_of("scheme", scheme, SCHEMES)
+        if labels is not None and scheme in ("exact", "partial"):
+            raise ValueError(f"labels: got {labels!r} with scheme={scheme!r}, which ignores labels; leave them out")
+        self.scheme = scheme
+        super().__init__(average, labels, **kwargs)
+
+    def update(
+        self,
+        pred_spans: Tensor,  # (..., N, 3) int: label, first, last (inclusive)
+        ref_spans: Tensor,  # (..., M, 3) int
+        n_pred: Tensor | None = None,  # (...)
+        n_ref: Tensor | None = None,  # (...)
+    ) -> None:
+        """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
+
+        Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. For lists of
+        tags there is `update_tags`.
+        """
+        for name, spans in (("pred_spans", pred_spans), ("ref_spans", ref_spans)):
+            if not isinstance(spans, Tensor):
+                raise TypeError(
+                    f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last); for lists of "
+                    "tags write update_tags(pred, ref)"
+                )
+        _checks.shape("pred_spans", pred_spans, "...", "N", 3)
+        *batch, n, _ = pred_spans.shape
+        _checks.shape("ref_spans", ref_spans, *batch, "M", 3)
+        _checks.integral("pred_spans", pred_spans)
+        _checks.integral("ref_spans", ref_spans)
+        _checks.same_device(pred_spans=pred_spans, ref_spans=ref_spans)
+        n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_spans, batch, n)
+        n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_spans, batch, ref_spans.shape[-2])
+        tables = [documents(spans, 2) for spans in (pred_spans, ref_spans)]
+        lengths = [documents(length, 0) for length in (n_pred, n_ref)]
+        for name, table, length in zip(("pred_spans", "ref_spans"), tables, lengths, strict=True):
+            self.check_numbers(name, table[..., 0], length)
+        self.add_documents(in_chunks(self._count, tables, lengths, self._cells))
+
+    def update_tags(
+        self,
+        pred: Sequence[Sequence[str]] | Tensor,  # (..., W) int with a vocabulary
+        ref: Sequence[Sequence[str]] | Tensor,  # (..., W) int
+        mode: str = "lenient",
+        vocabulary: Sequence[str] | None = None,
+        suffix: bool = False,
+    ) -> None:
+        """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
+
+        Of numbers, a token that is negative on either side is left out on both. A warning says when tags do not fit
+        the scheme: any of the reference, or half of the predicted ones.
+        """
+        _checks.one_of("mode", mode, MODES)
+        if vocabulary is not None:
+            return self._update_numbers(pred, ref, mode, vocabulary, suffix)
+        if isinstance(pred, Tensor) or isinstance(ref, Tensor):
+            raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
+        known = Vocabulary(self.labels or (), suffix)
+        pred_tags, ref_tags, lengths = read_both(pred, ref, known)
+        if self.labels is not None:
+            known.check(self.labels)
+        self.add_update(self._count_tags(known, pred_tags, ref_tags, lengths, mode))
+
+    def _update_numbers(self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool) -> None:
+        # pred, ref: (..., W)
+        _checks.integral("pred", pred)
+        _checks.integral("ref", ref)
+        _checks.shape("ref", ref, *pred.shape)
+        _checks.same_device(pred=pred, ref=ref)
+        known = Vocabulary(self.labels or (), suffix)
+        known.codes = [tag_code(tag, known.labels, f"vocabulary[{i}]", suffix) for i, tag in enumerate(vocabulary)]
+        if self.labels is not None:
+            known.check(self.labels)
+        pred, ref = documents(pred, 1), documents(ref, 1)
+        kept = (pred >= 0) & (ref >= 0)
+        if kept.device.type == "cpu":
+            return self.add_update(self._count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode))
+        order = kept.sort(dim=-1, descending=True, stable=True).indices
+        sides = (known.parts(side.where(kept, len(vocabulary)).gather(-1, order)) for side in (pred, ref))
+        (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*side, mode) for side in sides)
+        self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells))
+
+    def _count_tags(self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str) -> Tensor:
+        # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
+        counts, unfit = [], [Unfit(), Unfit()]
+        few = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
+        sizes = lengths.split(few or [0])
+        tokens = [int(size.sum()) for size in sizes]
+        for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
+            sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
+            unfit = [before + side.unfit(mode) for before, side in zip(unfit, sides, strict=True)]
+            counts.append(self._count_marked(*sides))
+        warn_of_both(*unfit, mode, depth=1)
+        return torch.cat(counts).to(self.device)
+
+    def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
+        # ->  (D, 3) or (D, 3 L)
+        if self.scheme not in EQUALITY:
+            tables, counts = zip(pred.rows(), ref.rows(), strict=True)
+            return in_chunks(self._count, tables, counts, self._cells, flat=True)
+        # Spans of tags begin at different tokens, so each has one candidate.
+        same = pred.last[ref.first] == ref.last[ref.first]
+        if self.scheme == "strict":
+            same &= pred.label[ref.first] == ref.label[ref.first]
+        labels = len(self.labels or [""])
+        cells = [side.document * labels + (side.label[side.first] if self.labels else 0) for side in (pred, ref)]
+        counts = (torch.bincount(cell, minlength=len(ref.start) * labels) for cell in (cells[1][same], *cells))
+        return torch.cat([count.view(-1, labels) for count in counts], -1).double()
+
+    def _count(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+        # pred: (D, N, 3)  ref: (D, M, 3)  ->  (D, 3) or (D, 3 L)
+        labels = pred[..., 0], ref[..., 0]
+        if self.scheme in EQUALITY:
+            keys = (pred, ref) if self.scheme == "strict" else (pred[..., 1:], ref[..., 1:])
+            return self.count_equal(*keys, *labels, n_pred, n_ref)
+        return self.count_matched(span_similarity(pred, ref, self.scheme), *labels, n_pred, n_ref)
+
+    @property
+    def _cells(self) -> Cells:
+        return total if self.scheme in EQUALITY else product
+
+
+def ner_report(
+    pred: Iterable[Sequence[str]],
+    ref: Iterable[Sequence[str]],
+    mode: str = "lenient",
+    suffix: bool = False,
+    digits: int = 2,
+    **options: Any,
+) -> str:
+    """The text of `SpanScores.report` for lists of tags, a row for each label that is met in them.
+
+    Without `bootstrap` it is letter by letter seqeval's `classification_report(ref, pred)`, with `mode` other than
+    "lenient" that of its strict mode. `options` are those of `SpanScores`, such as `bootstrap=1000`.
+
+    >>> print(ner_report([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-PER"]]))  # doctest: +NORMALIZE_WHITESPACE
+                  precision    recall  f1-score   support
+    <BLANKLINE>
+             LOC       0.00      0.00      0.00         0
+             PER       1.00      0.50      0.67         2
+    <BLANKLINE>
+       micro avg       0.50      0.50      0.50         2
+       macro avg       0.50      0.25      0.33         2
+    weighted avg       1.00      0.50      0.67         2
+    <BLANKLINE>
+    """
+    pred, ref, known = documents_of(pred, "pred"), documents_of(ref, "ref"), Vocabulary((), suffix)
+    for side in (pred, ref):
+        known.learn(side)
+    scores = SpanScores(labels=sorted(known.labels) or None, **options)
+    scores.update_tags(pred, ref, mode, suffix=suffix)
+    return scores.report(digits)
+
+
+def read_both(
+    pred: Iterable[Sequence[str]], ref: Iterable[Sequence[str]], known: Vocabulary
+) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  numbers of the tags of either side (T,), lengths of the documents (D,)
+    """Two sides of the same tokens."""
+    pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
+    _checks.same_length(pred=pred, ref=ref)
+    (pred_tags, lengths), (ref_tags, n_ref) = known.read(pred), known.read(ref)
+    for document in (lengths != n_ref).nonzero().flatten().tolist():
+        n, m = int(lengths[document]), int(n_ref[document])
+        raise ValueError(f"document {document}: lengths differ: pred has {n} tags, ref has {m}")
+    return pred_tags, ref_tags, lengths
+
+
+def span_similarity(pred: Tensor, ref: Tensor, scheme: str) -> Tensor:
+    # pred: (..., N, 3)  ref: (..., M, 3)  ->  (..., N, M) float32
+    """What pairs of spans are worth under a scheme of `SpanScores`."""
+    (label, first, last), (ref_label, ref_first, ref_last) = (
+        pred[..., :, None, :].unbind(-1),
+        ref[..., None, :, :].unbind(-1),
+    )
+    ends = (first == ref_first) & (last == ref_last)
+    overlap = (first <= ref_last) & (ref_first <= last)
+    if scheme == "strict":
+        return (ends & (label == ref_label)).float()
+    if scheme == "exact":
+        return ends.float()
+    if scheme == "type":
+        return (overlap & (label == ref_label)).float()
+    return (ends.float() + overlap.float()) / 2

@@ -1,0 +1,205 @@
+"""Tags: their schemes, what does not fit them, and words that used to mislead."""
+
+import pytest
+import torch
+
+from tensormetrics.structured import CorefScores, RelationScores, SpanScores, ner_report, read_tags
+
+PRED = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
+REF = [["B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O"]]
+
+
+def spans_of(tags: list[list[str]], mode: str, **options: bool) -> list[list[tuple[str, int, int]]]:
+    read = read_tags(tags, mode, **options)
+    rows = zip(read.spans.tolist(), read.lengths.tolist(), strict=True)
+    return [[(read.labels[label], a, b) for label, a, b in row[:n]] for row, n in rows]
+
+
+# What seqeval 1.2.2 finds; see tests/peers/test_seqeval.py for random tags.
+SCHEMES = [
+    ("iob1", "I-X I-X B-X I-X O I-Y I-X", [("X", 0, 1), ("X", 2, 3), ("Y", 5, 5), ("X", 6, 6)]),
+    ("ioe1", "I-X E-X I-X O I-Y I-Y", [("X", 0, 1), ("X", 2, 2), ("Y", 4, 5)]),
+    ("ioe2", "I-X E-X E-Y O I-X E-X", [("X", 0, 1), ("Y", 2, 2), ("X", 4, 5)]),
+    ("iob2", "B-X I-X B-X O B-Y I-Y", [("X", 0, 1), ("X", 2, 2), ("Y", 4, 5)]),
+    ("bilou", "B-X L-X U-Y O B-X I-X L-X", [("X", 0, 1), ("Y", 2, 2), ("X", 4, 6)]),
+    ("iobes", "B-X E-X S-Y O B-X I-X E-X", [("X", 0, 1), ("Y", 2, 2), ("X", 4, 6)]),
+]
+
+
+@pytest.mark.parametrize(("mode", "tags", "spans"), SCHEMES)
+def test_schemes(mode, tags, spans):
+    assert spans_of([tags.split()], mode) == [spans]
+    turned = ["-".join(reversed(tag.split("-"))) for tag in tags.split()]
+    assert spans_of([turned], mode, suffix=True) == [spans]
+
+
+def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
+    assert spans_of([["B", "I", "O", "B"]], "iob2") == [[("_", 0, 1), ("_", 3, 3)]]
+
+
+@pytest.mark.parametrize(
+    ("tag", "suffix", "wanted"),
+    [
+        ("B-", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
+        ("-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
+        ("O-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
+        ("PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
+        ("", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
+        ("B-PER", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
+        ("-B", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
+    ],
+)
+def test_tags_that_are_none(tag, suffix, wanted):
+    with pytest.raises(ValueError) as error:
+        read_tags([["O"], ["O", tag]], suffix=suffix)
+    assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {wanted}"
+
+
+@pytest.mark.parametrize("tag", [None, 3, ["B-PER"], torch.tensor(1)])
+def test_things_that_are_no_tags(tag):
+    with pytest.raises(TypeError) as error:
+        SpanScores().update_tags([["O"], [tag]], [["O"], ["O"]])
+    assert str(error.value).startswith(f"document 1, position 0: got {tag!r:.60}, wanted a tag such as 'B-PER'")
+
+
+def test_generators_are_documents():
+    metric = SpanScores()
+    metric.update_tags((iter(row) for row in PRED), (iter(row) for row in REF))
+    assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
+
+
+def test_sides_read_apart_agree():
+    """Labels have the same numbers, though they come in another order, and padding does not count."""
+    pred, ref = read_tags(PRED), read_tags(REF)
+    for lengths in ((pred.lengths, ref.lengths), ()):
+        metric = SpanScores()
+        metric.update(pred.spans, ref.spans, *lengths)
+        assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
+
+
+def test_labels_are_numbered_by_their_place():
+    labels = ("ORG", "PER", "LOC")
+    metric = SpanScores(labels=labels)
+    metric.update(read_tags(PRED, labels=labels).spans, read_tags(REF, labels=labels).spans)
+    scores = {name: float(value) for name, value in metric.compute().items()}
+    assert scores["recall[PER]"] == scores["recall[LOC]"] == 1 and scores["recall[ORG]"] == 0
+    with pytest.raises(ValueError) as error:
+        read_tags(PRED, labels=("LOC",))
+    assert str(error.value) == "labels: got tags of ['PER'], wanted some of ('LOC',)"
+
+
+def test_numbers_that_no_label_has():
+    for metric, rows in ((SpanScores(labels=("A", "B")), 3), (RelationScores(labels=("A", "B")), 5)):
+        table = torch.zeros(2, 2, rows, dtype=torch.int64)
+        table[1, 1, 0] = 2
+        with pytest.raises(ValueError, match="document 1: got label 2 in row 1, wanted a number below 2"):
+            metric.update(table, table)
+        metric.update(table, table, torch.tensor([2, 1]), torch.tensor([2, 1]))
+        table[1, 1, 0] = -1  # padding
+        metric.update(table, table)
+        assert metric.compute()["f1"] == 1 and metric.sums[0].tolist() == [6.0, 0.0] * 3 + [4.0]
+
+
+def test_lists_are_sent_to_the_door_for_lists():
+    for call, message in (
+        (
+            lambda: SpanScores().update(PRED, REF),
+            "pred_spans: got a list, wanted a tensor of rows (label, first, last); for lists of tags write "
+            "update_tags(pred, ref)",
+        ),
+        (
+            lambda: CorefScores().update([[["a"]]], [[["a"]]]),
+            "pred_ids: got a list, wanted a tensor of the numbers of clusters; for lists of clusters write "
+            "update_clusters(preds, refs)",
+        ),
+        (
+            lambda: SpanScores().update_tags(PRED[0], REF[0]),
+            "document 0: got the text 'B-PER', wanted a list of tags; write [tags]",
+        ),
+        (lambda: SpanScores().update_tags("O", "O"), "pred: got 'O', wanted a list of documents, lists of tags"),
+        (lambda: SpanScores().update_tags([3], [["O"]]), "document 0: got 3, wanted a list of tags"),
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("pred", "ref", "mode", "text"),
+    [
+        (
+            ["B-A", "I-A", "O"],
+            ["B-A", "I-A", "O"],
+            "iobes",
+            ["pred: tags do not fit mode='iobes': 2 of 2 tags other than O are left out"]
+            + ["ref: tags do not fit mode='iobes': 2 of 2 tags other than O are left out"],
+        ),
+        (
+            ["S-A", "B-A", "B-A"],
+            ["B-A", "B-A", "B-A"],
+            "iob2",
+            [
+                "pred: tags do not fit mode='iob2': 1 of 3 tags other than O are left out, some whose prefix is none "
+                "of B, I"
+            ],
+        ),
+        (["B-A", "O", "I-A"], ["B-A", "O", "B-A"], "iob2", []),  # a model may err
+        (
+            ["B-A", "O", "B-A"],
+            ["B-A", "O", "I-A"],
+            "iob2",
+            ["ref: tags do not fit mode='iob2': 1 of 2 tags other than O are left out"],
+        ),
+        (["E-A", "I-B", "I-A"], ["L-A", "U-B", "I-A"], "lenient", []),
+    ],
+)
+def test_tags_that_do_not_fit_are_told(pred, ref, mode, text, recwarn):
+    SpanScores().update_tags([pred], [ref], mode)
+    assert [str(warning.message) for warning in recwarn] == text
+    assert all(warning.filename == __file__ for warning in recwarn)
+
+
+def test_report():
+    """By hand: PER 1 of 1, ORG 0 of 1 wanted and none predicted, LOC 1 of 2 predicted."""
+    wanted = """
+              precision    recall  f1-score   support
+
+         LOC      0.500     1.000     0.667         1
+         ORG      0.000     0.000     0.000         1
+         PER      1.000     1.000     1.000         1
+
+   micro avg      0.667     0.667     0.667         3
+   macro avg      0.500     0.667     0.556         3
+weighted avg      0.500     0.667     0.556         3
+"""
+    assert "\n" + ner_report(PRED, REF, digits=3) == wanted
+    metric = SpanScores(labels=("PER", "MISC"))  # one that never occurs has no row
+    metric.update_tags([["B-PER"]], [["B-PER"]])
+    assert "MISC" not in metric.report() and "PER" in metric.report()
+
+
+def test_report_of_nothing():
+    wanted = """
+              precision    recall  f1-score   support
+
+   micro avg       0.00      0.00      0.00         0
+"""
+    assert "\n" + ner_report([["O"]], [["O"]]) == "\n" + ner_report([], []) == wanted
+
+
+def test_report_with_intervals():
+    metric = SpanScores(labels=("LOC", "ORG", "PER"), bootstrap=50)
+    for _ in range(20):
+        metric.update_tags(PRED, REF)
+    scores = {name: float(value) for name, value in metric.compute().items()}
+    interval = "{f1:.4f} [{f1-low:.4f}, {f1-high:.4f}]".format(**scores)
+    line = next(line for line in metric.report(digits=4).splitlines() if "micro avg" in line)
+    assert line.endswith(f"{interval}        60")
+    low, high = scores["recall[LOC]-low"], scores["recall[LOC]-high"]
+    assert f"{scores['recall[LOC]']:.4f} [{low:.4f}, {high:.4f}]" in metric.report(digits=4)
+
+
+def test_report_needs_counts():
+    metric = SpanScores(average="macro")
+    with pytest.raises(ValueError, match="^average: got 'macro', the mean over documents"):
+        metric.report()
