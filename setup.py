@@ -1,24 +1,42 @@
-"""Builds the native libraries: csrc/*/*.cpp into _C where torch and a compiler are found, *.cu into _C_cuda where
-nvcc is found too (TENSORMETRICS_CUDA=0 leaves it out, =1 insists). What could not be built is said and left out: the
-package then answers with its reference implementations. Everything else about the package stands in pyproject.toml."""
+"""Builds the native code: the *.cpp of each folder of csrc are one library, tensormetrics/_<folder>.so, and its *.cu
+another, _<folder>_cuda.so. What could not be built is said and left out: the references in torch then answer for it.
 
+Variables of the environment: TENSORMETRICS_NATIVE=0 builds nothing; TENSORMETRICS_CUDA=0 leaves CUDA out, and =1
+insists on it; TENSORMETRICS_TESTING=1 adds, for an install in place, the emulated lanes of CUDA that tests want.
+Whatever else there is to say about the package stands in pyproject.toml.
+"""
+
+import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-# The stable ABI of torch 2.11: one binary for every later torch.
+ROOMS = ["lsa", "dirichlet", "nearest", "sequence"]
+# The stable ABI of torch 2.11: one binary for every later torch, and for every Python.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
-VECTORS = ["-fno-math-errno", "-fno-trapping-math"]  # a loop with sqrt or a choice becomes vector code, same values
-ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (75, 80, 90)] + [
-    "-gencode=arch=compute_90,code=compute_90"  # PTX for later cards
+# The last two: a loop with sqrt or a choice becomes vector code, same values.
+FLAGS = [*ABI, "-g0", "-fvisibility=hidden", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"]
+OF_ROOM = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
+CARDS = [75, 80, 90]
+ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in CARDS] + [
+    f"-gencode=arch=compute_{CARDS[-1]},code=compute_{CARDS[-1]}"  # PTX for later cards
 ]
+
+
+def find_torch() -> Path | None:
+    spec = importlib.util.find_spec("torch")
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def find_nvcc() -> str | None:
@@ -26,74 +44,140 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.path.join(home, "bin"))
 
 
-def find_extensions() -> list[Extension]:
-    spec = importlib.util.find_spec("torch")
-    if spec is None:
-        print("tensormetrics: torch is not here at build time (install with --no-build-isolation): no native code")
-        return []
-    torch = Path(spec.origin).parent
-    common = {"include_dirs": ["csrc", str(torch / "include")], "py_limited_api": True}
-    extensions = [
-        Extension(
-            "tensormetrics._C",
-            sorted(glob("csrc/*/*.cpp")),
-            depends=sorted(glob("csrc/*/*.h")),
-            extra_compile_args=[*ABI, *VECTORS, "-Wno-psabi", "-fvisibility=hidden"],
-            library_dirs=[str(torch / "lib")],
-            libraries=["torch_cpu"],
-            optional=True,
-            **common,
-        )
-    ]
+def torch_has_cuda() -> bool:
+    torch = find_torch()
+    return torch is not None and (torch / "lib" / "libtorch_cuda.so").exists()
+
+
+def wants_cuda() -> bool:
     wanted = os.environ.get("TENSORMETRICS_CUDA", "auto")
     if wanted == "1" and find_nvcc() is None:
         raise SystemExit("tensormetrics: TENSORMETRICS_CUDA=1, but there is no nvcc on PATH or under CUDA_HOME")
-    if wanted != "0" and find_nvcc() is not None:
-        extensions.append(
-            Extension(
-                "tensormetrics._C_cuda",
-                sorted(glob("csrc/*/*.cu")),
-                depends=sorted(glob("csrc/*/*.h")),
-                library_dirs=[str(torch / "lib")],
-                libraries=["torch", *(["torch_cuda"] if (torch / "lib" / "libtorch_cuda.so").exists() else [])],
-                optional=wanted != "1",
-                **common,
-            )
-        )
-    return extensions
+    return wanted == "1" or (wanted != "0" and torch_has_cuda() and find_nvcc() is not None)
+
+
+def extension(name: str, sources: str, flags: list[str], optional: bool = True) -> Extension:
+    headers = sorted(glob("csrc/*/*.h"))
+    return Extension(name, sorted(glob(sources)), depends=headers, extra_compile_args=flags, optional=optional)
+
+
+def find_extensions() -> list[Extension]:
+    if os.environ.get("TENSORMETRICS_NATIVE") == "0":
+        return []
+    found = [extension(f"tensormetrics._{room}", f"csrc/{room}/*.cpp", FLAGS + OF_ROOM.get(room, [])) for room in ROOMS]
+    if wants_cuda():
+        insisted = os.environ.get("TENSORMETRICS_CUDA") == "1"
+        found += [extension(f"tensormetrics._{room}_cuda", f"csrc/{room}/*.cu", ABI, not insisted) for room in ROOMS]
+    if os.environ.get("TENSORMETRICS_TESTING") == "1":
+        found.append(extension("tests._testing", "csrc/testing/*.cpp", FLAGS, optional=False))
+    return [each for each in found if each.sources]
+
+
+def first_line(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return f"{command[0]}, which does not run"
+
+
+def say(line: str) -> None:
+    """On stderr, and where an installer keeps that to itself, on the installer's own."""
+    print(line, file=sys.stderr, flush=True)
+    if any(name.endswith("BUILD_BACKEND") for name in os.environ):
+        try:
+            with open(f"/proc/{os.getppid()}/fd/2", "w") as shown:
+                shown.write(line + "\n")
+        except OSError:
+            pass  # another system, or a closed one
 
 
 class BuildExt(build_ext):
+    def run(self) -> None:
+        if find_extensions() and find_torch() is None:
+            raise SystemExit(
+                "tensormetrics: its native code is compiled against the torch you have, which this isolated build does "
+                "not see. Type:\n\n    pip install torch 'setuptools>=77'\n"
+                "    pip install --no-build-isolation .\n\n"
+                "Without native code everything works, and slower: TENSORMETRICS_NATIVE=0 pip install .\n"
+            )
+        self.extensions = [each for each in self.extensions if self.inplace or not each.name.startswith("tests.")]
+        self.failed: dict[str, str] = {}
+        super().run()
+        self.write_record()
+        if self.failed:
+            say(
+                f"tensormetrics: not compiled: {', '.join(sorted(self.failed))}. Plain torch answers instead, many "
+                "times slower; `python -m tensormetrics info` says why, and what to do."
+            )
+
     def build_extensions(self) -> None:
-        """Both libraries and all sources side by side."""
+        """All libraries and all sources side by side."""
         compile_in_turn, self.parallel = self.compiler.compile, True
+        torch = find_torch()
+        for each in self.extensions:
+            each.include_dirs = ["csrc", str(torch / "include")]
+            each.library_dirs, each.libraries = [str(torch / "lib")], ["torch_cpu"]
+            each.extra_link_args = ["-Wl,-s"]
+
+        def compile_one(source: str, **options) -> list[str]:
+            try:
+                return compile_in_turn([source], **options)
+            except Exception as error:
+                raise type(error)(f"the compiler failed on {source}; `pip install -v` shows what it said") from error
 
         def compile_together(sources: list[str], **options) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                return [*chain(*pool.map(lambda source: compile_in_turn([source], **options), sources))]
+                return [*chain(*pool.map(lambda source: compile_one(source, **options), sources))]
 
         self.compiler.compile = compile_together
         super().build_extensions()
 
-    def build_extension(self, extension: Extension) -> None:
-        if extension.name.endswith("_cuda"):
-            self.build_cuda(extension)
-        else:
-            super().build_extension(extension)
-        print(f"tensormetrics: built {extension.name}")
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            if ext.name.endswith("_cuda"):
+                self.build_cuda(ext)
+            else:
+                super().build_extension(ext)
+        except Exception as error:  # of many kinds; build_ext goes on where the extension is optional
+            self.failed[ext.name.rpartition("._")[2]] = str(error)
+            raise
 
-    def build_cuda(self, extension: Extension) -> None:
+    def build_cuda(self, ext: Extension) -> None:
         """One nvcc call. The static CUDA runtime keeps working when torch moves to another CUDA version."""
-        target = Path(self.get_ext_fullpath(extension.name))
+        target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        own, *others = extension.include_dirs
+        own, *others = ext.include_dirs
         includes = [f"-I{own}", *(f"-isystem={folder}" for folder in others)]
         language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
-        flags = [*ABI, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared", "--threads=0"]
-        links = [f"-L{folder}" for folder in extension.library_dirs] + ["-Xlinker=--no-as-needed"]
-        links += [f"-l{name}" for name in extension.libraries]
-        command = [find_nvcc(), *flags, *ARCHITECTURES, *includes, *extension.sources, *links, "-o", str(target)]
-        self.spawn(command)
+        flags = [*ext.extra_compile_args, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared", "--threads=0"]
+        links = [f"-L{folder}" for folder in ext.library_dirs] + ["-Xlinker=--no-as-needed", "-Xlinker=-s"]
+        links += ["-ltorch", *(["-ltorch_cuda"] if torch_has_cuda() else [])]
+        self.spawn([find_nvcc(), *flags, *ARCHITECTURES, *includes, *ext.sources, *links, "-o", str(target)])
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return os.path.join(*fullname.split(".")) + ".so"  # torch loads it; no Python does
+
+    def write_record(self) -> None:
+        """What was built, by which compiler, for which cards: `python -m tensormetrics info` reads it."""
+        compiler = getattr(self.compiler, "compiler_so_cxx", None) or self.compiler.compiler_so
+        compilers = {"C++": first_line(compiler[0], "--version")}
+        if wants_cuda():
+            compilers["CUDA"] = first_line(find_nvcc(), "--version")
+        record = {
+            "torch": importlib.metadata.version("torch"),
+            "compilers": compilers,
+            "cards": [f"sm_{n}" for n in CARDS] if wants_cuda() else [],
+            "libraries": [each.name.rpartition("._")[2] for each in self.extensions if "tests" not in each.name],
+            "failed": self.failed,
+        }
+        target = Path(self.get_ext_fullpath("tensormetrics._build")).with_suffix(".json")
+        target.write_text(json.dumps(record, indent=2) + "\n")
 
 
-setup(ext_modules=find_extensions(), cmdclass={"build_ext": BuildExt})
+class BdistWheel(bdist_wheel):
+    def get_tag(self) -> tuple[str, str, str]:
+        """No library holds a symbol of Python, so one wheel serves all."""
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(ext_modules=find_extensions(), cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel})

@@ -15,6 +15,8 @@ try:
     with leaving_at_once():
         import click
 except ImportError as error:
+    if sys.argv[1:] == ["info"]:  # which says what to install, and needs nothing of it
+        raise SystemExit(print(import_module("tensormetrics._info").report())) from None
     raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
 COMMANDS = {  # name -> file, and what it answers
@@ -25,6 +27,7 @@ COMMANDS = {  # name -> file, and what it answers
     "coref": ("structured", "How good is coreference, in CoNLL-2012 files?"),
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
+    "info": ("info", "What is installed, what native code is loaded, and what is missing."),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 

@@ -48,7 +48,7 @@ def _may_wait(arguments: tuple[Any, ...]) -> bool:
 @functools.cache
 def _setters() -> list[Callable[[Any], None]]:
     """For each native library that was loaded, what tells it the flag of this thread's calls."""
-    found = []
+    found: list[Callable[[Any], None]] = []
     for path in Path(__file__).parent.glob("_*.*"):
         if path.suffix in (".so", ".dylib"):
             try:

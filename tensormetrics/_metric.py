@@ -6,13 +6,14 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 import torchmetrics
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
+from typing_extensions import Unpack  # torch brings it
 
 from ._plots import plot_values
 
@@ -43,6 +44,18 @@ def one_at_a_time(method: Callable) -> Callable:
     return locked
 
 
+class Options(TypedDict, total=False):
+    """What torchmetrics' `Metric` takes by keyword, and so every metric."""
+
+    compute_on_cpu: bool
+    dist_sync_on_step: bool
+    process_group: Any
+    dist_sync_fn: Callable[..., Any]
+    distributed_available_fn: Callable[[], bool]
+    sync_on_compute: bool
+    compute_with_cache: bool
+
+
 class Metric(torchmetrics.Metric):
     """A metric whose state is running sums (`add_state(name, zeros, "sum")`) or kept rows (`add_rows(name)`).
 
@@ -59,7 +72,7 @@ class Metric(torchmetrics.Metric):
         object.__setattr__(metric, "_arguments", (args, kwargs))  # for `repr`
         return metric
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[Options]) -> None:
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
@@ -262,9 +275,10 @@ class Metric(torchmetrics.Metric):
 
     @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
-        # Pickles and copies hold the kept rows, not the room for more behind them.
+        # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
         state = super().__getstate__()
-        return {**state, **{name: getattr(self, name).clone() for name in self._stores}, "_stores": {}}
+        rows = {name: getattr(self, name).clone() for name in self._stores}
+        return {**state, **rows, "_stores": {}, "_lock": Lock()}
 
 
 def _shown(value: Any) -> str:

@@ -1,27 +1,107 @@
 """The namespace of the native operators, and the libraries that hold their kernels for CPU and CUDA.
 
-A domain defines its operators here, each with a fake kernel and with a reference in torch, which answers on devices for
-which nothing was built.
+Every operator has a schema and a fake kernel (`define`), and a reference in torch (`reference`), which answers on
+devices for which no kernel was built, and says so once.
 """
 
 import functools
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+FOLDER = Path(__file__).parent
+LIBRARIES = "lsa", "dirichlet", "nearest", "sequence"
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
+UNLOADED: dict[str, str] = {}  # libraries that are there and could not be loaded: why
 
-for _name in ["_C", "_C_cuda"] if torch.version.cuda else ["_C"]:
-    for _path in Path(__file__).parent.glob(f"{_name}.*"):
-        torch.ops.load_library(_path)
+Reference = TypeVar("Reference", bound=Callable[..., Any])
+
+
+class Operator(NamedTuple):
+    """Of an operator, what a warning and `python -m tensormetrics info` say."""
+
+    library: str
+    serves: str  # the public names that call it
+    slower: float  # time of the reference over time of the kernel, both on a CPU
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def _load() -> None:
+    for name in LIBRARIES:
+        for path in (FOLDER / f"_{name}.so", FOLDER / f"_{name}_cuda.so"):
+            if path.exists() and (torch.version.cuda or not path.stem.endswith("_cuda")):
+                try:
+                    torch.ops.load_library(path)
+                except OSError as error:
+                    UNLOADED[path.stem[1:]] = str(error)
+
+
+_load()
+
+
+def define(schema: str, fake: Callable[..., Any], operator: Operator) -> Any:
+    """The operator `tensormetrics::name(...)`; `fake` gives empty results of the right shapes."""
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
+    torch.library.register_fake(f"tensormetrics::{name}", fake, lib=LIBRARY)
+    OPERATORS[name] = operator
+    return getattr(torch.ops.tensormetrics, name)
+
+
+def reference(name: str) -> Callable[[Reference], Reference]:
+    """Has the decorated function answer for an operator wherever no kernel was built. It may be slow and simple."""
+
+    def register(function: Reference) -> Reference:
+        @functools.wraps(function)
+        def fallback(*arguments: Any) -> Any:
+            say_missing(name, next(each for each in arguments if isinstance(each, torch.Tensor)).device.type)
+            return function(*arguments)
+
+        LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
+        return function
+
+    return register
 
 
 @functools.cache
-def say_once(device: str, answering: str) -> None:
+def has_kernel(name: str, device: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"tensormetrics::{name}", device.upper())
+
+
+def usable(name: str, device: torch.device) -> bool:
+    """Whether the kernel for CPU of an operator that has no other can be used. Where it should be there, says once."""
+    if device.type != "cpu":
+        return False
+    if not has_kernel(name, "cpu"):
+        say_missing(name, "cpu")
+        return False
+    return True
+
+
+@functools.cache
+def say_missing(name: str, device: str) -> None:
+    operator = OPERATORS[name]
+    slower = f"about {operator.slower:g} times slower" if device == "cpu" else "many times slower"
     warnings.warn(
-        f"tensormetrics was built without native code for {device}: the slow reference {answering} answers. "
-        "Install a C++ compiler (and nvcc for CUDA) and reinstall with --no-build-isolation.",
+        f"{operator.serves}: there is no native code for {device}, and plain torch answers, {slower}. "
+        "`python -m tensormetrics info` says why, and what to do.",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=_level_of_caller(),
     )
+
+
+def _level_of_caller() -> int:
+    """The stacklevel, for `warnings.warn` in the function that asks, of the first line outside of us and torch."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_INSIDE = "tensormetrics", "torch", "torchmetrics", "contextlib", "functools"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from cases import FUNCTIONS, METRICS, ROWLESS, FunctionCase, MetricCase
+from cases import FUNCTIONS, METRICS, ROWLESS, FunctionCase, LeftOut, MetricCase
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
@@ -358,7 +358,7 @@ def test_no_leading_dimension_and_an_empty_one(case, generator, device):
 
 
 @rows({name: case for name, case in FUNCTIONS.items() if case.pad})
-@pytest.mark.parametrize("garbage", [0.0, 1e6, -1e6, float("nan")])
+@pytest.mark.parametrize("garbage", [0.0, 1e6, -1e6, float("nan"), float("inf"), -float("inf")])
 def test_padding_never_matters(case, garbage, generator, device):
     arguments = on(device, case.inputs(generator, (5,)))
     padded = case.call(*on(device, case.pad(garbage, *arguments)))
@@ -378,3 +378,74 @@ def test_compiles_without_a_graph_break(case, generator, device):
     torch.compiler.reset()  # rows share code, and one piece of code is compiled for a few rows only
     compiled = torch.compile(case.call, fullgraph=True, backend="aot_eager")
     assert_same(compiled(*arguments), case.call(*arguments), case.rtol)
+
+
+def test_every_row_says_what_it_does_with_values_that_are_not_finite():
+    assert [name for name, case in (METRICS | FUNCTIONS).items() if case.not_finite is None] == []
+
+
+def spoilt(case: MetricCase | FunctionCase, arguments: tuple[Tensor, ...], value: float) -> Iterator[tuple]:
+    """(place, what the row says of it, the arguments with the value at the beginning of the first six items there)."""
+    places = [place for place, argument in enumerate(arguments) if argument.is_floating_point()]
+    assert (case.not_finite == "no floats") == (not places)
+    for place in places:
+        argument = arguments[place].clone()
+        argument.view(len(argument), -1)[:6, 0] = value
+        policy = case.not_finite(place, value) if callable(case.not_finite) else case.not_finite
+        yield place, policy, (*arguments[:place], argument, *arguments[place + 1 :])
+
+
+not_finite = pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+
+
+@not_finite
+@rows(METRICS)
+def test_metrics_of_values_that_are_not_finite(case, value, fed, device):
+    for place, policy, inputs in spoilt(case, fed[1], value):
+        metric = case.make().to(device)
+        if policy == "raises":
+            with pytest.raises(ValueError):
+                metric.update(*inputs)
+                metric.compute()
+            continue
+        metric.update(*inputs)
+        found = tree_leaves(metric.compute())
+        if policy == "nan":
+            assert_same_or_not_finite(found, tree_leaves(fed[0].compute()), 0.0, f"argument {place}")
+            continue
+        assert isinstance(policy, LeftOut) and policy.why
+        if policy.expected is None:
+            without = case.make().to(device)
+            without.update(*(t[6:] for t in inputs))
+        assert_same(found, without.compute() if policy.expected is None else policy.expected(*inputs), 1e-12)
+
+
+@not_finite
+@rows(FUNCTIONS)
+@pytest.mark.filterwarnings("ignore:samples")  # says how many are left out
+def test_functions_of_values_that_are_not_finite(case, value, generator, device):
+    arguments = on(device, case.inputs(generator, (9,)))
+    before = case.call(*arguments)
+    for place, policy, inputs in spoilt(case, arguments, value):
+        where = f"argument {place}"
+        if policy == "raises":
+            with pytest.raises(ValueError):
+                case.call(*inputs)
+            continue
+        found = case.call(*inputs)
+        assert_same([r[6:] for r in found], [r[6:] for r in before], case.rtol, where)
+        if policy == "nan":
+            assert_same_or_not_finite([r[:6] for r in found], [r[:6] for r in before], case.rtol, where)
+            continue
+        assert isinstance(policy, LeftOut) and policy.why
+        if policy.expected is not None:
+            first = policy.expected(*(t[:6] for t in inputs))
+            assert_same([r[:6] for r in found], first, case.rtol, where)
+
+
+def assert_same_or_not_finite(found: list[Tensor], before: list[Tensor], rtol: float, where: str) -> None:
+    """Floating results that are finite are as they were, and some are not finite."""
+    pairs = [pair for pair in zip(found, before, strict=True) if pair[0].is_floating_point()]
+    assert any(not x.isfinite().all() for x, _ in pairs), where
+    for x, y in pairs:
+        assert_same(x[x.isfinite()], y[x.isfinite()], rtol, where)

@@ -83,7 +83,8 @@ PLOTS = {
         1,
     ),
     "Study.plot_forest_plot": (lambda s, m, o: s.plot_forest_plot("acc", **o), 2),
-    "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o), 1),
+    "ConfusionPosterior.plot": (lambda s, m, o: m.plot(**o)[0], 1),
+    "ConfusionPosterior.plot_posterior": (lambda s, m, o: m.plot_posterior(**o), 1),
 }
 
 

@@ -1,8 +1,7 @@
 // The sampling operators on the CPU: tiles of samples, spread over threads.
 #include <algorithm>
-#include <atomic>
-#include <new>
 
+#include "common/parallel.h"
 #include "common/stop.h"
 #include "dirichlet_rows.h"
 #include "dirichlet_tensors.h"
@@ -240,64 +239,35 @@ struct Uniforms {
   }
 };
 
-// The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
-#if defined(__x86_64__)
 template <class Work>
-__attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void run_64(const Work& work, int64_t begin, int64_t end) {
-  work.run(begin, end);
-}
-template <class Work>
-__attribute__((flatten, target("avx2,fma"))) void run_32(const Work& work, int64_t begin, int64_t end) {
-  work.run(begin, end);
-}
-#endif
-
-template <class Work>
-void run_fast(const Work& work, int64_t begin, int64_t end) {
-#if defined(__x86_64__)
-  const bool fma = __builtin_cpu_supports("fma");
-  if (fma && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    return run_64(work, begin, end);
-  if (fma && __builtin_cpu_supports("avx2")) return run_32(work, begin, end);
-#endif
-  work.run(begin, end);
-}
-
-template <class Work>
-void in_parallel(const Work& work) {
-  std::atomic<bool> out_of_memory{false};  // an exception would lose its message on its way out of parallel_for
-  torch::stable::parallel_for(0, work.steps(), 1, [&](int64_t begin, int64_t end) {
-    try {
-      run_fast(work, begin, end);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
+void in_parallel(const char* name, const Work& work) {
+  common::in_parallel(name, work.steps(), 1, [&](int64_t begin, int64_t end) {
+    common::vectorised([&](auto) { work.run(begin, end); });
   });
-  STD_TORCH_CHECK(!out_of_memory, "out of memory for a tile of samples");
 }
 
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
-  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel(Sums{problem}); });
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel("dirichlet_sums", Sums{problem}); });
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
-    in_parallel(Logs<T>{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
-                        out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())});
+    const Logs<T> logs{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
+                       out.size(0), out.size(1), out.size(2), out.size(3), start, static_cast<T*>(out.data_ptr())};
+    in_parallel("log_gamma", logs);
   });
 }
 
 void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
   const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel(ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
+  in_parallel("item_sums", ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
   const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel(Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
+  in_parallel("uniforms", Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
 }
 
 }  // namespace dirichlet

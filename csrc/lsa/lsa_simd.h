@@ -38,7 +38,12 @@ inline void store(T* array, Columns<Bytes> j, T x) {
 
 template <int Offset, class V, size_t... k>
 inline V exchanged(const V& x, std::index_sequence<k...>) {
+#if defined(__clang__)
   return __builtin_shufflevector(x, x, (k ^ Offset)...);
+#else  // GCC has the other one only since its version 12
+  using Places = decltype(x < x);
+  return __builtin_shuffle(x, Places{(k ^ Offset)...});
+#endif
 }
 
 // The least entry, in every entry.

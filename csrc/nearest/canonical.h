@@ -1,4 +1,5 @@
-// Canonical distances of rows of any floating type: products and sums in float64, in the order of _canonical.py.
+// Canonical distances of rows of any floating type: products and sums in float64, in the order of search/distance.py.
+// Each product is rounded before it is added: this extension is compiled with -ffp-contract=off.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
@@ -8,13 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <vector>
-
-// Canonical distances are sums of rounded products: nothing here may be fused.
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
-#endif
 
 namespace nearest {
 
@@ -70,7 +64,7 @@ class Canonical {
     if (distance_ == kInner) return -product;
     const double squared = sum([&](int64_t d) { return query[d] * query[d]; });
     const double norms = std::sqrt(squared) * std::sqrt(sum([&](int64_t d) { return at(d) * at(d); }));
-    return norms > 0 ? 1 - product / norms : 1.0;
+    return norms == 0 ? 1.0 : 1 - product / norms;  // NaN stays NaN
   }
   template <class F>
   double sum(F term) {

@@ -10,11 +10,14 @@ Tensor canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column
   Tensor delta = torch::stable::new_empty(row, {row.numel()}, ScalarType::Double);
   const stop::Flag stop;
   for_rows(reference, [&](auto zero) {
-    in_parallel(row.numel(), 256, [&](int64_t begin, int64_t end) {
+    common::in_parallel("canonical_pairs", row.numel(), 256, [&](int64_t begin, int64_t end) {
       Canonical<decltype(zero)> canonical(reference, distance);
       const int64_t *i = data<const int64_t>(row), *j = data<const int64_t>(column);
       const double* rows = data<const double>(query);
-      for (int64_t n = begin; n < end && !stop(); ++n) data<double>(delta)[n] = canonical(rows + i[n] * query.size(1), j[n]);
+      common::vectorised([&](auto) {
+        for (int64_t n = begin; n < end && !stop(); ++n)
+          data<double>(delta)[n] = canonical(rows + i[n] * query.size(1), j[n]);
+      });
     });
   });
   return delta;

@@ -99,7 +99,7 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
     // With few queries every thread has a tile.
     const int64_t threads = torch::stable::get_num_threads();
     const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
-    for_tiles<float>(x, rows, height, kColumns, -x.size(0), [&] {
+    for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
       return [&, places = Places<decltype(zero)>(reference, equal, distance, ties), table = Bins(),
               low = std::vector<float>(width), high = std::vector<float>(width),
               open = std::vector<int32_t>(kColumns + kStep),

@@ -62,7 +62,9 @@ struct Least {
 
   Least(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
       : key(data<Word>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
-        capacity(keys.size(1) * keys.element_size() / sizeof(Word)), kept(kept) {}
+        capacity(keys.size(1)), kept(kept) {
+    static_assert(sizeof(Word) == 2 * sizeof(T), "an entry takes two words");
+  }
 
   void push(int64_t q, T x, int64_t column) const {
     Word* keys = key + q * capacity;
@@ -79,6 +81,7 @@ struct Least {
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
 void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
   const bool halved = start >= 0;
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));
@@ -116,7 +119,7 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
         }
       }
     };
-    for_tiles<T>(x, rows, kRows, kColumns, diagonal, [&] {
+    for_tiles<T>("keep_least", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
         tile.hide(own, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
@@ -139,7 +142,7 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
     const Least<T> least(keys, number, limit, kept);
-    in_parallel(queries, 8, [&](int64_t begin, int64_t end) {
+    common::in_parallel("sorted_least", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = least.key + q * least.capacity;
         const int64_t size = std::min<int64_t>(kept, least.number[q]);

@@ -15,37 +15,10 @@
 #include <vector>
 
 #include "canonical.h"
+#include "common/parallel.h"
 #include "common/stop.h"
 
 namespace nearest {
-
-// `body()` with the vectors of this processor: `flatten` draws it into each.
-#if defined(__x86_64__)
-template <class F>
-__attribute__((flatten, target("avx512f,avx512dq,avx512bw,avx512vl"))) void with_512(const F& body) {
-  body();
-}
-template <class F>
-__attribute__((flatten, target("avx2"))) void with_256(const F& body) {
-  body();
-}
-#endif
-
-template <class F>
-void vectorised(const F& body) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return with_512(body);
-  if (__builtin_cpu_supports("avx2")) return with_256(body);
-#endif
-  body();
-}
-
-// `body(begin, end)` over 0..n on all threads.
-template <class F>
-void in_parallel(int64_t n, int64_t grain, const F& body) {
-  torch::stable::parallel_for(0, n, grain,
-                              [&](int64_t begin, int64_t end) { vectorised([&] { body(begin, end); }); });
-}
 
 // Entries of queries `query`, ... and columns `column`, ..., row by row.
 template <class T>
@@ -87,12 +60,14 @@ void multiply(const Tensor& like, const T* x, const T* y, int64_t dim, const Til
 // Every tile of x: (Q, D) times y: (C, D), transposed, for what `make()` gave to its thread. Columns before
 // query + diagonal are left out, for the first query of a tile.
 template <class T, class Make>
-void for_tiles(const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, int64_t diagonal, const Make& make) {
+void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, int64_t diagonal,
+               const Make& make) {
   const int64_t queries = x.size(0), size = y.size(0), dim = x.size(1);
   const int64_t high = (queries + rows - 1) / rows, tiles = high * ((size + columns - 1) / columns);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
-  torch::stable::parallel_for(0, std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
+  const int64_t threads = std::min<int64_t>(torch::stable::get_num_threads(), tiles);
+  common::in_parallel(name, threads, 1, [&](int64_t, int64_t) {
     std::vector<T> entries(std::min(rows, queries) * std::min(columns, size));
     auto use = make();
     for (int64_t n; (n = next++) < tiles && !stop();) {
@@ -104,7 +79,7 @@ void for_tiles(const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, 
       tile.columns -= left_out;
       if (!tile.columns) continue;
       multiply(x, data<const T>(x) + tile.query * dim, data<const T>(y) + tile.column * dim, dim, tile);
-      vectorised([&] { use(tile); });
+      common::vectorised([&](auto) { use(tile); });
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/parallel.h"
 #include "common/stop.h"
 
 namespace sequence {
@@ -67,35 +68,13 @@ struct Batch {
   }
 };
 
-// The same for the vectors of each kind of processor; `flatten` draws the whole algorithm into each.
-#if defined(__x86_64__)
-template <class F>
-__attribute__((flatten, target("avx512f"))) void with_512(const F& body, int64_t begin, int64_t end) {
-  body(begin, end);
-}
-template <class F>
-__attribute__((flatten, target("avx2"))) void with_256(const F& body, int64_t begin, int64_t end) {
-  body(begin, end);
-}
-#endif
-
-template <class F>
-void in_parallel(int64_t n, int64_t grain, const F& body) {
-  torch::stable::parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return with_512(body, begin, end);
-    if (__builtin_cpu_supports("avx2")) return with_256(body, begin, end);
-#endif
-    body(begin, end);
-  });
-}
-
 template <class T>
 void solve_all(const Batch<T>& batch, bool by_row, bool by_column) {
   const int64_t grain = 1 + kGrain / (batch.rows * batch.columns * kLanes);
   const auto run = [&](auto row, auto column) {
-    in_parallel((batch.documents + kLanes - 1) / kLanes, grain,
-                [&](int64_t begin, int64_t end) { batch.solve_range(begin, end, row, column); });
+    common::in_parallel("heaviest_chain", (batch.documents + kLanes - 1) / kLanes, grain, [&](int64_t begin, int64_t end) {
+      common::vectorised([&](auto) { batch.solve_range(begin, end, row, column); });
+    });
   };
   if (by_row) by_column ? run(std::true_type(), std::true_type()) : run(std::true_type(), std::false_type());
   else by_column ? run(std::false_type(), std::true_type()) : run(std::false_type(), std::false_type());

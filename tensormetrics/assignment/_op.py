@@ -1,13 +1,10 @@
-"""The operator `tensormetrics::lsa`: schema, shapes, and which kernel answers where.
-
-The native libraries register CPU and CUDA kernels. Where they were not built the reference answers, on any device.
-"""
+"""The operator `tensormetrics::lsa`: schema and shapes. There are kernels for CPU and CUDA."""
 
 import torch
 from torch import Tensor
 
+from .. import _native
 from .._interruptible import interruptible
-from .._native import LIBRARY, say_once
 from . import _reference
 
 # cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
@@ -20,20 +17,8 @@ SCHEMA = (
     "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
-LIBRARY.define("lsa" + SCHEMA, tags=torch.Tag.pt2_compliant_tag)
-for _team in ("lsa_warp", "lsa_block"):  # what the lanes of CUDA do, emulated on the CPU: for tests
-    LIBRARY.define(_team + SCHEMA)
 
 
-def _fallback(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
-    say_once(cost.device.type, "solver")
-    return _reference.lsa(cost, *options)
-
-
-LIBRARY.impl("lsa", _fallback, "CompositeExplicitAutograd")
-
-
-@torch.library.register_fake("tensormetrics::lsa")
 def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
     *lead, rows, cols = cost.shape
     return (
@@ -51,6 +36,6 @@ def _nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
     return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
 
 
-lsa = interruptible(torch.ops.tensormetrics.lsa, _nanoseconds)
-lsa_warp = torch.ops.tensormetrics.lsa_warp
-lsa_block = torch.ops.tensormetrics.lsa_block
+OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
+_native.reference("lsa")(_reference.lsa)
+lsa = interruptible(OPERATOR, _nanoseconds)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._exact_sums import GRIDS, parts, total
 from .._metric import Metric
 from . import _sets
 from ._call import Call, bind, check_template
@@ -27,7 +28,6 @@ P_VALUE_OPTIONS = (
     "p_value_verbose",
 )
 BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
-GRIDS = (2.0**-8, 2.0**-34, 2.0**-60)  # sums of multiples of one of these are exact, in any order
 
 
 class BaseMetric(Metric):
@@ -89,7 +89,7 @@ class BaseMetric(Metric):
         self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
-    def measure(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
         # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
@@ -118,18 +118,14 @@ class BaseMetric(Metric):
         """Add the scores of a batch."""
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
-        rest, sums = scores.where(usable, 0).double(), []
-        for grid in GRIDS:
-            part = (rest / grid).round() * grid
-            sums.append(part.sum())
-            rest = rest - part
-        self.total = self.total + torch.stack(sums)
+        finite = scores.where(usable, 0).double()
+        self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
         self.finite = self.finite + usable.sum()
         self.not_finite = self.not_finite + (~usable).sum()
 
     def compute(self) -> Tensor:
         # -> () float64, NaN if no score was finite
-        return self.total.flip(0).sum() / self.finite
+        return total(self.total) / self.finite
 
     def batch_value(self) -> Tensor:
         return self._scores

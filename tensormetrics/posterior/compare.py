@@ -128,26 +128,12 @@ def pairwise_compare(
     ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
     median, low, high = estimate_sorted(ordered, number, ci_probability)
     diff = diff.double()
-    if min_sig_diff is None:
-        finite = torch.where(diff.isfinite(), diff, torch.nan)
-        rope = 0.1 * (finite - finite.nanmean(0)).square().nanmean(0).sqrt()
-    else:
-        rope = torch.full_like(median, min_sig_diff)
-    edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
-    known = searchable(ordered, number)
-    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
+    rope = _default_rope(diff) if min_sig_diff is None else torch.full_like(median, min_sig_diff)
     n = number[..., 0].double()
-    below, tie, above = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
-    of = torch.where(rope.isnan(), torch.nan, n)
-    sig_neg, in_rope, sig_pos = less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of
+    (below, tie, above), (sig_neg, in_rope, sig_pos) = _shares(ordered, number, rope)
     p_direction, bi_sig = torch.maximum(above, below), sig_neg + sig_pos
     side = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
-    random_rope = ratio = None
-    if random_diff is not None:
-        defined = random_diff.isnan().logical_not().sum(0).double()
-        random_rope = (random_diff.double().abs() <= rope).sum(0) / defined
-        odds = [p / (1 - p) for p in (in_rope, random_rope)]
-        ratio = torch.where(rope > 0, odds[0] / odds[1], torch.nan)
+    random_rope, ratio = (None, None) if random_diff is None else _against_random(in_rope, rope, random_diff)
     return PairwiseComparisonResult(
         lhs_name=lhs_name,
         rhs_name=rhs_name,
@@ -176,6 +162,32 @@ def pairwise_compare(
         bf_rope=ratio,
         paired=paired,
     )
+
+
+def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the standard deviation
+    finite = torch.where(diff.isfinite(), diff, torch.nan)
+    return 0.1 * (finite - finite.nanmean(0)).square().nanmean(0).sqrt()
+
+
+def _shares(ordered: Tensor, number: Tensor, rope: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    # ordered: (..., S)  number: (..., 1)  rope: (...)  ->  three and three of (...)
+    """The shares below, at and above 0; and below, in and above the region, which are nan where it is."""
+    edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
+    known = searchable(ordered, number)
+    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
+    n = number[..., 0].double()
+    of = torch.where(rope.isnan(), torch.nan, n)
+    zero = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
+    return zero, (less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of)
+
+
+def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple[Tensor, Tensor]:
+    # in_rope, rope: (...)  random_diff: (S', ...)  ->  (...) and (...)
+    """The share of two random guessers' differences in the region, and the ratio of the odds to be there."""
+    defined = random_diff.isnan().logical_not().sum(0).double()
+    random_rope = (random_diff.double().abs() <= rope).sum(0) / defined
+    odds = [p / (1 - p) for p in (in_rope, random_rope)]
+    return random_rope, torch.where(rope > 0, odds[0] / odds[1], torch.nan)
 
 
 def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...)

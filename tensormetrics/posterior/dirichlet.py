@@ -17,7 +17,7 @@ STRATEGIES = {
     **dict.fromkeys(("haldane", "zeros", "zero"), 0.0),
 }
 DTYPES = torch.float32, torch.float64
-LARGEST = 1e38  # of a concentration: three times as much is still a float32
+LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much float32 can still draw
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
@@ -44,9 +44,11 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
         raise ValueError(f"{argument}: got {strategy!r}, wanted {wanted}") from None
     non_negative(argument, prior)
     if prior.ndim == 0:
+        non_negative(argument, prior.expand(shape), rows=True)
         return prior.expand(shape)
     if prior.squeeze().shape != torch.Size(size for size in shape if size != 1):
         raise ValueError(f"{argument}: got an array of shape {tuple(prior.shape)}, wanted {tuple(shape)}")
+    non_negative(argument, prior.reshape(shape), rows=True)
     return prior.reshape(shape)
 
 
@@ -77,7 +79,7 @@ def sample_log_gamma(
     0.1 and to 1e-6 / alpha below, times max(1, |log G|), but for at most 1e-4 of them, where a rounding error decides
     whether a proposal is accepted.
 
-    Raises ValueError for an alpha that is negative, not finite or above 1e38. Reference: doi:10.1145/358407.358414.
+    Raises ValueError for an alpha that is negative, not finite or above 1e37. Reference: doi:10.1145/358407.358414.
     """
     _checks.shape("alpha", alpha, "...", "K")
     _checks.one_of("dtype", dtype, DTYPES)
@@ -111,7 +113,10 @@ def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, devic
     return torch.tensor(keys, dtype=torch.int64, device=device).reshape(-1, 2)
 
 
-def non_negative(name: str, tensor: Tensor) -> None:
-    if not torch.all((tensor >= 0) & (tensor <= LARGEST)):
-        finite = "finite ones >= 0" if not (tensor >= 0).all() or tensor.isinf().any() else f"at most {LARGEST:g}"
-        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {finite}")
+def non_negative(name: str, tensor: Tensor, rows: bool = False) -> None:
+    """ValueError unless all entries are >= 0, and they, or with `rows` the sums of rows, are at most LARGEST."""
+    most = tensor.sum(-1, keepdim=True) if rows else tensor
+    if not torch.all((tensor >= 0) & (most <= LARGEST)):
+        finite = (tensor >= 0).all() and tensor.isfinite().all()
+        wanted = f"at most {LARGEST:g}{' in a row' * rows}" if finite else "finite ones >= 0"
+        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {wanted}")

@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import _checks
 from .dirichlet import DTYPES
 from .paired import Items, sample_paired_matrices
-from .quantities import ROOTS, LinearForm, Quantity, RootMetric, Values, observed_values
+from .quantities import ROOTS, LinearForm, Quantity, Values, observed_values
 from .sums import METHODS, ConfusionSums, sample_confusion_matrices, sample_sums, sums_from_matrices
 from .syntax import MetricCollection
 
@@ -45,13 +45,11 @@ def sample_metrics(
     if method == "input":
         values = observed_values(counts)
         return [values[metric][None] for metric in collection]
-
     E, C, _ = counts.shape
     order = collection.get_compute_order()
-    roots = {quantity.name for quantity in order if isinstance(quantity, RootMetric)}
     forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
     weights = torch.stack([form.weights(C) for form in forms]).to(counts.device) if forms else None
-    need = "weighted" if forms else "margins" if roots & {"fp", "tn"} else "diag"
+    need = "weighted" if forms else "margins" if {ROOTS["fp"], ROOTS["tn"]} & set(order) else "diag"
     cells = ROOTS["norm_confusion_matrix"]
     paired = items is not None and method == "posterior"
 
@@ -69,14 +67,20 @@ def sample_metrics(
     out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
     for first in range(0, max(1, num_samples), step):
         part = slice(first, min(first + step, num_samples))
-        sums, matrices = draw(num_samples=part.stop - first, start=start + first)
-        drawn = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
-        drawn |= {cells: matrices} | {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
-        known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
-        values = Values(known, known[ROOTS["tp"]])
+        values = _drawn_values(*draw(num_samples=part.stop - first, start=start + first), forms, dtype)
         for metric in dict.fromkeys(collection):
             found = values[metric].unflatten(0, (part.stop - first, E))
             if metric not in out:
                 out[metric] = found.new_empty(*found.shape[1:], num_samples)
             out[metric][..., part] = found.movedim(0, -1)
     return [out[metric].movedim(-1, 0) for metric in collection]
+
+
+def _drawn_values(
+    sums: ConfusionSums, matrices: Tensor | None, forms: list[LinearForm], dtype: torch.dtype
+) -> Values:  # of s * E rows
+    drawn = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
+    drawn |= {ROOTS["norm_confusion_matrix"]: matrices}
+    drawn |= {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
+    known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
+    return Values(known, known[ROOTS["tp"]])

@@ -218,6 +218,19 @@ class ExperimentGroup:
         """The names of the classes, if an experiment has them."""
         return next((found.labels for found in self.experiments.values() if found.labels), None)
 
+    def class_index(self, class_label: int | str | None, metric: str, experiment: str) -> int:
+        """The number of a class, by number or name; the error says of which metric and experiment it was asked."""
+        C, labels = self.num_classes, self.labels or ()
+        if class_label in labels:
+            return labels.index(class_label)
+        if isinstance(class_label, int) and not isinstance(class_label, bool) and 0 <= class_label < C:
+            return class_label
+        names = f"{', '.join(map(repr, labels))} or " if labels else ""
+        raise ValueError(
+            f"class_label: got {class_label!r} for metric {metric!r}, wanted {names}0 to {C - 1} for "
+            f"experiment {experiment!r}"
+        )
+
     def sample_metrics(
         self,
         metrics: Metrics,

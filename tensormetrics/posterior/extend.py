@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -19,7 +19,6 @@ METRIC_REGISTRY: dict[str, type["Metric"]] = {}
 AVERAGING_REGISTRY: dict[str, type["Averaging"]] = {}
 AGGREGATION_REGISTRY: dict[str, type["ExperimentAggregator"]] = {}
 INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging of that name
-SPELLINGS: dict[str, Quantity] = {}  # a string that was resolved -> its metric
 
 
 class Extension(torch.nn.Module):
@@ -34,12 +33,17 @@ class Extension(torch.nn.Module):
     parents: Mapping[str, Quantity]
 
     def __new__(cls, *args: Any, **options: Any) -> "Extension":
+        # The `__init__` of a user's class does not hand its options on, so the name is made before it runs.
         self = super().__new__(cls)
-        given = {**dict(zip(cls.defaults, args, strict=False)), **options}
-        given = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(given.items())}
-        words = [f"{key}={value!r}" for key, value in given.items() if repr(value) != repr(cls.defaults.get(key))]
-        self.name = "+".join([cls.aliases[0], *words])
+        self.name = cls.name_with({**dict(zip(cls.defaults, args, strict=False)), **options})
         return self
+
+    @classmethod
+    def name_with(cls, options: Mapping[str, Any]) -> str:
+        """The first alias, and the options that are not as by default, sorted: "fbeta+beta=2.0"."""
+        given = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(options.items())}
+        words = [f"{key}={value!r}" for key, value in given.items() if repr(value) != repr(cls.defaults.get(key))]
+        return "+".join([cls.aliases[0], *words])
 
     @classmethod
     def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
@@ -168,7 +172,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
 @contextmanager
 def temporary_registrations() -> Iterator[None]:
     """Classes defined inside are forgotten on leaving."""
-    stores = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES, SPELLINGS
+    stores = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES
     before = [dict(store) for store in stores]
     try:
         yield
@@ -178,10 +182,10 @@ def temporary_registrations() -> Iterator[None]:
             store.update(content)
 
 
-def instance(cls: type[Extension], **options: Any) -> Any:
-    """The one object of these options, however often and in whatever words it is asked for."""
-    fresh = cls(**options)
-    return INSTANCES.setdefault(fresh.name, fresh)
+def instance(name: str, make: Callable[[], Any]) -> Any:
+    """The one object of that name, made when it is first asked for."""
+    found = INSTANCES.get(name)
+    return INSTANCES.setdefault(name, make()) if found is None else found
 
 
 def closest(name: str, table: Mapping[str, Any]) -> str:
@@ -235,7 +239,8 @@ def _default(cls: type[Extension], name: str) -> Quantity:
             f"{cls.__name__}.dependencies: there is no metric {name!r}; the closest are "
             f"{closest(name, {**METRIC_REGISTRY, **ROOTS})}"
         )
-    return instance(METRIC_REGISTRY[name])
+    found = METRIC_REGISTRY[name]
+    return instance(found.name_with({}), found)
 
 
 def _options(cls: type) -> dict[str, Any]:

@@ -21,7 +21,7 @@ COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
     """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
 
-    ConfMatIOError says what is wrong, also of rows that add up to more than 1e38, of which float32 could not draw. A
+    ConfMatIOError says what is wrong, also of rows that add up to more than 1e37, of which float32 could not draw. A
     class that is never predicted: ConfMatIOWarning.
     """
     try:

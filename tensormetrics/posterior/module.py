@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .. import _checks
-from .._metric import Metric
+from .._metric import Metric, Options
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
@@ -29,7 +30,7 @@ class ConfusionPosterior(Metric):
     and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
     `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
     `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
-    `labels` are the names of the classes in `as_scalars` and `plot`.
+    `labels` are the names of the classes in `as_scalars` and `plot_posterior`.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
@@ -64,7 +65,7 @@ class ConfusionPosterior(Metric):
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
         labels: Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
@@ -151,15 +152,15 @@ class ConfusionPosterior(Metric):
         labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
         return as_scalars(self.compute(), prefix, labels)
 
-    def plot(self, metric: str | None = None, **options: Any) -> Any:
-        """The posterior of each value of a metric, by default the first.
+    def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
+        """The posterior of each value of a metric, by default the first; `plot` shows the intervals of all metrics.
 
         `options` are those of `drawing.Look`; the answer is a matplotlib Figure.
         """
         metric = self.metrics[0] if metric is None else metric
         _checks.one_of("metric", metric, self.metrics)
         found = get_metric(metric, self.zero_division)
-        with self._whole_state("plot"):
+        with self._whole_state("plot_posterior"):
             (samples,) = self._samples([metric])
             points = observed_values(self._matrices())[found].flatten().tolist()
         names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]

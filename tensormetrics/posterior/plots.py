@@ -192,16 +192,7 @@ def plot_forest(
     figure, axes = look.axes(len(groups), size, gridspec_kw=ratios)
     wide = look.characters(axes[-1], names, [header * info])
     for ax, group, rows in zip(axes, groups, blocks, strict=True):
-        for y, (_, (median, low, high), pooled) in enumerate(rows):
-            if np.isnan(median):
-                where = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
-                ax.text(0.5, y, "undefined", ha="center", va="center", **where)
-                continue
-            look.draw("interval", ax.plot, [low, high], [y, y], zorder=2, label=mass)
-            part, label = ("aggregate", "aggregate's median") if pooled else ("median", "median")
-            look.draw(part, ax.plot, [median], [y], zorder=3, clip_on=look.xlim is not None, label=label)
-            if pooled:
-                look.draw("aggregate_line", ax.axvline, median, zorder=1)
+        _draw_rows(look, ax, rows, mass)
         right = ax.twinx()
         dress(right, fontsize=look.fontsize, frame=["bottom"] if ax is axes[-1] else ())
         for side in (ax, right):
@@ -240,6 +231,20 @@ def _rows(group: ForestGroup, ci_probability: float) -> list[_Row]:
     rows = [_Row(broken(name), interval_of(samples, ci_probability), False) for name, samples, _ in group.shown]
     share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
     return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True)]
+
+
+def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:
+    """The medians and intervals of a group."""
+    for y, (_, (median, low, high), pooled) in enumerate(rows):
+        if np.isnan(median):
+            where = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
+            ax.text(0.5, y, "undefined", ha="center", va="center", **where)
+            continue
+        look.draw("interval", ax.plot, [low, high], [y, y], zorder=2, label=mass)
+        part, label = ("aggregate", "aggregate's median") if pooled else ("median", "median")
+        look.draw(part, ax.plot, [median], [y], zorder=3, clip_on=look.xlim is not None, label=label)
+        if pooled:
+            look.draw("aggregate_line", ax.axvline, median, zorder=1)
 
 
 def _columns(head: tuple[str, str, str], marks: Sequence[tuple[float, float, float]], precision: int) -> list[str]:

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -12,24 +12,20 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from . import comparisons, figures, reports
 from . import study_config as config
 from .dirichlet import DTYPES
 from .errors import ConfigError, ConfigWarning
 from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
 from .extend import ExperimentAggregator, check_zero_division, get_experiment_aggregator
-from .figures import Figures
-from .io import label_cells
-from .paired import Items
 from .quantities import Quantity
-from .reports import Reports
 from .rng import RNG
+from .samples import Label, Result
 from .sums import METHODS
 from .syntax import find_metric
 
-Result = ExperimentResult | ExperimentAggregationResult
 
-
-class Study(Reports, Figures):
+class Study:
     """Experiments "group/experiment" and metrics; reports and plots of their posteriors and comparisons.
 
     `experiments`: {group: {experiment: {"confusion_matrix": ..., "prevalence_prior": ..., "confusion_prior": ...}}};
@@ -109,10 +105,10 @@ class Study(Reports, Figures):
     def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         with self._all_or_nothing():
             self._groups, self._described = {}, {}
-            for group, members in _mapping("experiments", experiments).items():
-                for name, found in _mapping(f"experiments: group {group!r}", members).items():
+            for group, members in config.mapping("experiments", experiments).items():
+                for name, found in config.mapping(f"experiments: group {group!r}", members).items():
                     full_name = f"{group}/{name}"
-                    found = _mapping(f"experiment {full_name!r}", found)
+                    found = config.mapping(f"experiment {full_name!r}", found)
                     if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
                         known = ", ".join(config.EXPERIMENT_KEYS)
                         raise ConfigError(
@@ -127,12 +123,12 @@ class Study(Reports, Figures):
 
     @metrics.setter
     def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        metrics = dict(_mapping("metrics", metrics, " such as {'acc': {}}"))
+        metrics = dict(config.mapping("metrics", metrics, " such as {'acc': {}}"))
         default = metrics.pop("__default__", {})
         with self._all_or_nothing():
             self._metrics, self._aggregators = {}, {}
             for name, found in metrics.items():
-                found = _mapping(f"metric {name!r}", found or default)
+                found = config.mapping(f"metric {name!r}", found or default)
                 if found and "aggregation" not in found:
                     raise ConfigError(
                         f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too"
@@ -165,36 +161,10 @@ class Study(Reports, Figures):
         full_name = f"{group}/{name}"
         if config.AGGREGATED in (group, name):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
-        given = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
-        given = [key for key, value in given.items() if value is not None]
-        if items and given != ["y_true", "y_pred"]:
-            raise ValueError(
-                f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
-            )
-        found, truth = None, None
-        if given == ["y_true", "y_pred"]:
-            cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
-            C = len(classes)
-            confusion_matrix = cells.bincount(minlength=C * C).view(C, C)
-            truth = None if items is False else config.digest(classes.tolist(), cells // C)
-            if items is not None and items is not False:
-                self._check_items(items, cells, C, full_name)
-                found = Items(items, cells)
-            labels = None if classes.tolist() == list(range(C)) else classes
-        elif given != ["confusion_matrix"]:
-            raise ValueError(
-                f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
-                "y_true and y_pred"
-            )
-        elif num_classes is not None:
-            raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
-        described = {"confusion_matrix": confusion_matrix}
-        if found is not None:
-            described = {"y_true": y_true, "y_pred": y_pred, "items": items}
-        if labels is not None:
-            described["labels"] = labels
-        elif found is not None:
-            described["num_classes"] = len(confusion_matrix)
+        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items)
+        if told.items is not None:
+            others = (other for found in self._groups.values() for other in found.experiments.values())
+            config.check_items(full_name, told.items, len(told.confusion_matrix), others)
         priors = {
             "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
             "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
@@ -204,14 +174,14 @@ class Study(Reports, Figures):
             _warn(f"experiment {full_name!r} is there already; it is overwritten")
         holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
         try:
-            options = {"items": found, "labels": labels, "device": self.device}
-            holder.add_experiment(name, confusion_matrix, **priors, **options).truth = truth
+            options = {"items": told.items, "labels": told.labels, "device": self.device}
+            holder.add_experiment(name, told.confusion_matrix, **priors, **options).truth = told.truth
         except ValueError as error:
             if not members:
                 del self._described[group]
             raise type(error)(_naming(full_name, error)) from None
         self._groups[group] = holder
-        members[name] = config.plain(described | priors)
+        members[name] = config.plain(told.described | priors)
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
@@ -252,6 +222,68 @@ class Study(Reports, Figures):
         if found not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
+
+    def column(self, metric: str | Quantity, class_label: Label, experiment: str, method: str = "posterior") -> Tensor:
+        """Samples (S,) of one value of a metric."""
+        result = self.get_metric_samples(metric, experiment, method)
+        return result.values[:, self.class_index(metric, class_label, [experiment])]
+
+    def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
+        """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
+        found = self.find_metric(metric)
+        if not found.is_multiclass:
+            index = 0
+            for name in experiments:
+                index = self[config.split_name(name)[0]].class_index(class_label, found.name, name)
+            return index
+        if class_label not in (None, 0) and (found.name, class_label) not in self._ignored:
+            self._ignored.add((found.name, class_label))  # said once, however many samples a report looks at
+            warnings.warn(
+                f"metric {found.name!r} has one value for all classes; class_label {class_label!r} is ignored",
+                ConfigWarning,
+                stacklevel=3,
+            )
+        return 0
+
+    def titled(self, metric: str, class_label: Label, experiments: Sequence[str], title: str | None = None) -> str:
+        """`title`, by default the metric's name, followed by the name of the class where there is one for each."""
+        title = metric if title is None else title
+        if self.find_metric(metric).is_multiclass:
+            return title
+        index = self.class_index(metric, class_label, experiments)
+        groups = [self[config.split_name(name)[0]] for name in experiments]
+        labels = next((group.labels for group in groups if group.labels), None)
+        return f"{title}, class {labels[index] if labels else index}"
+
+    def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
+        """Were the samples of two experiments drawn for the same items? Says so where they might have been."""
+        pooled = f"/{config.AGGREGATED}"
+        return config.paired([[None if name.endswith(pooled) else self[name] for name in pair] for pair in pairs])
+
+    # What can be asked of the samples: functions of a study, see `Samples`.
+    get_pairwise_comparison = comparisons.get_pairwise_comparison
+    get_pairwise_random_comparison = comparisons.get_pairwise_random_comparison
+    compare_all_pairs = comparisons.compare_all_pairs
+    get_listwise_comparison_result = comparisons.get_listwise_comparison_result
+    get_listwise_comparsion_result = comparisons.get_listwise_comparison_result  # as prob_conf_mat spells it
+    get_fold_comparison = comparisons.get_fold_comparison
+    report_metric_summaries = reports.report_metric_summaries
+    report_random_metric_summaries = reports.report_random_metric_summaries
+    report_aggregated_metric_summaries = reports.report_aggregated_metric_summaries
+    report_pairwise_comparison = reports.report_pairwise_comparison
+    report_pairwise_comparisons = reports.report_pairwise_comparisons
+    report_pairwise_comparison_to_random = reports.report_pairwise_comparison_to_random
+    report_listwise_comparison = reports.report_listwise_comparison
+    report_expected_reward = reports.report_expected_reward
+    report_fold_comparison = reports.report_fold_comparison
+    plot_metric_summaries = figures.plot_metric_summaries
+    plot_experiment_aggregation = figures.plot_experiment_aggregation
+    plot_pairwise_comparison = figures.plot_pairwise_comparison
+    plot_forest_plot = figures.plot_forest_plot
+
+    def list_experiments(self) -> list[str]:
+        """Names "group/experiment" in the order of insertion."""
+        return [f"{group}/{name}" for group, found in self._groups.items() for name in found.experiments]
 
     def all_experiments(self) -> list[str]:
         """Names "group/experiment", sorted."""
@@ -323,20 +355,6 @@ class Study(Reports, Figures):
     def load(cls, path: str | Path, **overrides: Any) -> "Study":
         return cls.from_dict(config.read(path), **overrides)
 
-    def _check_items(self, label: str, cells: Tensor, num_classes: int, full_name: str) -> None:
-        if not isinstance(label, str):
-            raise TypeError(f"experiment {full_name!r}: got items={label!r}, wanted a string")
-        for group in self._groups.values():
-            for other in group.experiments.values():
-                if other.name == full_name or other.items is None or other.items.label != label:
-                    continue
-                C, truth = other.num_classes, other.items.cells.cpu() // other.num_classes
-                if C != num_classes or not torch.equal(truth, cells // num_classes):
-                    raise ValueError(
-                        f"experiment {full_name!r}: its y_true or its classes are not those of {other.name!r}, which "
-                        f"has the items {label!r} too; give both the same y_true and the same labels"
-                    )
-
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         names = "_groups", "_described", "_metrics", "_aggregators"
@@ -377,12 +395,6 @@ class Study(Reports, Figures):
         used = sum(held.nbytes for held in self._samples.values())
         while used > self.memory_limit * 3 // 4 and len(self._samples) > 1:
             used -= self._samples.popitem(last=False)[1].nbytes
-
-
-def _mapping(what: str, value: Any, such_as: str = "") -> Mapping:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
-    return value
 
 
 def _naming(name: str, error: Exception) -> str:

@@ -6,17 +6,20 @@ import numbers
 import secrets
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._files import written
-from .errors import ConfigError, ConfigWarning, UnknownNameError
+from .errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
+from .experiment import Experiment
+from .io import label_cells
+from .paired import Items
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
 EXPERIMENT_KEYS = "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items".split()
@@ -53,6 +56,70 @@ def checked_ci_probability(ci_probability: Any) -> float:
     if not 0 < ci_probability <= 1:
         raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
     return ci_probability
+
+
+class Told(NamedTuple):
+    """An experiment as `Study.add_experiment` was told of it."""
+
+    confusion_matrix: Any
+    labels: Any  # of the classes, where they are not 0, 1, ...
+    items: Items | None
+    truth: bytes | None  # a digest of y_true, where it may be that of other experiments
+    described: dict[str, Any]
+
+
+def told_experiment(
+    full_name: str, confusion_matrix: Any, y_true: Any, y_pred: Any, num_classes: int | None, labels: Any, items: Any
+) -> Told:
+    """The matrix and the classes of an experiment, from its matrix or from its labels; not both."""
+    arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
+    given = [key for key, value in arguments.items() if value is not None]
+    if items and given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
+        )
+    if given == ["confusion_matrix"]:
+        if num_classes is not None:
+            raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
+        described = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
+        return Told(confusion_matrix, labels, None, None, described)
+    if given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
+            "y_true and y_pred"
+        )
+    cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    C = len(classes)
+    matrix = cells.bincount(minlength=C * C).view(C, C)
+    labels = None if classes.tolist() == list(range(C)) else classes
+    named = {} if labels is None else {"labels": labels}
+    truth = None if items is False else digest(classes.tolist(), cells // C)
+    if items is None or items is False:
+        return Told(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
+    if not isinstance(items, str):
+        raise TypeError(f"experiment {full_name!r}: got items={items!r}, wanted a string")
+    described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
+    return Told(matrix, labels, Items(items, cells), truth, described)
+
+
+def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:
+    """Experiments on the same items have the same truth and the same classes."""
+    label, cells = items
+    for other in experiments:
+        if other.name == full_name or other.items is None or other.items.label != label:
+            continue
+        C, truth = other.num_classes, other.items.cells.cpu() // other.num_classes
+        if C != num_classes or not torch.equal(truth, cells // num_classes):
+            raise ValueError(
+                f"experiment {full_name!r}: its y_true or its classes are not those of {other.name!r}, which "
+                f"has the items {label!r} too; give both the same y_true and the same labels"
+            )
+
+
+def mapping(what: str, value: Any, such_as: str = "") -> Mapping:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
+    return value
 
 
 def split_name(name: Any) -> tuple[str, str]:
@@ -159,6 +226,34 @@ def _package(name: str, path: Path) -> Any:
 
 def _warn(text: str) -> None:
     warnings.warn(text, ConfigWarning, stacklevel=4)
+
+
+def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
+    """Were the samples of two experiments drawn for the same items? Says so where they might have been.
+
+    None stands for what is pooled, which is paired with nothing.
+    """
+    found, alike = [], []
+    for first, second in pairs:
+        if first is None or second is None:
+            found.append(False)
+        elif first.items is not None and second.items is not None:
+            found.append(first.items.label == second.items.label)
+        else:
+            found.append(False)
+            if first.truth is not None and first.truth == second.truth:
+                alike.append((first.name, second.name))
+    if alike:
+        a, b = alike[0]
+        others = f" (so have {len(alike) - 1} other pairs)" if len(alike) > 1 else ""
+        warnings.warn(
+            f"{a!r} and {b!r} have the same y_true{others}, but are compared as if their items were different "
+            "ones; write items='test' in add_experiment of both to compare them item by item, or items=False if "
+            "their items do differ",
+            PosteriorWarning,
+            stacklevel=4,
+        )
+    return found
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -66,7 +66,7 @@ def sample_sums(
     of 64 samples per thread.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
-    finite, or add up to more than 1e38 in a row.
+    finite, or add up to more than 1e37 in a row.
     """
     _checks.one_of("need", need, NEEDS)
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
@@ -75,8 +75,6 @@ def sample_sums(
         _checks.same_device(counts=counts, weights=weights)
         _checks.shape("weights", weights, "W", C, C)
         weights = weights.double().contiguous()
-        if not weights.isfinite().all():
-            raise ValueError("weights: got nan or infinite ones, wanted finite numbers")
     elif need == "weighted":
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
@@ -84,13 +82,21 @@ def sample_sums(
     prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
     W = 0 if weights is None else len(weights)
-    sizes = [C, C] if need == "diag" and weights is None else [C, C, C, C, W]
+    diagonal = need == "diag" and weights is None
+    sizes = [C, C] if diagonal else [C, C, C, C, W]
     out = torch.empty(E, sum(sizes), num_samples, dtype=dtype, device=counts.device)
     _op.dirichlet_sums(
         out, prevalence, cells, weights, torch.stack(keys, 1), _checks.integer_at_least("start", start, 0)
     )
-    tp, fn, fp, tn, weighted = (*out.movedim(-1, 0).split(sizes, -1), None, None, None)[:5]
-    return ConfusionSums(tp, fp, fn, tn, None if weights is None else weighted)
+    parts = out.movedim(-1, 0).split(sizes, -1)
+    if diagonal:
+        tp, fn = parts
+        return ConfusionSums(tp, None, fn, None)
+    tp, fn, fp, tn, weighted = parts
+    if weights is None:
+        return ConfusionSums(tp, fp, fn, tn)
+    # Cells without mass are not added, whatever they weigh.
+    return ConfusionSums(tp, fp, fn, tn, torch.where(weights.isfinite().all((-2, -1)), weighted, torch.nan))
 
 
 def sample_confusion_matrices(
@@ -143,7 +149,7 @@ def _checked(
     _check_square("counts", counts)
     counts = counts.double()[None] if counts.ndim == 2 else counts.double()
     _checks.shape("counts", counts, "E", "C", "C")
-    non_negative("counts", counts)
+    non_negative("counts", counts, rows=True)
     names = [str(e) for e in range(len(counts))] if names is None else names
     if isinstance(names, str) or len(names) != len(counts):
         raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
@@ -157,7 +163,6 @@ def _concentrations(counts: Tensor, prevalence_prior: Any, confusion_prior: Any,
         counts = torch.zeros_like(counts)
     prevalence = counts.sum(-1) + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(counts)
     cells = counts + dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(counts)
-    non_negative("counts, with the prior", torch.stack([prevalence, cells.sum(-1)]))
     if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
         raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
     if method == "random":

@@ -4,13 +4,14 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from . import averaging as averaging  # registers the averagings
 from . import scores as scores  # registers the metrics
-from .extend import AVERAGING_REGISTRY, INSTANCES, METRIC_REGISTRY, SPELLINGS, Averaging, Metric, closest, instance
+from .extend import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, Metric, closest, instance
 from .quantities import ROOTS, Quantity, RootMetric, Values, compute_order, total
 
 NOTHING: Mapping[str, Any] = {}
@@ -63,23 +64,6 @@ def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
     name: "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
     Raises ValueError for anything else, with the closest aliases.
     """
-    key = metric if zero_division is None else (metric, repr(zero_division))
-    if not isinstance(metric, str) or key not in SPELLINGS:
-        SPELLINGS[key] = _resolve(metric, zero_division)
-    return SPELLINGS[key]
-
-
-Quantity.find = staticmethod(get_metric)
-
-
-def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity:
-    """A metric, or the one of that name, as it is with `zero_division`."""
-    if isinstance(metric, Quantity) and zero_division is None:
-        return metric
-    return get_metric(metric.name if isinstance(metric, Quantity) else metric, zero_division)
-
-
-def _resolve(metric: str, zero_division: float | None) -> Quantity:
     if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
         raise ValueError(
             f"metric: got {metric!r}, wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', "
@@ -98,10 +82,19 @@ def _resolve(metric: str, zero_division: float | None) -> Quantity:
     if found.is_multiclass:
         raise ValueError(f"metric {metric!r}: {name.strip()!r} is one number already; leave out '@{average}'")
     try:
-        averaged = AveragedMetric(found, averaging)
+        return instance(f"{found.name}@{averaging.name}", partial(AveragedMetric, found, averaging))
     except ValueError as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
-    return INSTANCES.setdefault(averaged.name, averaged)
+
+
+Quantity.find = staticmethod(get_metric)
+
+
+def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity:
+    """A metric, or the one of that name, as it is with `zero_division`."""
+    if isinstance(metric, Quantity) and zero_division is None:
+        return metric
+    return get_metric(metric.name if isinstance(metric, Quantity) else metric, zero_division)
 
 
 def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default: Mapping[str, Any] = NOTHING) -> Any:
@@ -128,8 +121,9 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default:
         given[key] = _value(value)
     if name in ROOTS:
         return ROOTS[name]
+    options = {**default, **given}
     try:
-        return instance(table[name], **{**default, **given})
+        return instance(table[name].name_with(options), partial(table[name], **options))
     except (TypeError, ValueError) as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
 

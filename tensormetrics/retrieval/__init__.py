@@ -10,6 +10,7 @@
 
 from .calculator.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
+from .clusters.cluster_accuracy import EmbeddingClusterAccuracy as EmbeddingClusterAccuracy
 from .clusters.cluster_accuracy import cluster_accuracy as cluster_accuracy
 from .clusters.contingency import Contingency as Contingency
 from .clusters.contingency import contingency as contingency
@@ -54,6 +55,7 @@ from .scores.precision import RPrecision as RPrecision
 from .scores.precision import precision as precision
 from .scores.precision import r_precision as r_precision
 from .scores.recall import HitRate as HitRate
+from .scores.recall import MetricLearningRecall as MetricLearningRecall
 from .scores.recall import RecallAtK as RecallAtK
 from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall

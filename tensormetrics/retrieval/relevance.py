@@ -85,8 +85,8 @@ class Relevance:
         if ignored is not None:
             candidates = candidates - ignored.sum(1)
             index = index.masked_fill(ignored.gather(1, index.clamp(min=0)), -1)
-        if self.graded and not (values >= 0).all():
-            raise ValueError("gains: got values that are negative or NaN, wanted numbers >= 0")
+        if self.graded and not ((values >= 0) & (values < torch.inf)).all():
+            raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
         gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0) if self.graded else None
         return Positives(index, (index >= 0).sum(1), candidates, gain, ignored)
 
@@ -158,7 +158,7 @@ def same_kind(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, T
     for name, side in zip(names, sides, strict=True):
         if side.ndim not in (1, 2):
             raise ValueError(f"{name}: got shape {tuple(side.shape)}, wanted (N,) or (N, L)")
-        if side.is_complex() or side.dtype == torch.uint64:
+        if side.is_complex():
             raise ValueError(f"{name}: got {side.dtype}, wanted integers that int64 can hold, or real numbers")
     if sides[0].shape[1:] != sides[1].shape[1:]:
         raise ValueError(
@@ -171,7 +171,22 @@ def same_kind(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, T
             "both floating"
         )
     dtype = torch.promote_types(sides[0].dtype, sides[1].dtype) if sides[0].is_floating_point() else torch.int64
-    return sides[0].to(dtype), sides[1].to(dtype)
+    if dtype.is_floating_point:
+        return sides[0].to(dtype), sides[1].to(dtype)
+    return as_int64(names[0], sides[0]), as_int64(names[1], sides[1])
+
+
+def as_int64(name: str, labels: Tensor) -> Tensor:
+    # labels: integers or bools  ->  int64
+    """ValueError on a CPU for what int64 cannot hold; elsewhere, where nothing waits, it becomes other labels."""
+    if labels.dtype != torch.uint64:
+        return labels.long()
+    labels = labels.view(torch.int64)
+    if labels.device.type == "cpu" and (labels < 0).any():
+        raise ValueError(
+            f"{name}: got torch.uint64 above 2**63 - 1, wanted integers that int64 can hold, or real numbers"
+        )
+    return labels
 
 
 def _as_groups(ignore: tuple[Tensor, Tensor], shape: tuple[int, int]) -> tuple[Tensor, Tensor]:

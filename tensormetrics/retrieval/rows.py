@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from .. import _checks
-from .relevance import Comparison, Ignore
+from .._exact_sums import COARSE, parts, total, unit_of
+from .relevance import Comparison, Ignore, as_int64
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -18,6 +19,8 @@ FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
     """Tensors, numpy arrays and nested lists of numbers as a tensor on `device`. Lists of floats are float64."""
     if isinstance(values, Tensor):
+        if values.layout != torch.strided:
+            raise ValueError(f"{name}: got layout {values.layout}, wanted a dense tensor; write {name}.to_dense()")
         return values.to(device)
     try:
         array = np.asarray(values)
@@ -28,6 +31,10 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
             f"{name}: got an array of {array.dtype}, wanted numbers; for names write "
             f"numpy.unique({name}, return_inverse=True)[1]"
         )
+    if array.dtype.itemsize > 8 and array.dtype.kind == "f":
+        raise ValueError(f"{name}: got an array of {array.dtype}, wanted at most float64; write {name}.astype(float)")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if any(stride < 0 for stride in array.strides):
         array = array.copy()  # torch has no reversed arrays
     with warnings.catch_warnings():
@@ -56,9 +63,9 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
         )
     if labels.ndim != 2:
         _checks.shape(name, labels, "N")
-    if labels.is_complex() or labels.dtype == torch.uint64:
+    if labels.is_complex():
         raise ValueError(f"{name}: got {labels.dtype}, wanted integers that int64 can hold, or real numbers")
-    return labels if labels.is_floating_point() else labels.long()
+    return labels if labels.is_floating_point() else as_int64(name, labels)
 
 
 def labelled(
@@ -71,11 +78,37 @@ def labelled(
     return rows, labels
 
 
+MOST_REFERENCES = 2**31 - 1  # columns and ranks are int32
+
+
+def check_count(references: int) -> None:
+    if references > MOST_REFERENCES:
+        raise ValueError(
+            f"reference: got {references} rows, wanted at most {MOST_REFERENCES}; search parts of them, or spread them "
+            "over processes"
+        )
+
+
+def check_self_index(self_index: Tensor, queries: int, references: int) -> Tensor:
+    # self_index: (Q,) integer  ->  (Q,) int64, -1 = none; reads the values
+    _checks.shape("self_index", self_index, queries)
+    _checks.integral("self_index", self_index)
+    if queries and (highest := int(self_index.max())) >= references:
+        raise ValueError(f"self_index: got {highest}, wanted -1 to {references - 1}")
+    return self_index.long().clamp(min=-1)
+
+
 def both_or_neither(**sides: Any) -> None:
     """ValueError where one of two is None and the other is not."""
     lacking = [name for name, side in sides.items() if side is None]
     if len(lacking) == 1:
         raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+
+
+def alike(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in one dtype, as functions of a user's own want them; the same tensor stays the same."""
+    dtype = torch.promote_types(query.dtype, reference.dtype)
+    return query.to(dtype), reference.to(dtype)
 
 
 def check_finite(**tensors: Tensor) -> None:
@@ -114,19 +147,29 @@ def few_rows(tensor: Tensor) -> int:
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
+def column_units(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64
+    """The units in which the columns of prepared rows have exact sums; see `class_sums`."""
+    largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for piece in rows.split(few_rows(rows)):
+        largest = torch.maximum(largest, prepared(piece).abs().amax(0))
+    return unit_of(largest)
+
+
 def class_sums(
-    rows: Tensor, codes: Tensor, classes: int, prepared: Callable[[Tensor], Tensor] = Tensor.double
+    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
-    # rows: (N, D)  codes: (N,) int64 below `classes`  ->  (classes, D) float64
-    """Sums of the rows of each class, as `prepared` gives them in float64, a piece of them at a time."""
-    sums = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
-    step = max(few_rows(rows), classes)  # of fewer rows the sums would take longer than the rows
+    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,) from `column_units`  ->  (classes, D) float64
+    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
+    sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+    # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
+    step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
     for piece, here in zip(rows.split(step), codes.split(step), strict=True):
-        # In sorted order, because scattered additions on a GPU come in any order.
         order = here.argsort(stable=True)
         present, lengths = here[order].unique_consecutive(return_counts=True)
-        sums[present] += torch.segment_reduce(prepared(piece[order]), "sum", lengths=lengths)
-    return sums
+        for of_part, part in zip(sums, parts(prepared(piece[order]), units, COARSE), strict=True):
+            of_part[present] += torch.segment_reduce(part, "sum", lengths=lengths)
+    return total(sums)
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

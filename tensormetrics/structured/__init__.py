@@ -7,6 +7,7 @@ scores Python objects by it, `dsl` names these nodes one by one. `suites` are re
 from . import dsl as dsl
 from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
+from .objects.decorator import metric_of as metric_of
 from .objects.family import Family as Family
 from .objects.family import Suite as Suite
 from .objects.family import macro_average as macro_average

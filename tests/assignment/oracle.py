@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+from emulated import lanes
 from torch import Tensor
 
-from tensormetrics.assignment import _op, _reference
+from tensormetrics.assignment import _reference
 
-LANES = {"warp": _op.lsa_warp, "block": _op.lsa_block}
-KERNELS = {"op": _op.lsa, **LANES, "reference": _reference.lsa}
+LANES = {"warp": lanes("lsa_warp"), "block": lanes("lsa_block")}
+KERNELS = {"op": torch.ops.tensormetrics.lsa, **LANES, "reference": _reference.lsa}
 
 
 class Result(NamedTuple):

@@ -4,8 +4,8 @@ import torch
 from oracle import KERNELS, Problem, Result, brute_force, certify
 from torch import Tensor
 
-from tensormetrics._native import say_once
-from tensormetrics.assignment import Assignment, _op, linear_sum_assignment
+from tensormetrics import _native
+from tensormetrics.assignment import Assignment, linear_sum_assignment
 
 
 def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
@@ -194,9 +194,11 @@ def test_compiles_without_a_graph_break(device):
 
 
 def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
-    say_once.cache_clear()
+    _native.say_missing.cache_clear()
     cost = torch.rand(4, 3, 3)
-    with pytest.warns(RuntimeWarning, match="slow reference solver"):
-        first = _op._fallback(cost, False, None, None)
-    _op._fallback(cost, False, None, None)
+    reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+    with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as told:
+        first = torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
+    assert told[0].filename == __file__
+    torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
     assert not recwarn.list and torch.equal(first[0], linear_sum_assignment(cost).col_of_row)

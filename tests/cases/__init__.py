@@ -9,6 +9,7 @@ from typing import Any
 
 from . import assignment, association, latent, posterior, retrieval, structured
 from .case import FunctionCase as FunctionCase
+from .case import LeftOut as LeftOut
 from .case import MetricCase as MetricCase
 
 FILES = {

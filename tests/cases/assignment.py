@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 
 from tensormetrics.assignment import linear_sum_assignment
 
-from .case import FunctionCase
+from .case import FunctionCase, LeftOut
 
 
 def ragged_costs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,7 +33,14 @@ def unpad_solution(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...
 
 
 FUNCTIONS = {
-    "linear_sum_assignment": FunctionCase(solve, ragged_costs, pad_costs, unpad_solution, compiles=True),
+    "linear_sum_assignment": FunctionCase(
+        solve,
+        ragged_costs,
+        pad_costs,
+        unpad_solution,
+        compiles=True,
+        not_finite=lambda place, value: LeftOut("forbids the pair" if value == torch.inf else "status 2 and no pairs"),
+    ),
 }
 
 ROWLESS = {"pairs": "lists what was matched: as many pairs as there are, in one list for all problems"}

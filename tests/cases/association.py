@@ -14,7 +14,9 @@ from torch import Generator, Tensor
 from tensormetrics import association
 from tensormetrics._metric import Metric
 
-from .case import FunctionCase, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
+
+LEFT_OUT = LeftOut("an item without a score leaves the mean and is counted in not_finite")
 
 
 def rows_at_length_1(vectors: np.ndarray) -> np.ndarray:
@@ -68,7 +70,8 @@ def of_queries(
 
     narrow, *others = inputs(Generator(), 2)
     bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
-    return MetricCase(metric, inputs, oracle, rtol, False, bad)  # forward answers with the score of each item
+    # forward answers with the score of each item
+    return MetricCase(metric, inputs, oracle, rtol, False, bad, not_finite=LEFT_OUT)
 
 
 def of_samples() -> MetricCase:
@@ -165,7 +168,7 @@ def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **
     def unpad(results: tuple[Tensor, ...], *_: Tensor) -> tuple[Tensor, ...]:
         return tuple(r[..., 2:-3] for r in results) if function is association.sc_weat else results
 
-    return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9)
+    return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9, not_finite="nan")
 
 
 def scalar_scores(*masks: str, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
@@ -186,7 +189,7 @@ def scalar_scores(*masks: str, function: Callable[..., Tensor], **options: Any) 
         wide = (pad(scores, (2, 3), value=garbage) for scores in arguments[: len(masks)])
         return (*wide, *(pad(mask, (2, 3)) for mask in arguments[len(masks) :]))
 
-    return FunctionCase(call, inputs, pad)
+    return FunctionCase(call, inputs, pad, not_finite="nan")
 
 
 def pools(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -197,6 +200,11 @@ def effects(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
     return torch.randn(*lead, 7, generator=generator), torch.rand(*lead, 7, generator=generator) + 0.1
 
 
+def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
+    return tuple(association.random_effects(*effects_and_variances))
+
+
+NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")
 FUNCTIONS = {
     "weat": word_sets("xyab", association.weat),
     "weat_effect_size": word_sets("xyab", association.weat_effect_size),
@@ -212,9 +220,15 @@ FUNCTIONS = {
     "gweat": word_sets("XA", association.gweat),
     "same": word_sets("tG", association.same),
     "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
-    "ceat": FunctionCase(lambda *p: association.ceat(*p, samples=20), pools, compiles=True, rtol=1e-9),
+    "ceat": FunctionCase(
+        lambda *p: association.ceat(*p, samples=20), pools, compiles=True, rtol=1e-9, not_finite="nan"
+    ),
     "random_effects": FunctionCase(
-        lambda *e: tuple(association.random_effects(*e)), effects, compiles=True, rtol=1e-12
+        combined,
+        effects,
+        compiles=True,
+        rtol=1e-12,
+        not_finite=lambda place, value: NO_WEIGHT if place == 1 and value == torch.inf else "nan",
     ),
     "permutation_p_value": scalar_scores("u_mask", "v_mask", function=association.permutation_p_value),
     "permutation_p_value_drawn": scalar_scores(

@@ -10,6 +10,25 @@ from tensormetrics._metric import Metric
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """What is not finite is left out, or means something, as the documentation says and `why` repeats.
+
+    expected: the arguments with the value in them -> the numbers that come out all the same; None: those of a metric
+    without these items, and of a function any, but for the other items of its batch.
+    """
+
+    why: str
+    expected: Callable[..., tuple[Tensor, ...]] | None = None
+
+
+# What NaN or an infinity in a floating argument does: "raises" a ValueError; "nan": what depends on it is not finite
+# and all else is as it was; LeftOut; "no floats": there is no floating argument. A row may say it by a function of the
+# place of the argument and the value.
+Policy = str | LeftOut
+NotFinite = Policy | Callable[[int, float], Policy] | None
+
+
+@dataclass(frozen=True)
 class MetricCase:
     make: Callable[[], Metric]
     inputs: Callable[[Generator, int], tuple[Tensor, ...]]  # (generator, items) -> the arguments of update
@@ -18,6 +37,7 @@ class MetricCase:
     forward_is_compute: bool = True  # False: forward answers with something else than compute on the batch
     bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
     waits: bool = False  # update waits for the device: it reads a value, or works on the host as well
+    not_finite: NotFinite = None
 
 
 @dataclass(frozen=True)
@@ -28,3 +48,4 @@ class FunctionCase:
     unpad: Callable[..., tuple[Tensor, ...]] = lambda results, *arguments: results  # results of padded -> of unpadded
     compiles: bool = False
     rtol: float = 0.0  # 0: equal bit for bit; products of matrices are not, from one shape to another
+    not_finite: NotFinite = None

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import structured
 
-from .case import FunctionCase, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
 
 WIN = {"<->": min, "->": lambda p, r: p * (r > 0), "<-": lambda p, r: r * (p > 0), "~": lambda p, r: p * r}
 
@@ -50,7 +50,7 @@ def items_with_variables(generator: Generator, lead: tuple[int, ...]) -> tuple[T
 
 def pad_items(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
     *sides, n_pred, n_ref = arguments
-    number = 7 if np.isnan(garbage) else int(garbage)
+    number = int(garbage) if np.isfinite(garbage) else 7
     padded = []
     for side, n in zip(sides, (n_pred, n_pred, n_ref, n_ref), strict=True):
         filled = torch.nn.functional.pad(side.long(), (0, 0, 0, 4), value=number)
@@ -149,26 +149,43 @@ METRICS = {
         latent_oracle,
         bad=((torch.zeros(2, 3, 2), *(torch.zeros(2, 3, 2).long() for _ in range(3))),),
         waits=True,
+        not_finite="no floats",
     ),
     "Smatch": MetricCase(
-        NumberedSmatch, of_pairs, smatch_oracle, bad=((torch.zeros(2).long(), torch.zeros(3).long()),), waits=True
+        NumberedSmatch,
+        of_pairs,
+        smatch_oracle,
+        bad=((torch.zeros(2).long(), torch.zeros(3).long()),),
+        waits=True,
+        not_finite="no floats",
     ),
 }
 
+
+def overlap_of_graphs(*arguments: Tensor) -> tuple[Tensor, ...]:
+    return tuple(structured.graph_overlap(*arguments))
+
+
+FORBIDDEN = LeftOut(
+    "a similarity of -inf forbids the pair", lambda s, *rest: overlap_of_graphs(s.nan_to_num(neginf=-1.0), *rest)
+)
 FUNCTIONS = {
     "latent_overlap": FunctionCase(
         lambda *items: structured.latent_overlap(*items)[:3],  # the mapping is as wide as the batch has variables
         items_with_variables,
         pad_items,
+        not_finite="no floats",
     ),
     "graph_overlap": FunctionCase(
-        lambda *graphs: tuple(part.double() for part in structured.graph_overlap(*graphs)),
+        overlap_of_graphs,
         graphs,
         pad_graphs,
         rtol=1e-12,
+        not_finite=lambda place, value: FORBIDDEN if value == -torch.inf else "nan",
     ),
     "reachability": FunctionCase(
         lambda adjacency: (structured.reachability(adjacency),),
         lambda generator, lead: (torch.rand(*lead, 6, 6, generator=generator) < 0.2,),
+        not_finite="no floats",
     ),
 }

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics import posterior
 
-from .case import FunctionCase, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
 
 
 def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -35,6 +35,12 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
     return [np.median(accuracy), accuracy[start], accuracy[start + inside]]
 
 
+def largest(logits: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    metric = METRICS["ConfusionPosterior"].make().to(logits.device)
+    metric.update(logits.nan_to_num(posinf=1e6, neginf=-1e6), target)
+    return tuple(tree_leaves(metric.compute()))
+
+
 METRICS = {
     "ConfusionPosterior": MetricCase(
         lambda: posterior.ConfusionPosterior(3, ["acc"], num_samples=500),
@@ -50,6 +56,7 @@ METRICS = {
             (torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)),
             (torch.zeros(4, 3), torch.zeros(4)),
         ),
+        not_finite=lambda place, value: "raises" if value != value else LeftOut("is the largest or least", largest),
     ),
 }
 
@@ -90,16 +97,23 @@ def experiments(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ..
     return 0.8 + 0.04 * torch.randn(*lead, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
 
 
+# More of them in tests/posterior/test_not_finite.py.
+LEFT_OUT_SAMPLES = LeftOut("such a sample is left out, and its share told where there is a place for it")
+
+
 def pooled(function: Any) -> FunctionCase:
     def call(samples: Tensor, u: Tensor) -> tuple[Tensor, ...]:
         return (function(samples.movedim((-2, -1), (0, 1)), u.movedim(-1, 0), (0.0, 1.0)).movedim(0, -1),)
 
-    return FunctionCase(call, experiments, rtol=1e-9)
+    return FunctionCase(call, experiments, rtol=1e-9, not_finite=lambda place, _: "nan" if place else LEFT_OUT_SAMPLES)
 
 
 def inverted(function: Any) -> FunctionCase:
     return FunctionCase(
-        lambda u, a, b: (function(u.movedim(-1, 0), a, b).movedim(0, -1),), uniform_and_parameters, rtol=1e-9
+        lambda u, a, b: (function(u.movedim(-1, 0), a, b).movedim(0, -1),),
+        uniform_and_parameters,
+        rtol=1e-9,
+        not_finite="nan",
     )
 
 
@@ -110,6 +124,20 @@ def summarized(x: Tensor) -> tuple[Tensor, ...]:
 def compared(x: Tensor) -> tuple[Tensor, ...]:
     found = posterior.pairwise_compare(x.movedim(-1, 0), 0.9)
     return found.median, *found.interval, found.p_direction, found.min_sig_diff, found.p_rope, found.p_uni_sig
+
+
+def interval(x: Tensor) -> tuple[Tensor, ...]:
+    return posterior.hdi(x, dim=-1)
+
+
+def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
+
+
+def ordered(call: Any) -> Any:
+    nan = LeftOut("such a sample is left out", lambda x: call(x[..., 1:]))
+    infinite = LeftOut("an infinite sample is the largest or the least: all that asks for the order alone is finite")
+    return lambda place, value: nan if value != value else infinite
 
 
 DRAWN = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
@@ -124,48 +152,68 @@ def sampled(function: Any, **options: Any) -> FunctionCase:
         leaves = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
         return tuple(leaf.movedim(0, -1).reshape(*counts.shape[:-2], *leaf.shape[2:], 40) for leaf in leaves)
 
-    return FunctionCase(call, matrices)
+    return FunctionCase(call, matrices, not_finite="no floats")
 
 
 FUNCTIONS = {
     "sample_sums": sampled(posterior.sample_sums),
     "sample_confusion_matrices": sampled(posterior.sample_confusion_matrices),
     "sample_metrics": sampled(lambda counts, n, **options: posterior.sample_metrics(counts, SCORES[:4], n, **options)),
-    "sums_from_matrices": FunctionCase(lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices),
+    "sums_from_matrices": FunctionCase(
+        lambda counts: tuple(posterior.sums_from_matrices(counts)[:4]), matrices, not_finite="no floats"
+    ),
     "estimate_i2": FunctionCase(
-        lambda x: tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3]),
+        heterogeneity,
         lambda g, lead: experiments(g, lead)[:1],
         rtol=1e-9,
+        not_finite=LeftOut("such samples of an experiment are left out"),
     ),
     "get_metric": FunctionCase(
-        lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES), matrices, rtol=1e-12
+        lambda counts: tuple(posterior.get_metric(metric)(counts) for metric in SCORES),
+        matrices,
+        rtol=1e-12,
+        not_finite="no floats",
     ),
-    "hdi": FunctionCase(lambda x: posterior.hdi(x, dim=-1), samples_last),
-    "summarize": FunctionCase(
-        lambda x: tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(ci_probability=()))),
+    "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
+    "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
+    "kde": FunctionCase(
+        lambda x: tuple(posterior.kde(x.movedim(-1, 0), grid_samples=20)),
         samples_last,
         rtol=1e-12,
+        not_finite=LEFT_OUT_SAMPLES,
     ),
-    "kde": FunctionCase(lambda x: tuple(posterior.kde(x.movedim(-1, 0), grid_samples=20)), samples_last, rtol=1e-12),
     "pairwise_compare": FunctionCase(
-        compared, lambda g, lead: tuple(x - 0.4 for x in samples_last(g, lead)), rtol=1e-12
+        compared,
+        lambda g, lead: tuple(x - 0.4 for x in samples_last(g, lead)),
+        rtol=1e-12,
+        not_finite=ordered(compared),
     ),
-    "score_interval_width": FunctionCase(lambda p: (posterior.score_interval_width(p, 50),), samples_last),
+    "score_interval_width": FunctionCase(
+        lambda p: (posterior.score_interval_width(p, 50),), samples_last, not_finite="nan"
+    ),
     "expected_reward": FunctionCase(
         lambda p: (posterior.expected_reward(p, [3.0, 1.0]),),
         lambda g, lead: (torch.rand(*lead, 4, 4, generator=g, dtype=torch.float64),),
         rtol=1e-12,
+        not_finite="nan",
     ),
     "heterogeneity_dl": FunctionCase(
-        lambda m, v: (posterior.heterogeneity_dl(m.movedim(-1, 0), v.movedim(-1, 0)),), means_and_variances, rtol=1e-9
+        lambda m, v: (posterior.heterogeneity_dl(m.movedim(-1, 0), v.movedim(-1, 0)),),
+        means_and_variances,
+        rtol=1e-9,
+        not_finite="nan",
     ),
     "heterogeneity_pm": FunctionCase(
-        lambda m, v: (posterior.heterogeneity_pm(m.movedim(-1, 0), v.movedim(-1, 0)),), means_and_variances, rtol=1e-9
+        lambda m, v: (posterior.heterogeneity_pm(m.movedim(-1, 0), v.movedim(-1, 0)),),
+        means_and_variances,
+        rtol=1e-9,
+        not_finite="nan",
     ),
     "compare_folds": FunctionCase(
         lambda a, b: tuple(posterior.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)),
         means_and_variances,
         rtol=1e-9,
+        not_finite="nan",
     ),
     "truncated_normal_icdf": inverted(lambda u, a, b: posterior.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
     "truncated_t_icdf": inverted(lambda u, a, b: posterior.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),

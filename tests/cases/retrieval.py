@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from tensormetrics import retrieval
 from tensormetrics._metric import Metric
 
-from .case import FunctionCase, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
 
 
 def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,7 @@ def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], fl
                 scores.append(score(match))
         return [average(scores)]
 
-    return MetricCase(make, class_embeddings, oracle, bad=EMBEDDINGS_BAD)
+    return MetricCase(make, class_embeddings, oracle, bad=EMBEDDINGS_BAD, not_finite="raises")
 
 
 def average_precision_of(match: np.ndarray, k: int | None = None) -> float:
@@ -94,6 +94,11 @@ def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
     return counts[rows, columns].sum() / len(labels)
 
 
+def best_matching(labels: np.ndarray, clusters: np.ndarray) -> float:
+    table = scores.cluster.contingency_matrix(labels, clusters)
+    return table[scipy.optimize.linear_sum_assignment(table, maximize=True)].sum() / len(labels)
+
+
 def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     """Labels, and clusters that agree on about half of them."""
     labels, noise = torch.randint(0, 5, (2, items), generator=generator)
@@ -103,7 +108,7 @@ def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
 def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: float = 1e-12) -> MetricCase:
     integers = torch.zeros(3, dtype=torch.int64)
     bad = ((integers, integers[:2]), (integers, integers[None]), (integers, torch.full((3,), torch.nan)))
-    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad)
+    return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad, not_finite="no floats")
 
 
 METRICS = {
@@ -113,11 +118,13 @@ METRICS = {
         default_accuracies,
         rtol=1e-11,
         bad=EMBEDDINGS_BAD,
+        not_finite="raises",
     ),
     "PrecisionAtK": retrieval_score(lambda: retrieval.PrecisionAtK(5), lambda match: match[:5].mean()),
     "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
     "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
     "HitRate": retrieval_score(lambda: retrieval.HitRate(2), lambda match: match[:2].any()),
+    "MetricLearningRecall": retrieval_score(lambda: retrieval.MetricLearningRecall(1), lambda match: match[0]),
     "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
     "AveragePrecisionAtR": retrieval_score(
         retrieval.AveragePrecisionAtR, lambda match: average_precision_of(match, match.sum())
@@ -132,13 +139,15 @@ METRICS = {
         retrieval.RankingAUROC, lambda match: np.less.outer(match.nonzero()[0], (~match).nonzero()[0]).mean()
     ),
     "NearestCentroidAccuracy": MetricCase(
-        retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD
+        retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
-    "ClusterAccuracy": MetricCase(
-        lambda: retrieval.ClusterAccuracy(kmeans_func=first_columns),
+    "ClusterAccuracy": clustering(retrieval.ClusterAccuracy, best_matching),
+    "EmbeddingClusterAccuracy": MetricCase(
+        lambda: retrieval.EmbeddingClusterAccuracy(kmeans_func=first_columns),
         class_embeddings,
         lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
         bad=EMBEDDINGS_BAD,
+        not_finite="raises",
     ),
     "NormalizedMutualInfo": clustering(retrieval.NormalizedMutualInfo, scores.normalized_mutual_info_score),
     "AdjustedMutualInfo": clustering(retrieval.AdjustedMutualInfo, scores.adjusted_mutual_info_score, rtol=1e-10),
@@ -164,7 +173,7 @@ def score(function: Callable[..., Tensor], **options: int) -> FunctionCase:
     def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
         return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
 
-    return FunctionCase(call, found_ranks, pad_ranks, compiles=True)
+    return FunctionCase(call, found_ranks, pad_ranks, compiles=True, not_finite="no floats")
 
 
 def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -172,7 +181,7 @@ def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Te
 
 
 def partition_score(function: Callable[..., Tensor]) -> FunctionCase:
-    return FunctionCase(lambda *pair: (function(*pair),), label_pairs)
+    return FunctionCase(lambda *pair: (function(*pair),), label_pairs, not_finite="no floats")
 
 
 def query_and_references(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -209,6 +218,37 @@ def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
 
 
+def neighbours_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+    masks = [mask & side.isfinite().all(-1) for mask, side in ((query_mask, query), (reference_mask, reference))]
+    return nearest_neighbours(query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels, *masks)
+
+
+def ranks_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+    """Ranks without the rows that are not finite, of as many relevant references and candidates as with them."""
+    finite = [side.isfinite().all(-1) for side in (query, reference)]
+    sides = query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels
+    masks = {"query_mask": query_mask & finite[0], "reference_mask": reference_mask & finite[1]}
+    found = retrieval.positive_ranks(*sides, **masks)
+    alike = (query_labels[..., None] == reference_labels[..., None, :]) & reference_mask[..., None, :]
+    relevant = (alike & query_mask[..., None]).sum(-1)
+    candidates = reference_mask.sum(-1, keepdim=True) * query_mask
+    ranks = found._replace(relevant=relevant)
+    return retrieval.average_precision(ranks), ranks.rank.sum(-1), relevant, candidates
+
+
+def centroids_of_finite(query, query_labels, reference, reference_labels):
+    return (
+        torch.stack(
+            [
+                retrieval.nearest_centroid(*of_query, rows[finite], labels[finite])
+                for *of_query, rows, labels, finite in zip(
+                    query, query_labels, reference, reference_labels, reference.isfinite().all(-1), strict=True
+                )
+            ]
+        ),
+    )
+
+
 def neighbour_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
     """Neighbours of 7 queries among 20 references, -1 from some place on; labels of both; relevant references."""
     indices = torch.rand(*lead, 7, 20, generator=generator).argsort(-1)[..., :9]
@@ -230,18 +270,34 @@ def table_sums(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
 
 
 FUNCTIONS = {
-    "contingency": FunctionCase(table_sums, label_pairs),
+    "contingency": FunctionCase(table_sums, label_pairs, not_finite="no floats"),
     "count_relevant": FunctionCase(
-        lambda a, b: (retrieval.count_relevant(a, b),), lambda g, lead: query_and_references(g, lead)[1::2]
+        lambda a, b: (retrieval.count_relevant(a, b),),
+        lambda g, lead: query_and_references(g, lead)[1::2],
+        not_finite="no floats",
     ),
-    "ranks_of_neighbours": FunctionCase(ranks_found, neighbour_labels),
+    "ranks_of_neighbours": FunctionCase(ranks_found, neighbour_labels, not_finite="no floats"),
     "TorchKNN": FunctionCase(
-        nearest_neighbours, masked_query_and_references, pad_queries_and_references, first_queries
+        nearest_neighbours,
+        masked_query_and_references,
+        pad_queries_and_references,
+        first_queries,
+        not_finite=LeftOut("such a row has no neighbours and is none", neighbours_of_finite),
     ),
     "positive_ranks": FunctionCase(
-        ranks_of_masked, masked_query_and_references, pad_queries_and_references, first_queries
+        ranks_of_masked,
+        masked_query_and_references,
+        pad_queries_and_references,
+        first_queries,
+        not_finite=LeftOut("such a row is not found and finds nothing, but counts as relevant", ranks_of_finite),
     ),
-    "nearest_centroid": FunctionCase(lambda *sides: (retrieval.nearest_centroid(*sides),), query_and_references),
+    "nearest_centroid": FunctionCase(
+        lambda *sides: (retrieval.nearest_centroid(*sides),),
+        query_and_references,
+        not_finite=lambda place, value: (
+            LeftOut("a reference is left out of its mean", centroids_of_finite) if place == 2 else "nan"
+        ),
+    ),
     "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
     "mutual_info": partition_score(retrieval.mutual_info),
     "expected_mutual_info": partition_score(retrieval.expected_mutual_info),

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import structured
 
-from .case import FunctionCase, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
 
 CONSTRAINTS = ("<->", "->", "<-", "~")
 
@@ -181,38 +181,76 @@ KEYS_BAD = (
     (torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64)),
     (torch.zeros(2, 3, dtype=torch.int64), torch.zeros(4, 3, dtype=torch.int64)),
 )
+
+
+def scored_by(metric):
+    def scores(*arguments: Tensor) -> tuple[Tensor, ...]:
+        fed = metric().to(arguments[0].device)
+        fed.update(*arguments)
+        return tuple(fed.compute().values())
+
+    return scores
+
+
+def forbidding(call):
+    forbidden = LeftOut(
+        "a similarity of -inf forbids the pair", lambda s, *rest: call(s.nan_to_num(neginf=-1.0), *rest)
+    )
+    return lambda place, value: forbidden if value == -np.inf else "nan"
+
+
 METRICS = {
-    "SetMatch": MetricCase(structured.SetMatch, lambda g, n: eighths(g, (n,)), matched_by(best), bad=SIMILARITY_BAD),
-    "SequenceMatch": MetricCase(
-        structured.SequenceMatch, lambda g, n: eighths(g, (n,)), matched_by(chain), bad=SIMILARITY_BAD
+    "SetMatch": MetricCase(
+        structured.SetMatch,
+        lambda g, n: eighths(g, (n,)),
+        matched_by(best),
+        bad=SIMILARITY_BAD,
+        not_finite=forbidding(scored_by(structured.SetMatch)),
     ),
-    "MultisetMatch": MetricCase(structured.MultisetMatch, lambda g, n: key_lists(g, (n,)), counted, bad=KEYS_BAD),
+    "SequenceMatch": MetricCase(
+        structured.SequenceMatch,
+        lambda g, n: eighths(g, (n,)),
+        matched_by(chain),
+        bad=SIMILARITY_BAD,
+        not_finite=forbidding(scored_by(structured.SequenceMatch)),
+    ),
+    "MultisetMatch": MetricCase(
+        structured.MultisetMatch, lambda g, n: key_lists(g, (n,)), counted, bad=KEYS_BAD, not_finite="no floats"
+    ),
     "CorefScores": MetricCase(
         lambda: structured.CorefScores(("mentions", "muc", "ceaf_m", "blanc")),
         two_clusterings,
         coreference,
         bad=KEYS_BAD,
+        not_finite="no floats",
     ),
     "RankingScores": MetricCase(
-        lambda: structured.RankingScores((1, 2, 4), ("precision", "hit")), rankings, ranked, bad=KEYS_BAD
+        lambda: structured.RankingScores((1, 2, 4), ("precision", "hit")),
+        rankings,
+        ranked,
+        bad=KEYS_BAD,
+        not_finite="no floats",
     ),
     "BoxMatch": MetricCase(
         lambda: structured.BoxMatch(objective="count"),
         noisy_boxes,
         paired_boxes,
         bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 4)), (torch.zeros(2, 3, 4), torch.zeros(3, 3, 4))),
+        not_finite="nan",
     ),
     "SpanScores": MetricCase(
         lambda: structured.SpanScores(labels=("a", "b")),
         some_spans,
         strict_spans,
         bad=((torch.zeros(2, 3, 3), torch.zeros(2, 3, 3)), (torch.zeros(2, 4).long(), torch.zeros(2, 3).long())),
+        not_finite="no floats",
     ),
     "RelationScores": MetricCase(
         lambda: structured.RelationScores(labels=("a", "b")),
         some_relations,
         strict_spans,
         bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 5)), (torch.zeros(2, 4, 5).long(), torch.zeros(2, 4, 3).long())),
+        not_finite="no floats",
     ),
     "EventScores": MetricCase(
         structured.EventScores,
@@ -222,8 +260,11 @@ METRICS = {
             (torch.zeros(2, 3, 3), *[torch.zeros(2, 3, 4).long()] * 3),
             (*[torch.zeros(2, 3, 3).long()] * 2, torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long()),
         ),
+        not_finite="no floats",
     ),
-    "ClusterAccuracy": MetricCase(structured.ClusterAccuracy, two_clusterings, relabelled, bad=KEYS_BAD),
+    "ClusterAccuracy": MetricCase(
+        structured.ClusterAccuracy, two_clusterings, relabelled, bad=KEYS_BAD, not_finite="no floats"
+    ),
 }
 
 
@@ -237,7 +278,7 @@ def pad_similarity(garbage: float, similarity: Tensor, n_pred: Tensor, n_ref: Te
 
 def pad_keys(garbage: float, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> tuple[Tensor, ...]:
     wide = (torch.nn.functional.pad(keys, (0, 3), value=2) for keys in (pred, ref))
-    garbage = 1 if garbage != garbage else int(garbage)
+    garbage = int(garbage) if np.isfinite(garbage) else 1
     lengths = (n_pred, n_ref)
     return *(
         keys.where(torch.arange(keys.shape[-1]).to(n.device) < n[..., None], garbage)
@@ -258,20 +299,34 @@ def two_sets_of_boxes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tens
 
 
 FUNCTIONS = {
-    "set_overlap": FunctionCase(every_constraint(structured.set_overlap), eighths, pad_similarity, compiles=True),
+    "set_overlap": FunctionCase(
+        every_constraint(structured.set_overlap),
+        eighths,
+        pad_similarity,
+        compiles=True,
+        not_finite=forbidding(every_constraint(structured.set_overlap)),
+    ),
     "sequence_overlap": FunctionCase(
-        every_constraint(structured.sequence_overlap), eighths, pad_similarity, compiles=True
+        every_constraint(structured.sequence_overlap),
+        eighths,
+        pad_similarity,
+        compiles=True,
+        not_finite=forbidding(every_constraint(structured.sequence_overlap)),
     ),
     "multiset_overlap": FunctionCase(
         lambda *a: tuple(part for c in CONSTRAINTS for part in structured.multiset_overlap(*a, c)),
         key_lists,
         pad_keys,
         compiles=True,
+        not_finite="no floats",
     ),
     "normalize": FunctionCase(
         lambda *a: tuple(structured.normalize(*a, n) for n in ("none", "p", "r", "j", "f2")),
         some_overlaps,
         compiles=True,
+        not_finite="nan",
     ),
-    "box_iou": FunctionCase(lambda a, b: (structured.box_iou(a, b),), two_sets_of_boxes, compiles=True),
+    "box_iou": FunctionCase(
+        lambda a, b: (structured.box_iou(a, b),), two_sets_of_boxes, compiles=True, not_finite="nan"
+    ),
 }

@@ -113,7 +113,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "bad.csv: rows are called ['cat', 'cow'], columns ['cat', 'dog'], wanted the same names",
             ),
             ("cat,cat\n9,1\n2,8\n", "bad.csv: got classes called ['cat', 'cat'], wanted distinct names"),
-            ("9,1\n2,1e300\n", "bad.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
+            ("9,1\n2,1e300\n", "bad.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
             ("9,-1\n2,8\n", "bad.csv: got -1.0 at [0, 1], wanted finite counts >= 0"),
         ],
         "bad.csv --prior 0": [

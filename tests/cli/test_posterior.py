@@ -92,7 +92,7 @@ def test_a_folder_is_a_group(folder):
         (["a.csv", "--metric", "acuracy"], "metric 'acuracy': there is no metric 'acuracy'; the closest are accuracy, "
          "acc, balanced_accuracy"),
         (["a.csv", "--prior", "-1"], "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
-        (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+38"),
+        (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
         (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
         (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted None or a number "

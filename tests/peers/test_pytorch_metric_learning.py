@@ -140,11 +140,11 @@ def test_same_parent_tester():
     assert got == pytest.approx(wanted, abs=1e-6) and len(got) == 6
 
 
-def test_the_second_level_of_labels_needs_no_second_search(monkeypatch):
-    searches, search = [], TorchKNN.indices
-    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (searches.append(a[2]), search(*a, **o))[1])
+def test_each_level_of_labels_is_a_call_and_a_search(monkeypatch):
+    searches, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (searches.append(a[2]), search(*a, **o))[1])
     run_tester(GlobalEmbeddingSpaceTester, AccuracyCalculator(KNN_METRICS, k=20), [("val", ["val"])])
-    assert searches == [20]
+    assert searches == [20, 20]
 
 
 @pytest.mark.parametrize("distance", [SNRDistance(), CosineSimilarity()], ids=["snr", "cosine"])

@@ -121,6 +121,6 @@ def test_scalars_and_plots_of_the_metric(device):
         expected["/".join([prefix, metric_name, *index, field])] = value
     assert metric.as_scalars("val/") == expected and "val/tpr/2/emu/low" in expected and "val/acc/0/low" in expected
     pytest.importorskip("matplotlib")
-    assert [ax.get_ylabel() for ax in metric.plot("tpr").axes][:4] == [f"0, class {name}" for name in NAMES] + [
-        "1, class cat"
-    ]
+    assert [ax.get_ylabel() for ax in metric.plot_posterior("tpr").axes][:4] == [
+        f"0, class {name}" for name in NAMES
+    ] + ["1, class cat"]

@@ -323,7 +323,11 @@ def test_a_batch_of_another_shape():
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
-        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+38"),
+        (
+            {"confusion_prior": 5e36},
+            "confusion_prior: got entries from 5e+36 to 5e+36, wanted at most 1e+37 in a row",
+        ),
+        ({"confusion_prior": 1e39}, "confusion_prior: got entries from 1e+39 to 1e+39, wanted at most 1e+37"),
         (
             {"prevalence_prior": "balanced"},
             "prevalence_prior: got 'balanced' for shape (3,), wanted (C, C); write 'perks'",
@@ -342,12 +346,12 @@ def test_a_root_quantity_is_not_reported():
     assert str(error.value) == "'p_pred' is a root quantity, not a metric: it can be sampled but not reported"
 
 
-def test_plot(device):
+def test_plot_posterior(device):
     Figure = pytest.importorskip("matplotlib.figure").Figure
     metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=300, batch_shape=(2,)).to(device)
     preds, target = torch.randint(0, 3, (2, 2, 60), device=device)
     metric.update(preds, target)
-    figure = metric.plot("tpr", hide="extrema")
+    figure = metric.plot_posterior("tpr", hide="extrema")
     names = [ax.get_ylabel() for ax in figure.axes]
     assert type(figure) is Figure and names == [f"{i}, class {c}" for i in (0, 1) for c in range(3)]
     assert figure.axes[-1].get_xlabel() == "True Positive Rate"
@@ -358,12 +362,12 @@ def test_plot(device):
     single = Figure().subplots()
     alone = ConfusionPosterior(3, num_samples=300).to(device)
     alone.update(preds[0], target[0])
-    assert alone.plot(ax=single) is single.figure and single.get_ylabel() == "acc"
+    assert alone.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
-        metric.plot("mcc")
+        metric.plot_posterior("mcc")
     metric.spilled += 1
     with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores; "):
-        metric.plot()
+        metric.plot_posterior()
 
 
 def test_plot_shows_all_ranks_or_nothing():
@@ -376,10 +380,12 @@ def test_plot_shows_all_ranks_or_nothing():
     ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gathered}
     metric, alone = (ConfusionPosterior(2, num_samples=300, **options) for options in (ranks, {}))
     with pytest.raises(
-        NoDataError, match=r"^ConfusionPosterior\.plot\(\) was called before update\(\); update it first$"
+        NoDataError, match=r"^ConfusionPosterior\.plot_posterior\(\) was called before update\(\); update it first$"
     ):
-        alone.plot()
+        alone.plot_posterior()
     for found, counts in (metric, here), (alone, here + there):
         found.update(*confusion_matrix_to_pred_cond(counts).T)
-    lines, expected = ([tuple(line.get_xdata()) for line in found.plot().axes[0].lines] for found in (metric, alone))
+    lines, expected = (
+        [tuple(line.get_xdata()) for line in found.plot_posterior().axes[0].lines] for found in (metric, alone)
+    )
     assert lines == expected and torch.equal(metric.counts, here)

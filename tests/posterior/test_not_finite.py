@@ -138,7 +138,6 @@ REFUSALS = {
     "sample_dirichlet": lambda x: posterior.sample_dirichlet(torch.tensor([1, x]), 2),
     "sample_log_gamma": lambda x: posterior.sample_log_gamma(torch.tensor([1, x]), 2),
     "sample_sums": lambda x: posterior.sample_sums(spoilt_matrix(x), 2),
-    "sample_sums of weights": lambda x: posterior.sample_sums(MATRIX, 2, weights=spoilt_matrix(x)[None]),
     "sample_sums of the input": lambda x: posterior.sample_sums(spoilt_matrix(x), 2, method="input"),
     "sample_sums under a prior": lambda x: posterior.sample_sums(MATRIX, 2, prevalence_prior=x),
     "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(spoilt_matrix(x), 2),
@@ -180,6 +179,11 @@ def test_doors_refuse(name, bad):
 PASSED_ON = {
     "sums_from_matrices": lambda x: torch.stack(posterior.sums_from_matrices(spoilt_matrix(x))[:4]),
     "sums_from_matrices of weights": lambda x: posterior.sums_from_matrices(MATRIX, spoilt_matrix(x)[None]).weighted,
+    "sample_sums of weights": lambda x: (
+        posterior.sample_sums(
+            torch.tensor([[5, 2], [0, 7]]), 2, confusion_prior=0, weights=spoilt_matrix(x)[None]
+        ).weighted
+    ),
     "sample_metrics of the input": lambda x: posterior.sample_metrics(spoilt_matrix(x), "f1", 1, method="input")[0],
     "expected_reward": lambda x: posterior.expected_reward(torch.full((2, 2), 0.5).double(), [x, 0.0]),
     "truncated_normal_icdf": lambda x: posterior.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),

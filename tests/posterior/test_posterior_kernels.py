@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from emulated import lanes
 
-from tensormetrics._native import say_once
+from tensormetrics import _native
 from tensormetrics.posterior import _op, _philox, _reference
 
 START = 2**32 - 100  # the high word of the sample's number changes
@@ -29,7 +30,7 @@ def sums_by(operator, C, prior, dtype, device, forms=2, samples=150):
 
 
 def kernels(device):
-    emulated = [_op.dirichlet_sums_warp, _op.dirichlet_sums_block] if device.type == "cpu" else []
+    emulated = [lanes("dirichlet_sums_warp"), lanes("dirichlet_sums_block")] if device.type == "cpu" else []
     return [_op.dirichlet_sums, *emulated]
 
 
@@ -165,11 +166,11 @@ def test_operator_contracts(device):
 
 
 def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
-    say_once.cache_clear()
+    _native.say_missing.cache_clear()
     arguments = torch.ones(1, 1, 3, dtype=torch.float64), keys(1, device="cpu"), 0
     fallen, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
-    with pytest.warns(RuntimeWarning, match="the slow reference sampler answers"):
+    with pytest.warns(RuntimeWarning, match="^sample_dirichlet: there is no native code for cpu"):
         torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
     torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
     _op.log_gamma(native, *arguments)

@@ -1,11 +1,13 @@
 """The CUDA operators as the CPU runs them: compiled by nvcc, their kernels translated from its PTX."""
 
 import ast
+import contextlib
 import ctypes
 import hashlib
 import platform
 import shutil
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from tensormetrics.assignment import _op as solver_op
 from tensormetrics.posterior import _op as sampler_op
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
-CSRC = ROOT / "csrc"
+CSRC, TORCH = ROOT / "csrc", Path(torch.__file__).parent
 FILES = {"lsa": "lsa_cuda.cu", "dirichlet": "dirichlet_cuda.cu"}
 SCHEMAS = {
     "lsa": {"lsa": solver_op.SCHEMA},
@@ -50,33 +52,38 @@ def built(name: str, cache: Path, architecture: int = 90, csrc: Path = CSRC) -> 
     (file,) = csrc.rglob(FILES[name])
     source = file.read_text()
     assert source.count(IMPL) == 1, f"{file}: it registers other operators, or by another line"
-    torch_home = Path(torch.__file__).parent
-    folders = {HERE, csrc, file.parent, *(header.parent for header in csrc.rglob("lanes*.h"))}
     flags = [*abi(), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
     flags += [f"-arch=compute_{architecture}"]
     files = [HERE / "translate.py", *sorted(HERE.glob("*.h")), *sorted(csrc.rglob("*.h"))]
     parts = [source, *flags, torch.__version__, call("nvcc", "--version"), *(path.read_text() for path in files)]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    folder = cache / f"{name}_{architecture}_{key}"
-    library = folder / "library.so"
-    flags += [f"-isystem={torch_home}/include", *(f"-I{folder}" for folder in sorted(folders))]
-    if library.exists():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    unit, kernels = folder / f"{name}.cu", folder / "kernels.cpp"
-    unit.write_text(source.replace(IMPL, f"STABLE_TORCH_LIBRARY_IMPL({namespace(folder)}, CPU, m)"))
-    call("nvcc", *flags, "-ptx", unit, "-o", folder / "kernels.ptx")
-    kernels.write_text(translated((folder / "kernels.ptx").read_text()))
-    with ThreadPoolExecutor(2) as pool:  # flags of the host's compiler: every operation is rounded, as on the card
-        host = "-march=native,-ffp-contract=off,-fwrapv,-fno-strict-aliasing,-fvisibility=hidden,-w"
-        of_kernels = (*flags, "-O1", f"-Xcompiler={host}", "-c", kernels, "-o", folder / "kernels.o")
-        of_host = (*flags, "-c", unit, "-o", folder / "host.o")
-        [*pool.map(lambda options: call("nvcc", *options), (of_kernels, of_host))]
-    links = [f"-L{torch_home}/lib", "-ltorch_cpu", "-ltorch", "-lc10", "-ldl", f"-Wl,-rpath,{torch_home}/lib"]
-    whole = folder / "whole.so"
-    call("g++", "-shared", "-Wl,-Bsymbolic", "-o", whole, folder / "host.o", folder / "kernels.o", *links)
-    whole.rename(library)
-    return library
+    folder = cache / f"{name}_{architecture}_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
+    if not folder.exists():
+        folders = {HERE, csrc, file.parent, *(header.parent for header in csrc.rglob("lanes*.h"))}
+        flags += [f"-isystem={TORCH}/include", *(f"-I{path}" for path in sorted(folders))]
+        work = Path(tempfile.mkdtemp(dir=cache))
+        compile_(work, source.replace(IMPL, f"STABLE_TORCH_LIBRARY_IMPL({namespace(folder)}, CPU, m)"), flags)
+        with contextlib.suppress(OSError):  # another process was first
+            work.rename(folder)
+        shutil.rmtree(work, ignore_errors=True)
+    return folder / "library.so"
+
+
+def compile_(folder: Path, source: str, flags: list[str]) -> None:
+    unit, ptx, kernels = folder / "unit.cu", folder / "kernels.ptx", folder / "kernels.cpp"
+    unit.write_text(source)
+    call("nvcc", *flags, "-ptx", unit, "-o", ptx)
+    kernels.write_text(translated(ptx.read_text()))
+    # Every operation of a kernel is rounded, as on the card.
+    host = "-march=native,-ffp-contract=off,-fwrapv,-fno-strict-aliasing,-fvisibility=hidden,-w"
+    jobs = (
+        (*flags, "-O1", f"-Xcompiler={host}", "-c", kernels, "-o", folder / "kernels.o"),
+        (*flags, "-c", unit, "-o", folder / "host.o"),
+    )
+    with ThreadPoolExecutor(2) as pool:
+        [*pool.map(lambda options: call("nvcc", *options), jobs)]
+    links = [f"-L{TORCH}/lib", "-ltorch_cpu", "-ltorch", "-lc10", "-ldl", f"-Wl,-rpath,{TORCH}/lib"]
+    objects = folder / "host.o", folder / "kernels.o"
+    call("g++", "-shared", "-Wl,-Bsymbolic", *objects, *links, "-o", folder / "library.so")
 
 
 def namespace(folder: Path) -> str:

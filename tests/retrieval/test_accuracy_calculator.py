@@ -8,7 +8,7 @@ import torch
 from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbours, scores
 from torchmetrics import MetricCollection
 
-from tensormetrics.retrieval import AccuracyCalculator, ClusterAccuracy, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKNN
 
 NAMES = (
     "mean_average_precision",
@@ -133,13 +133,13 @@ def test_selection(device):
 
 def test_never_searches_deeper_than_it_reads(device, monkeypatch):
     depths = []
-    search = TorchKNN.indices
+    search = TorchKNN.search
 
     def recorded(self, query, k, *arguments, **options):
         depths.append(k)
         return search(self, query, k, *arguments, **options)
 
-    monkeypatch.setattr(TorchKNN, "indices", recorded)
+    monkeypatch.setattr(TorchKNN, "search", recorded)
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
     at_r = ("mean_average_precision_at_r", "r_precision", "recall_at_2")
     for k in (None, "max_bin_count", 3, np.int64(50)):
@@ -222,15 +222,15 @@ def test_other_searches(device):
 
 def test_in_a_collection_with_cluster_accuracy(device):
     x, labels = clusters(device=device)
-    collection = MetricCollection([AccuracyCalculator(), ClusterAccuracy()]).to(device)
+    collection = MetricCollection([AccuracyCalculator(), EmbeddingClusterAccuracy()]).to(device)
     for batch in zip(x.split(50), labels.split(50), strict=True):
         collection.update(*batch)
-    assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "ClusterAccuracy"]]
+    assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "EmbeddingClusterAccuracy"]]
     values = collection.compute()
-    assert values.keys() == {*DEFAULT, "ClusterAccuracy"}
-    alone = ClusterAccuracy()
+    assert values.keys() == {*DEFAULT, "EmbeddingClusterAccuracy"}
+    alone = EmbeddingClusterAccuracy()
     alone.update(x, labels)
-    assert values["ClusterAccuracy"] == alone.compute()
+    assert values["EmbeddingClusterAccuracy"] == alone.compute()
     assert values["r_precision"] == AccuracyCalculator().get_accuracy(x, labels)["r_precision"]
 
 
@@ -257,7 +257,10 @@ BAD_CALLS = {
     "query: got torch.complex64, wanted real numbers; write torch.view_as_real(query).flatten(1)": (X + 0j, Y),
     "query_labels: got an array of <U1, wanted numbers; for names write numpy.unique(query_labels, "
     "return_inverse=True)[1]": (X, list("abab")),
-    "query_labels: got torch.uint64, wanted integers that int64 can hold, or real numbers": (X, Y.to(torch.uint64)),
+    "query_labels: got torch.uint64 above 2**63 - 1, wanted integers that int64 can hold, or real numbers": (
+        X,
+        (Y - 1).to(torch.uint64),
+    ),
     "query_labels and reference_labels: got torch.int64 and torch.float32 with integers of 2**53 or more, wanted both "
     "as integers": (X, Y + 2**53 + 1, X, Y.float()),
     "ref_includes_query: got 4 queries and 3 references, wanted references that begin with the queries": (

@@ -41,8 +41,8 @@ def test_levels_of_labels(options, device):
 
 
 def test_levels_share_one_search(monkeypatch):
-    done, search = [], TorchKNN.indices
-    monkeypatch.setattr(TorchKNN, "indices", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
+    done, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
     x, labels = data()
     calculator = AccuracyCalculator(KNN, k=9, label_levels=True)
     calculator.get_accuracy(x.numpy(), torch.stack([labels, labels % 2, labels % 3], 1))

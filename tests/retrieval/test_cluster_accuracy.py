@@ -7,7 +7,7 @@ import pytest
 import torch
 from retrieval_oracle import cases
 
-from tensormetrics.retrieval import ClusterAccuracy, TorchKMeans, cluster_accuracy, contingency
+from tensormetrics.retrieval import EmbeddingClusterAccuracy, TorchKMeans, cluster_accuracy, contingency
 
 
 def best_over_permutations(labels, clusters):
@@ -90,27 +90,30 @@ def test_bad_input(device):
 def test_module_clusters_what_it_has_kept(device):
     labels = torch.arange(60, device=device) % 3
     x = torch.eye(3, device=device)[labels] * 100 + torch.randn(60, 3, device=device)
-    metric = ClusterAccuracy(kmeans_func=TorchKMeans(init="k-means++"))
+    metric = EmbeddingClusterAccuracy(kmeans_func=TorchKMeans(init="k-means++"))
     for batch in zip(x.split(25), labels.split(25), strict=True):
         metric.update(*batch)
     assert metric.compute().shape == () and float(metric.compute()) == 1
-    halves = ClusterAccuracy(n_clusters=6, kmeans_func=lambda x, n: np.arange(len(x)) % n)
+    halves = EmbeddingClusterAccuracy(n_clusters=6, kmeans_func=lambda x, n: np.arange(len(x)) % n)
     halves.update(x, labels)
     assert float(halves.compute()) == 0.5
-    floating = ClusterAccuracy(kmeans_func=lambda x, n: torch.arange(len(x)) % n)
+    floating = EmbeddingClusterAccuracy(kmeans_func=lambda x, n: torch.arange(len(x)) % n)
     floating.update(x, labels / 2)
     assert float(floating.compute()) == 1
 
 
 def test_module_refuses(device):
     with pytest.raises(ValueError, match=r"^n_clusters: got 0, wanted an integer >= 1$"):
-        ClusterAccuracy(0)
+        EmbeddingClusterAccuracy(0)
     with pytest.raises(ValueError, match=r"^memory_budget: got 0, wanted an integer >= 1$"):
-        ClusterAccuracy(memory_budget=0)
+        EmbeddingClusterAccuracy(memory_budget=0)
     x, labels = torch.zeros(3, 2, device=device), torch.zeros(3, device=device).long()
     for metric, message in (
-        (ClusterAccuracy(4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
-        (ClusterAccuracy(kmeans_func=lambda x, n: torch.zeros(2).long()), "clusters: got shape (2,), wanted (3,)"),
+        (EmbeddingClusterAccuracy(4), "n_clusters: got 4, wanted at most the number of rows of x, 3"),
+        (
+            EmbeddingClusterAccuracy(kmeans_func=lambda x, n: torch.zeros(2).long()),
+            "clusters: got shape (2,), wanted (3,)",
+        ),
     ):
         metric.update(x, labels)
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

@@ -60,8 +60,8 @@ def test_bad_input(device):
         ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
         ((nan, x), "labels: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values"),
         (
-            (x, x.to(torch.uint64)),
-            "clusters: got torch.uint64, wanted integers that int64 can hold, or real numbers",
+            (x, (-1 - x).to(torch.uint64)),
+            "clusters: got torch.uint64 above 2**63 - 1, wanted integers that int64 can hold, or real numbers",
         ),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

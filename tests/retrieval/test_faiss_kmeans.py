@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import ClusterAccuracy, FaissKMeans
+from tensormetrics.retrieval import EmbeddingClusterAccuracy, FaissKMeans
 
 
 def test_without_faiss(monkeypatch):
@@ -35,7 +35,7 @@ def test_what_faiss_finds(device):
 def test_in_a_metric(device):
     pytest.importorskip("faiss")
     labels = torch.arange(300, device=device) % 2
-    metric = ClusterAccuracy(kmeans_func=FaissKMeans())
+    metric = EmbeddingClusterAccuracy(kmeans_func=FaissKMeans())
     metric.update(torch.eye(2, device=device)[labels] * 50 + torch.randn(300, 2, device=device), labels)
     assert float(metric.compute()) == 1
 

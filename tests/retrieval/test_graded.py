@@ -110,11 +110,15 @@ MASK = torch.zeros(4, 4, dtype=torch.bool)
 @pytest.mark.parametrize(
     ("options", "call", "message"),
     [
-        ({}, {"gains": -torch.ones(4, 4)}, "gains: got values that are negative or NaN, wanted numbers >= 0"),
+        (
+            {},
+            {"gains": -torch.ones(4, 4)},
+            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
+        ),
         (
             {"gains": lambda a, b: a * math.nan},
             {},
-            "gains: got values that are negative or NaN, wanted numbers >= 0",
+            "gains: got values that are negative or not finite, wanted finite numbers >= 0",
         ),
         ({}, {"gains": torch.ones(4, 3)}, "gains: got shape (4, 3), wanted (4, 4)"),
         (

@@ -5,8 +5,8 @@ import torch
 from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
+from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
 from tensormetrics.retrieval.search.nearest import NearestSearch
@@ -25,7 +25,7 @@ def test_interpreted_kernels(which):
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch):
-    monkeypatch.setattr(operators, "BUILT", False)
+    monkeypatch.setattr(_native, "usable", lambda name, device: False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
@@ -51,6 +51,21 @@ def test_halved_tiles_give_the_minima_of_all(device):
     halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), "l2", torch.float32), nearest)
     halved, whole = (nearest.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_rows_that_are_not_finite(bad, both, device):
+    x = torch.randn(N, 6, device=device)
+    x[[0, 70, 139], 2] = bad
+    labels = torch.arange(N, device=device) % 9
+    for distance in ("l2", "ip", "cosine"):
+        plain, found = both(lambda: TorchKNN(distance).indices(x, 2, x, True))  # noqa: B023
+        assert torch.equal(found, plain)
+        plain, found = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
+        assert torch.equal(found.rank, plain.rank) and (found.rank[0] == 0).all()
+    plain, found = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # not all rows: no halved tiles
+    assert torch.equal(found, plain)
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])

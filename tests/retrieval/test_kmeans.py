@@ -5,7 +5,9 @@ import pytest
 import torch
 from retrieval_oracle import CASES, TINY
 
-from tensormetrics.retrieval import TorchKMeans
+from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, nearest_centroid
+from tensormetrics.retrieval.rows import column_units
+from tensormetrics.retrieval.sums import by_content
 
 
 def lloyd(x, centroids, niter):
@@ -90,7 +92,9 @@ def test_draws(init, device):
     clusters = kmeans(x, 3)
     assert torch.equal(clusters, TorchKMeans(init=init, seed=3)(x, 3))
     assert torch.equal(clusters.cpu(), TorchKMeans(init=init, seed=3)(x.cpu(), 3))
-    first = TorchKMeans(1, init=init)._first_centroids(x, 3, torch.Generator().manual_seed(3))
+    first = TorchKMeans(1, init=init)._first_centroids(
+        x, torch.arange(90, device=device), 3, torch.Generator().manual_seed(3)
+    )
     assert all((x == row).all(1).any() for row in first)
     if init == "k-means++":  # far apart: one centroid in each group
         assert len({tuple(pair) for pair in torch.stack([clusters.cpu(), labels], 1).tolist()}) == 3
@@ -100,7 +104,10 @@ def test_kmeans_plus_plus_weights(device):
     # The second centroid is row 1 or 2 with odds 1 : 9 when the first is row 0, and never row 0 again.
     x = torch.tensor([[0.0], [1.0], [3.0]], device=device)
     generator, kmeans = torch.Generator().manual_seed(0), TorchKMeans(init="k-means++")
-    pairs = [tuple(kmeans._first_centroids(x, 2, generator)[:, 0].tolist()) for _ in range(400)]
+    pairs = [
+        tuple(kmeans._first_centroids(x, torch.arange(3, device=device), 2, generator)[:, 0].tolist())
+        for _ in range(400)
+    ]
     after_zero = [second for first, second in pairs if first == 0]
     assert len(after_zero) > 100 and {first for first, _ in pairs} == {0, 1, 3}
     assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
@@ -110,7 +117,9 @@ def test_the_best_of_several_runs_is_kept(device):
     x = torch.randn(60, 2, device=device)
     kmeans = TorchKMeans(3, n_init=5, seed=2)
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
-    runs = [TorchKMeans(3)._run(x, kmeans._first_centroids(x, 8, generator)) for _ in range(5)]
+    order, units = by_content(x, 60), column_units(x)
+    starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
+    runs = [TorchKMeans(3)._run(x, order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]
     assert len(set(inertias)) > 1 and kmeans.inertia == min(inertias)
@@ -139,7 +148,10 @@ def test_centroids_from_a_sample(device):
     assert torch.equal(clusters, torch.cdist(x.double(), kmeans.centroids).argmin(1))
     assert float(kmeans.inertia) == pytest.approx(float((x - kmeans.centroids[clusters]).square().sum()), rel=1e-12)
     # The centroids are means of 60 rows in all.
-    whole, sample = TorchKMeans(init="k-means++"), kmeans._sample(x, 3, torch.Generator().manual_seed(1234))
+    whole, sample = (
+        TorchKMeans(init="k-means++"),
+        kmeans._sample(x, by_content(x, 100), 3, torch.Generator().manual_seed(1234)),
+    )
     assert len(sample) == len(sample.unique(dim=0)) == 60
     assert all((x == row).all(1).any() for row in sample)
     whole(x, 3)
@@ -190,3 +202,93 @@ def test_bad_input(device):
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             call()
+
+
+def overlapping(items=201):
+    generator = torch.Generator().manual_seed(6)
+    labels = torch.arange(items) % 7
+    x = torch.randn(7, 6, generator=generator)[labels] + torch.randn(items, 6, generator=generator)
+    x[30:40] = x[50:60]  # equal rows of other labels
+    return x, labels
+
+
+OPTIONS = {
+    "random": {},
+    "k-means++": {"init": "k-means++"},
+    "sampled": {"max_points_per_centroid": 5},
+    "spherical": {"spherical": True},
+    "several": {"n_init": 3, "tol": 0.01},
+    "few updates": {"niter": 1},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_twenty_permutations_give_the_same_bits(options, device):
+    x = overlapping()[0].to(device)
+    x[:, 2] *= 1e9  # sums that would be rounded otherwise in another order
+    for clusters in (9, 195):  # of so many some are empty at first
+        kmeans = TorchKMeans(**options)
+        expected = kmeans(x, clusters)
+        found = kmeans.centroids, kmeans.inertia, kmeans.n_iter
+        for _ in range(20 if clusters == 9 else 3):
+            order = torch.randperm(len(x)).to(device)
+            assert torch.equal(kmeans(x[order], clusters), expected[order])
+            assert torch.equal(kmeans.centroids, found[0]) and (kmeans.inertia, kmeans.n_iter) == found[1:]
+
+
+def test_means_of_classes_have_the_same_bits_in_any_order(device):
+    x, labels = (side.to(device) for side in overlapping())
+    x *= torch.logspace(-9, 9, len(x), device=device)[:, None]
+    expected = nearest_centroid(x, labels)
+    for _ in range(20):
+        order = torch.randperm(len(x)).to(device)
+        assert torch.equal(nearest_centroid(x[order], labels[order]), expected[order])
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_an_order_by_content(columns, device):
+    x = torch.randint(0, 2, (90, columns), device=device).float()
+    x[::3] = torch.randn(30, columns, device=device)
+    ordered = x[by_content(x, 8)]
+    for _ in range(5):
+        permuted = x[torch.randperm(90).to(device)]
+        assert torch.equal(permuted[by_content(permuted, 8)], ordered)
+
+
+def test_rows_of_equal_keys_are_ordered_by_their_columns(device, monkeypatch):
+    monkeypatch.setattr("tensormetrics.retrieval.sums.halving_sum", lambda terms: terms.new_zeros(len(terms)))
+    x = torch.tensor([[2.0, 1.0], [1.0, 3.0], [2.0, 1.0], [1.0, 2.0]], device=device)
+    ordered = x[by_content(x, 3)]
+    assert all(torch.equal(x[order][by_content(x[order], 3)], ordered) for order in ([3, 2, 1, 0], [1, 3, 0, 2]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_rows_that_are_not_finite(value, device):
+    message = "x: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        TorchKMeans()(torch.tensor([[0.0], [value], [1.0]], device=device), 2)
+
+
+CLUSTERED = ("AMI", "NMI", "ARI", "cluster_accuracy", "nearest_centroid_accuracy")
+
+
+def results_of(rank, pair):
+    """What two and three ranks answer whose rows are interleaved, as a DistributedSampler does."""
+    x, labels = overlapping()
+    results = {}
+    for ranks, group in (((1, 2), pair), ((0, 1, 2), None)):
+        if rank in ranks:
+            own = slice(ranks.index(rank), None, len(ranks))
+            calculator = AccuracyCalculator(CLUSTERED, process_group=group)
+            calculator.update(x[own], labels[own])
+            results[len(ranks)] = calculator.compute()
+    return results
+
+
+def test_ranks_answer_what_one_answers(rank_results):
+    calculator = AccuracyCalculator(CLUSTERED)
+    calculator.update(*overlapping())
+    expected = calculator.compute()
+    for results in rank_results:
+        for found in results["test_kmeans"].values():
+            assert found == expected

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.search import operators
 
-pytestmark = pytest.mark.skipif(not operators.BUILT, reason="built without native code")
+pytestmark = pytest.mark.skipif(not _native.has_kernel("keep_least", "cpu"), reason="built without native code")
 
 
 @pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])
@@ -19,7 +19,7 @@ def x(request):
 
 def both(function, monkeypatch):
     native = function()
-    monkeypatch.setattr(operators, "BUILT", False)
+    monkeypatch.setattr(_native, "usable", lambda name, device: False)
     return native, function()
 
 

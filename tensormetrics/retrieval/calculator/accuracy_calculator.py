@@ -2,12 +2,14 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranks import TIES
 from ..relevance import Comparison, Ignore
@@ -15,6 +17,7 @@ from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
 from ..scores.query_metric import ON_LONE, Classes, relevant_counts, scored_queries
 from ..scores.uncertainty import Interval, Test, bootstrap, paired_randomisation
+from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY as EQUALITY
@@ -28,7 +31,7 @@ from .knn_labels import precision_at_k as precision_at_k
 from .knn_labels import r_precision as r_precision
 from .metric_names import CENTROID, CLUSTERING, NAMES, is_known, rank_score, statistic_of
 from .scoring import KEEP, QueryScorer, Result, built_in, of_levels
-from .search import Search
+from .search import Neighbours, Search
 
 
 class AccuracyCalculator(EmbeddingMetric):
@@ -71,23 +74,23 @@ class AccuracyCalculator(EmbeddingMetric):
         exclude: Sequence[str] = (),
         avg_of_avgs: bool = False,
         return_per_class: bool = False,
-        k: int | str | None = None,
+        k: int | Literal["max_bin_count"] | None = None,
         label_comparison_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
         device: torch.device | str | None = None,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]] | None = None,
         kmeans_func: Callable[[Tensor, int], Any] | None = None,
         *,
-        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         exact: bool = True,
-        ties: str = "index",
-        on_lone: str = "exclude",
+        ties: Literal["index", "optimistic", "pessimistic"] = "index",
+        on_lone: Literal["exclude", "zero", "error"] = "exclude",
         memory_budget: int | None = None,
         ignore: Ignore | None = None,
         gains: Tensor | Comparison | None = None,
         label_levels: bool = False,
         keep: str = "scores",
         progress: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
@@ -137,7 +140,7 @@ class AccuracyCalculator(EmbeddingMetric):
         clusters, class means, own metrics and searches by other functions need all rows on every rank.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
-        values = self._evaluated(self.selected, sides, (), functools.partial(called, self.original_function_dict))
+        values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -183,10 +186,7 @@ class AccuracyCalculator(EmbeddingMetric):
             gains=self.gains if gains is None else gains,
             ignore=self.ignore,
         )
-        sources = (query, query if reference is None else reference) if self_index is None else ()
-        return self._evaluated(
-            self.current, sides, sources, lambda given: self._get_accuracy(self.curr_function_dict, **given)
-        )
+        return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))
 
     def interval(self, name: str, **options: Any) -> Interval:
         """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
@@ -210,7 +210,6 @@ class AccuracyCalculator(EmbeddingMetric):
     def reset(self) -> None:
         super().reset()
         self.last = None
-        self.search.forget()
 
     @property
     def original_function_dict(self) -> dict[str, Callable]:
@@ -267,7 +266,8 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def get_cluster_labels(self, query: Tensor, query_labels: Tensor, **kwargs: Any) -> Tensor:
         # query: (Q, D)  query_labels: (Q,)  ->  (Q,) int64
-        clusters = self.kmeans_func(query, len(query_labels.unique(dim=0)))
+        kmeans = self.kmeans_func.clusters if isinstance(self.kmeans_func, TorchKMeans) else self.kmeans_func
+        clusters = kmeans(query, len(query_labels.unique(dim=0)))
         return torch.as_tensor(clusters, device=query.device)
 
     def calculate_AMI(self, **kwargs: Any) -> Tensor:
@@ -324,24 +324,34 @@ class AccuracyCalculator(EmbeddingMetric):
         return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | given)
 
     def _evaluated(
-        self, names: tuple[str, ...], sides: Sides, sources: tuple, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+        self, names: tuple[str, ...], sides: Sides, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> dict[str, Any]:
         """The values of `names`, once for each level of labels."""
+        neighbours = Neighbours(self.knn_func, sides)
         if not self.label_levels:
-            return evaluate(self._given(names, sides, sources))
-        values, results, classes = {}, {}, []
-        sources = (sides.query, sides.reference) if sides.own is None else ()
+            return evaluate(self._given(names, sides, self._relevant(sides), neighbours))
         labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
-        for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
-            level = sides._replace(query_labels=query_labels, reference_labels=reference_labels)
-            found = evaluate(self._given(names, level, sources))
-            values |= {f"{name}_level{i}": value for name, value in found.items()}
-            results[f"_level{i}"] = self.last
-            classes.append(self.class_labels)
-        self.class_labels, self.last = tuple(classes), of_levels(results)
-        return values
+        levels = [
+            sides._replace(query_labels=query_labels, reference_labels=reference_labels)
+            for query_labels, reference_labels in zip(*(side.unbind(1) for side in labels), strict=True)
+        ]
+        relevant = [self._relevant(level) for level in levels]
+        longest = [int(counts.max()) if len(counts) else 0 for counts in relevant]
+        found: dict[int, tuple] = {}
+        # The level that looks deepest comes first: the others read their neighbours from its search.
+        for i in sorted(range(len(levels)), key=longest.__getitem__, reverse=True):
+            found[i] = evaluate(self._given(names, levels[i], relevant[i], neighbours)), self.last, self.class_labels
+        results = {f"_level{i}": found[i][1] for i in range(len(levels))}
+        self.class_labels, self.last = tuple(found[i][2] for i in range(len(levels))), of_levels(results)
+        return {f"{name}_level{i}": value for i in range(len(levels)) for name, value in found[i][0].items()}
 
-    def _given(self, names: tuple[str, ...], sides: Sides, sources: tuple) -> dict[str, Any]:
+    def _relevant(self, sides: Sides) -> Tensor:
+        # ->  (Q,) int64
+        with torch.autocast(sides.query.device.type, enabled=False):
+            return relevant_counts(sides, self.comparison, self.memory_budget)
+
+    def _given(self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> dict[str, Any]:
+        # relevant: (Q,)
         """What the functions of `names` are given: the sides, scores of all queries, neighbours and clusters."""
         includes = bool(sides.shared) and sides.all_shared()
         given = {
@@ -350,16 +360,15 @@ class AccuracyCalculator(EmbeddingMetric):
             "label_comparison_fn": self.label_comparison_fn,
         }
         own = [name for name in names if self._is_own(name)]
-        neighbours = any(name in self.requires_knn() and name not in own for name in names)
+        tables = any(name in self.requires_knn() and name not in own for name in names)
         clusters = any(map(self._needs_clusters, names)) and len(sides.query_labels) > 0
         with torch.autocast(sides.query.device.type, enabled=False):
-            relevant = relevant_counts(sides, self.comparison, self.memory_budget)
             lone = relevant == 0
-            needed = neighbours or CENTROID in own or any(map(rank_score, own)) or not len(lone)
+            needed = tables or CENTROID in own or any(map(rank_score, own)) or not len(lone)
             scored = scored_queries(lone, self.on_lone) if needed else ~lone
-            if neighbours:
-                given |= self._neighbour_arguments(sides, includes)
-            scores, ranks = self.scorer(own, sides, relevant, sources)
+            if tables:
+                given |= self._neighbour_arguments(sides, includes, neighbours)
+            scores, ranks = self.scorer(own, sides, relevant, neighbours)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
@@ -369,12 +378,12 @@ class AccuracyCalculator(EmbeddingMetric):
         self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
         return given
 
-    def _neighbour_arguments(self, sides: Sides, includes: bool) -> dict[str, Any]:
+    def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
         lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
         return {
             "label_counts": counts,
             "lone_query_labels": lone_labels,
             "not_lone_query_mask": mask,
-            **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes)),
+            **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }

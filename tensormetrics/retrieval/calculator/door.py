@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import Sides, as_tensor, both_or_neither, check_finite, comparable_labels, few_rows, labelled
+from ..rows import (
+    Sides,
+    as_tensor,
+    both_or_neither,
+    check_finite,
+    check_self_index,
+    check_squares,
+    comparable_labels,
+    few_rows,
+    labelled,
+)
 
 
 def default_device(rows: Any) -> torch.device:
@@ -32,12 +42,14 @@ def as_sides(
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
+    check_squares(query=query)
     if reference is None:
         return Sides(query, query_labels, query, query_labels, len(query))
     names = ("reference", "reference_labels")
     reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
+    check_squares(reference=reference)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if ref_includes_query:
         _check_prefix(query, query_labels, reference, reference_labels)
@@ -64,12 +76,7 @@ def with_options(
         gains = as_tensor("gains", gains, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
-        _checks.shape("self_index", self_index, len(sides.query))
-        _checks.integral("self_index", self_index)
-        if len(self_index) and int(self_index.max()) >= len(sides.reference):
-            got, most = int(self_index.max()), len(sides.reference) - 1
-            raise ValueError(f"self_index: got {got}, wanted -1 to {most}")
-        sides = sides._replace(shared=0, own=self_index.long().clamp(min=-1))
+        sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), len(sides.reference)))
     return sides._replace(gains=gains).without(ignore)
 
 

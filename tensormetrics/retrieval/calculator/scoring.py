@@ -8,12 +8,12 @@ from torch import Tensor
 
 from ..ranks.ranks import PositiveRanks, joined
 from ..rows import Sides
-from ..scores.centroid import nearest_centroid
+from ..scores.centroid import checked_centroids
 from ..scores.query_metric import Classes, averaged, query_scores
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
 from .progress import progressed
-from .search import Search, compared
+from .search import Neighbours, Search, compared
 
 KEEP = ("scores", "all")
 
@@ -34,20 +34,20 @@ class Result(NamedTuple):
 
 
 class QueryScorer:
-    """`scorer(names, sides, relevant, sources)` gives the per-query scores of built-in metrics, and their ranks."""
+    """`scorer(names, sides, relevant, neighbours)` gives the per-query scores of built-in metrics, and their ranks."""
 
     def __init__(self, search: Search, k: int | str | None, keep: str, progress: bool) -> None:
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
     def __call__(
-        self, names: Sequence[str], sides: Sides, relevant: Tensor, sources: tuple = ()
+        self, names: Sequence[str], sides: Sides, relevant: Tensor, neighbours: Neighbours
     ) -> tuple[dict[str, Tensor], PositiveRanks | None]:
         # relevant: (Q,)  ->  (Q,) float64 each, NaN for lone queries
         ranked = {name: score for name in names if (score := rank_score(name))}
         longest, ranks = int(relevant.max()) if len(relevant) else 0, None
         if ranked and longest:
             depth = needed_depth(ranked, self.k, longest, len(sides.reference_labels) - sides.all_shared())
-            tiles = self.search.tiles(sides, relevant, depth, sources)
+            tiles = self.search.tiles(sides, relevant, depth, neighbours)
             tiles = progressed(tiles, len(relevant)) if self.progress else tiles
             if self.keep == "all":
                 tiles = list(tiles)
@@ -61,9 +61,7 @@ class QueryScorer:
                 name = "groups" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
             distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
-            scores[CENTROID] = nearest_centroid(
-                *sides[:4], self_index=sides.self_index(), distance=distance, memory_budget=memory
-            )
+            scores[CENTROID] = checked_centroids(sides, distance, memory)
         return scores, ranks
 
 

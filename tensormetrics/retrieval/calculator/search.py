@@ -1,6 +1,5 @@
-"""The neighbours that AccuracyCalculator scores: exact or found by a user's function, kept from call to call."""
+"""The neighbours that AccuracyCalculator scores: exact, or found by a user's function."""
 
-import weakref
 from collections.abc import Callable, Iterator
 
 import torch
@@ -9,17 +8,38 @@ from torch import Tensor
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from ..ranks.spread import tiles_of
-from ..rows import Sides, budget
+from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
 from ..search.knn import TorchKNN
 from .knn_labels import flat_equality, ranks_of_matches
 
 
-class Search:
-    """Finds ranks with a `knn_func`, and keeps the latest neighbours while the user's two tensors live unchanged.
+class Neighbours:
+    """The nearest references of the queries of one call, looked for once for all its metrics and levels of labels."""
 
-    A tester scores the same embeddings once per level of labels; the second level then needs no search.
-    """
+    def __init__(self, knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]], sides: Sides) -> None:
+        self.knn_func, self.sides = knn_func, sides
+        self._distances = self._indices = sides.self_index().new_empty(len(sides.query), 0)
+
+    def indices(self, k: int) -> Tensor:
+        # ->  (Q, k) int64, -1 = none
+        if self._indices.shape[1] < k:
+            if not isinstance(self.knn_func, TorchKNN):
+                return self.found(k)[1]
+            query, reference, self_index = self.sides.query, self.sides.reference, self.sides.self_index()
+            self._indices = self.knn_func.search(query, k, reference, self_index)[1]
+        return self._indices[:, :k]
+
+    def found(self, k: int) -> tuple[Tensor, Tensor]:
+        # ->  (Q, k) floating, (Q, k) int64
+        """The distances too."""
+        if self._distances.shape[1] < k:
+            self._distances, self._indices = searched(self.knn_func, self.sides, k)
+        return self._distances[:, :k], self._indices[:, :k]
+
+
+class Search:
+    """Finds the ranks of the relevant references, by counting or with a `knn_func`."""
 
     def __init__(
         self,
@@ -33,13 +53,12 @@ class Search:
         if ties != "index" and not self.counts:
             raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbours come from a function")
         self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
-        self.forget()
 
     def tiles(
-        self, sides: Sides, relevant: Tensor, depth: int | None, sources: tuple = ()
+        self, sides: Sides, relevant: Tensor, depth: int | None, neighbours: Neighbours
     ) -> Iterator[tuple[slice, PositiveRanks]]:
         # relevant: (Q,)
-        """Slices of the queries with their ranks; `sources` are the tensors of which `sides` was made."""
+        """Slices of the queries with their ranks; `neighbours` are those of `sides`, for whatever labels."""
         allowed = budget(self.memory_budget, sides.query.device)
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
         special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
@@ -67,7 +86,7 @@ class Search:
             )
             return
         depth = depth or len(sides.reference) - sides.all_shared()
-        indices = self._indices(sides, depth, sources)
+        indices = neighbours.indices(depth)
         candidates = len(sides.reference) - (sides.self_index() >= 0).long()
         rows = max(allowed // (96 * depth), 1)
         for start in range(0, len(indices), rows):
@@ -77,7 +96,7 @@ class Search:
             ranks = ranks_of_matches(match & (indices[tile] >= 0), relevant[tile], candidates[tile])
             yield tile, ranks._replace(depth=depth)
 
-    def tables(self, sides: Sides, k: int) -> dict[str, Tensor]:
+    def tables(self, sides: Sides, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
         """The k neighbours of all queries, as metrics of a subclass are given them."""
         size, allowed = 8 * len(sides.query) * k, budget(self.memory_budget, sides.query.device)
         if size > allowed:
@@ -86,46 +105,9 @@ class Search:
                 size >> 20,
                 allowed >> 20,
             )
-        distances, indices = searched(self.knn_func, sides, k)
+        distances, indices = neighbours.found(k)
         knn_labels = labels_at(indices, sides.reference_labels)
         return {"knn_labels": knn_labels, "knn_distances": distances, "knn_indices": indices}
-
-    def _indices(self, sides: Sides, k: int, sources: tuple) -> Tensor:
-        # ->  (Q, k) int64
-        about = (self.knn_func, getattr(self.knn_func, "distance", None), sides.shared)
-        same = about == self.about and len(sources) == len(self.sources) > 0
-        for (kept, version), source in zip(self.sources, sources, strict=False):
-            same = same and kept() is source and version == source._version
-        if same and self.indices.shape[1] >= k:
-            return self.indices[:, :k]
-        if isinstance(self.knn_func, TorchKNN):
-            self_index = sides.self_index()
-            indices = self.knn_func.indices(sides.query, k, sides.reference, False, self_index=self_index)
-        else:
-            indices = searched(self.knn_func, sides, k)[1]
-        self.forget()
-        # Inference tensors do not count their changes, and arrays and lists do not either.
-        if sources and all(isinstance(source, Tensor) and not source.is_inference() for source in sources):
-            self.sources = tuple((weakref.ref(source, self._freed()), source._version) for source in sources)
-            self.about, self.indices = about, indices
-        return indices
-
-    def _freed(self) -> Callable[[weakref.ref], None]:
-        search = weakref.ref(self)
-
-        def forget(_: weakref.ref) -> None:
-            if alive := search():
-                alive.forget()
-
-        return forget
-
-    def forget(self) -> None:
-        """Free the neighbours."""
-        self.sources, self.about, self.indices = (), None, None
-
-    def __reduce__(self) -> tuple:
-        # Copies and pickles start without neighbours.
-        return Search, (self.knn_func, self.comparison, self.ties, self.memory_budget)
 
 
 def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
@@ -133,6 +115,8 @@ def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
     """What a `knn_func` finds for all queries, checked."""
     if not k or not len(sides.query):
         return sides.query.new_empty(len(sides.query), k), sides.self_index().new_empty(len(sides.query), k)
+    query, reference = alike(sides.query, sides.reference)
+    sides = sides._replace(query=query, reference=reference)
     if sides.own is not None:
         parts = [knn(sides.query, k, sides.reference, False, self_index=sides.own)]
     else:

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ...assignment import linear_sum_assignment
 from ..rows import budget
 from ..scores.embedding_metric import EmbeddingMetric
 from ..sums import distinct
-from .contingency import Contingency, as_contingency
+from .contingency import ClusteringMetric, Contingency, as_contingency
 from .kmeans import TorchKMeans
 
 
@@ -40,7 +41,21 @@ def cluster_accuracy(
     return linear_sum_assignment(counts.unflatten(-1, shape), maximize=True).cost / table.total
 
 
-class ClusterAccuracy(EmbeddingMetric):
+class ClusterAccuracy(ClusteringMetric):
+    """Of the labels and clusters of all updates; see `cluster_accuracy`. For embeddings: `EmbeddingClusterAccuracy`."""
+
+    def __init__(self, memory_budget: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if memory_budget is not None:
+            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+        self.memory_budget = memory_budget
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return cluster_accuracy(self.table(), memory_budget=self.memory_budget)
+
+
+class EmbeddingClusterAccuracy(EmbeddingMetric):
     """Clusters the queries of all updates and compares with their labels; see `cluster_accuracy`.
 
     Args:
@@ -57,7 +72,7 @@ class ClusterAccuracy(EmbeddingMetric):
         n_clusters: int | None = None,
         kmeans_func: Callable[[Tensor, int], Tensor] | None = None,
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         self.n_clusters = None if n_clusters is None else _checks.integer_at_least("n_clusters", n_clusters, 1)

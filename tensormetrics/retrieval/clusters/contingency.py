@@ -1,11 +1,12 @@
 """The contingency table of a labeling and a clustering, sparse, and the metric base that keeps pairs of labels."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric
+from ..._metric import Metric, Options
 from ..rows import as_labels, as_tensor, check_finite
 from ..sums import distinct
 
@@ -59,7 +60,7 @@ class ClusteringMetric(Metric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         self.add_rows("labels")
         self.add_rows("clusters")

@@ -6,15 +6,17 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import as_embeddings
+from ..rows import as_embeddings, check_finite
 
 
 class FaissKMeans:
     """Clusters with `faiss.Kmeans(D, n_clusters, **options)`: `kmeans(x, n_clusters)` returns (N,) int64.
 
-    The options are FAISS's (niter=25, seed=1234, max_points_per_centroid=256, gpu=False, ...) and are passed on. Rows
-    are handed over in float32 through the host; the result is on the device of `x`. A call leaves `centroids` (K, D).
-    ImportError where faiss is not installed. Johnson, Douze and Jégou, 2019, DOI 10.1109/TBDATA.2019.2921572.
+    The options are FAISS's (seed=1234, max_points_per_centroid=256, gpu=False, ...) and are passed on; `niter` is 20,
+    where FAISS itself has 25: the clustering of pytorch-metric-learning's calculator. Clusters depend on the order of
+    the rows. Rows are handed over in float32 through the host; the result is on the device of `x`. A call leaves
+    `centroids` (K, D). ValueError for NaN and infinity, ImportError where faiss is not installed. Johnson, Douze and
+    Jégou, 2019, DOI 10.1109/TBDATA.2019.2921572.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -22,11 +24,12 @@ class FaissKMeans:
             import faiss
         except ImportError as error:
             raise ImportError("FaissKMeans needs faiss: pip install 'tensormetrics[faiss]'") from error
-        self.options = options
+        self.options = {"niter": 20} | options
         self._kmeans = faiss.Kmeans
 
     def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
         # x: (N, D)  ->  (N,) int64
+        check_finite(x=x)
         rows = as_embeddings("x", x).detach().float().cpu().contiguous().numpy()
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):

@@ -1,26 +1,31 @@
-"""k-means clustering, with results that do not depend on the device."""
+"""k-means clustering, with results that do not depend on the order of the rows, nor on the device."""
 
 import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import as_embeddings, class_sums
+from ..._exact_sums import exact_sum
+from ..rows import as_embeddings, check_finite, check_squares, class_sums, column_units, few_rows
 from ..search.knn import TorchKNN
+from ..sums import by_content, row_norms
 
 
 class TorchKMeans:
     """Lloyd's k-means: `kmeans(x, n_clusters)` returns the cluster of every row, (N,) int64.
 
     Rows go to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster takes
-    the row that is farthest from its centroid (lowest index on ties) out of a cluster that keeps another one. A call
-    leaves `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances) and `n_iter`.
-    Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and Vassilvitskii, 2007.
+    the row that is farthest from its centroid (ties by content) out of a cluster that keeps another one. Draws are made
+    among the rows ordered by their content, and sums are exact: any permutation of the rows gives each row the same
+    cluster, bit for bit. A call leaves `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances) and
+    `n_iter`. ValueError for NaN and infinity. Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and
+    Vassilvitskii, 2007.
 
     Args:
         niter: largest number of centroid updates; fewer when no row changes its cluster.
         init: "random" (K distinct rows), "k-means++", or the first centroids (K, D).
         seed: for everything drawn; draws are made on the CPU and are the same for every device.
-        n_init: runs from different draws, of which the one of least inertia is kept.
+        n_init: runs from different draws, of which the one of least inertia is kept; each takes as long as the first.
+            With the default, 1, scores of clusters vary with the seed; with 10 several times less.
         tol: also stop when an update changes the inertia by less than this fraction of it.
         max_points_per_centroid: centroids are found from at most this many times K rows, drawn; all rows are assigned.
         spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
@@ -55,59 +60,72 @@ class TorchKMeans:
     def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
         # x: (N, D)  ->  (N,) int64
         x = as_embeddings("x", x)
+        check_finite(x=x)
+        check_squares(x=x)
+        return self.clusters(x, n_clusters)
+
+    @torch.no_grad()
+    def clusters(self, x: Tensor, n_clusters: int) -> Tensor:
+        # x: (N, D)  ->  (N,) int64
+        """Of rows that a door has checked."""
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
         if self.spherical:
             x = _unit(x)
         generator = torch.Generator().manual_seed(self.seed)
-        sample = self._sample(x, n_clusters, generator)
-        runs = (self._run(sample, self._first_centroids(sample, n_clusters, generator)) for _ in range(self.n_init))
+        order = by_content(x, few_rows(x))
+        sample = self._sample(x, order, n_clusters, generator)
+        order = order if sample is x else torch.arange(len(sample), device=x.device)
+        starts = (self._first_centroids(sample, order, n_clusters, generator) for _ in range(self.n_init))
+        units = column_units(sample)
+        runs = (self._run(sample, order, units, start) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
             clusters, squared = _assign(x, self.centroids)
-            self.inertia = squared.sum()
+            self.inertia = exact_sum(squared.double())
         return clusters
 
-    def _sample(self, x: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
-        # x: (N, D)  ->  (M, D), in the order of x
+    def _sample(self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
+        # x: (N, D)  order: (N,) int64 by content  ->  (M, D), in this order, or x itself
         rows = len(x) if self.max_points_per_centroid is None else self.max_points_per_centroid * n_clusters
         if rows >= len(x):
             return x
-        return x[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]
+        return x[order[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]]
 
-    def _run(self, x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-        # x: (N, D)  centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
+    def _run(self, x: Tensor, order: Tensor, units: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        # x: (N, D)  order: (N,) int64 by content  units: (D,), see `class_sums`  centroids: (K, D) float64
+        # ->  clusters (N,), centroids (K, D), inertia (), number of updates
         clusters, squared = _assign(x, centroids)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
-            previous, inertia = clusters, squared.sum()
-            clusters = _fill_empty(clusters, squared, len(centroids))
+            previous, inertia = clusters, exact_sum(squared)
+            clusters = _fill_empty(clusters, squared, order, len(centroids))
             number = torch.bincount(clusters, minlength=len(centroids))
-            centroids = class_sums(x, clusters, len(centroids)) / number[:, None]
+            centroids = class_sums(x, clusters, len(centroids), units) / number[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
             clusters, squared = _assign(x, centroids)
             # Waits for the device; going on for nothing would cost more.
-            if torch.equal(clusters, previous) or (squared.sum() - inertia).abs() < self.tol * inertia:
+            if torch.equal(clusters, previous) or (exact_sum(squared) - inertia).abs() < self.tol * inertia:
                 break
-        return clusters, centroids, squared.sum(), n_iter
+        return clusters, centroids, exact_sum(squared), n_iter
 
-    def _first_centroids(self, x: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
-        # x: (N, D)  ->  (K, D) float64
+    def _first_centroids(self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
+        # x: (N, D)  order: (N,) int64 by content  ->  (K, D) float64
         if isinstance(self.init, Tensor):
             _checks.shape("init", self.init, n_clusters, x.shape[1])
             _checks.same_device(x=x, init=self.init)
             return _unit(self.init.double()) if self.spherical else self.init.double()
         if self.init == "random":
-            return x[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)].double()
+            return x[order[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)]].double()
         draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
-        weight = x.new_ones(len(x), dtype=torch.float64)
+        weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
         chosen = []
         for draw in draws:
             mass = weight.cumsum(0)
             drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
-            chosen.append(x[drawn].double())
-            squared = _assign(x, chosen[-1])[1]
+            chosen.append(x[order[drawn]].double())
+            squared = _assign(x, chosen[-1])[1][order]
             weight = squared if len(chosen) == 1 else torch.minimum(weight, squared)
         return torch.cat(chosen)
 
@@ -115,22 +133,22 @@ class TorchKMeans:
 def _unit(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of length 1; zeros stay zeros
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    norm = rows.norm(dim=1, keepdim=True)
+    norm = row_norms(rows.double())[:, None].to(rows.dtype)  # of the same bits wherever the row stands
     return rows / torch.where(norm > 0, norm, 1.0)
 
 
 def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
-    squared, clusters = TorchKNN("sqeuclidean")(x, 1, centroids, False)
+    squared, clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=True)
     return clusters[:, 0], squared[:, 0]
 
 
-def _fill_empty(clusters: Tensor, squared: Tensor, n_clusters: int) -> Tensor:
-    # clusters: (N,)  squared: (N,)  ->  (N,), every cluster with at least one row
+def _fill_empty(clusters: Tensor, squared: Tensor, order: Tensor, n_clusters: int) -> Tensor:
+    # clusters, squared: (N,)  order: (N,) int64 by content  ->  (N,), every cluster with at least one row
     empty = (torch.bincount(clusters, minlength=n_clusters) == 0).nonzero()[:, 0]
     if not len(empty):
         return clusters
-    farthest = squared.argsort(descending=True, stable=True)
+    farthest = order[squared[order].argsort(descending=True, stable=True)]
     owner, place = clusters[farthest], torch.arange(len(clusters), device=clusters.device)
     last = place.new_full((n_clusters,), -1).scatter_reduce(0, owner, place, "amax")
     movable = farthest[place != last[owner]]  # the nearest row of each cluster stays

@@ -1,12 +1,13 @@
 """Clustering scores from mutual information. Logarithms are natural, every sum is in float64."""
 
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..rows import budget
 from ..sums import distinct, halving_sum
 from .contingency import ClusteringMetric, Contingency, as_contingency
@@ -117,7 +118,7 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
 class NormalizedMutualInfo(ClusteringMetric):
     """Of the labels and clusters of all updates; see `normalized_mutual_info`."""
 
-    def __init__(self, average: str = "arithmetic", **kwargs: Any) -> None:
+    def __init__(self, average: str = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         _checks.one_of("average", average, AVERAGES)
         self.average = average
@@ -132,7 +133,7 @@ class AdjustedMutualInfo(ClusteringMetric):
 
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
-    def __init__(self, average: str = "arithmetic", **kwargs: Any) -> None:
+    def __init__(self, average: str = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         _checks.one_of("average", average, AVERAGES)
         self.average = average
@@ -161,7 +162,7 @@ class Completeness(ClusteringMetric):
 class VMeasure(ClusteringMetric):
     """Of the labels and clusters of all updates; see `v_measure`."""
 
-    def __init__(self, beta: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, beta: float = 1.0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         _check_beta(beta)
         self.beta = beta

@@ -1,13 +1,15 @@
 """Ranks of all positives without sorting all references: a positive's rank is 1 + how many entries come before it."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ... import _native
 from ..relevance import Positives
-from ..rows import check_squares
+from ..rows import check_count
 from ..search import operators
 from ..search.distance import canonical_pairs, equal_rows, native_code
 from ..search.filter import BLOCK, Filter, plain_products
@@ -23,9 +25,13 @@ class _Asked(NamedTuple):
     query: Tensor  # (Q, D)
     own: Tensor  # (Q,) int64, the reference to leave out, -1 = none
     ignored: Tensor | None  # (Q, R) bool
-    delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there are fewer
-    index: Tensor  # (Q, P) int64, the positives
-    relevant: Tensor  # (Q,) int64, how many there are
+    delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
+    index: Tensor  # (Q, P) int64, the positives, those without a distance last
+    relevant: Tensor  # (Q,) int64, how many have a distance
+
+    def values(self, factor: Tensor, shift: Tensor) -> Tensor:
+        # factor, shift: (Q, 1)  ->  (Q, P), what the filter's values of the positives are, inf where there is none
+        return (factor * self.delta + shift).masked_fill(self.delta == torch.inf, torch.inf)
 
     def place(self, row: Tensor, other: Tensor, column: Tensor, ties: str) -> Tensor:
         # row, column: (n,) int64  other: (n,) canonical distances  ->  (n,), how many positives are before each
@@ -47,7 +53,8 @@ class RankCounter:
     """`counter(rows, positives)` gives the ranks of all positives of a slice of the queries, however deep they lie.
 
     Positives are put in canonical order. The filter says which other entries are before each of them, and canonical
-    distances of an entry decide where the filter's error leaves its place open.
+    distances of an entry decide where the filter's error leaves its place open. A positive without a distance, for it
+    or the query holds NaN or infinity, has rank 0, and comes before nothing.
     """
 
     def __init__(
@@ -61,11 +68,11 @@ class RankCounter:
         exact: bool = True,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
-        check_squares(query=query, reference=reference)
+        check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
-        self.native = operators.BUILT and query.device.type == "cpu"
+        self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
         self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
@@ -89,7 +96,8 @@ class RankCounter:
         if not width:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
         delta, index, gain = self._in_order(query, index, gain, width)
-        asked = _Asked(query, self.self_index[rows], positives.ignored, delta, index, positives.relevant)
+        found = (delta < torch.inf).sum(1)
+        asked = _Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
         before = index.new_zeros(len(query), width + 1)
         if not (self.halves and asked.ignored is None and width <= _WIDEST and self._count_by_kernel(asked, before)):
             x, error = self.filter.query(query)
@@ -98,7 +106,8 @@ class RankCounter:
             count(x, asked, interval, before)
         place = torch.arange(1, width + 1, device=index.device)
         rank = place + before[:, :-1].cumsum(1)
-        return rank.masked_fill_(place > positives.relevant[:, None], 0).int(), gain
+        missing = place > found[:, None]
+        return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
 
     def _in_order(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
@@ -107,7 +116,8 @@ class RankCounter:
         row = torch.arange(len(index), device=index.device)[:, None].expand_as(index)
         there = index >= 0
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
-        delta[there] = canonical_pairs(query, self.reference, row[there], index[there], self.distance, self.memory // 4)
+        pairs = row[there], index[there], self.distance, self.memory // 4
+        delta[there] = canonical_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
         order = torch.where(there, index, len(self.reference)).argsort(1)
         order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
         return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
@@ -128,7 +138,7 @@ class RankCounter:
         halves, size = self.halves, asked.delta.shape[1]
         x = halves.query(asked.query)
         factor, shift = (part[:, None] for part in halves.place(asked.query))
-        at, error = factor * asked.delta + shift, halves.error(x).clamp(max=1e30)[:, None] * self.exact
+        at, error = asked.values(factor, shift), halves.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), side).float())
             for edge, side in ((at - error, -torch.inf), (at + error, torch.inf))
@@ -153,22 +163,10 @@ class RankCounter:
     def _count(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
         factor, shift, error = (part[:, None] for part in interval)
-        at, out = factor * asked.delta + shift, torch.cat([asked.own[:, None], asked.index], 1)
+        at = asked.values(factor, shift)
         for start in range(0, len(self.filter), self.columns):
             tile = self.filter.values(x, slice(start, start + self.columns))
-            if asked.ignored is not None:
-                hidden = asked.ignored[:, start : start + self.columns]
-                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
-            here = out - start
-            here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
-            tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
-            place = torch.searchsorted(at + error, tile.double())
-            open_ = (place < torch.searchsorted(at - error, tile.double(), right=True)) & (tile < torch.inf)
-            row, column = open_.nonzero().unbind(1)
-            other = self._distances(asked.query, row, column + start)
-            place[row, column] = asked.place(row, other, column + start, self.ties)
-            place.masked_fill_(tile == torch.inf, asked.delta.shape[1])
-            before.scatter_add_(1, place, torch.ones_like(place))
+            _count_tile(tile, start, asked, (at - error, at + error), self._distances, self.ties, before)
 
     def _distances(self, query: Tensor, row: Tensor, column: Tensor) -> Tensor:
         # query: (Q, D)  row, column: (n,)  ->  (n,) float64, evaluated once for equal references
@@ -176,3 +174,59 @@ class RankCounter:
         pair, inverse = (row * size + self.equal[column]).unique(return_inverse=True)
         memory = self.memory // 4
         return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
+
+
+def _count_tile(
+    tile: Tensor,
+    start: int,
+    asked: _Asked,
+    interval: tuple[Tensor, Tensor],
+    distances: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ties: str,
+    before: Tensor,
+) -> None:
+    # tile: (Q, C) filter values of references start, start + 1, ...  interval: (Q, P) twice, of each positive
+    if asked.ignored is not None:
+        hidden = asked.ignored[:, start : start + tile.shape[1]]
+        tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+    here = torch.cat([asked.own[:, None], asked.index], 1) - start
+    here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
+    tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
+    low, high = interval
+    place = torch.searchsorted(high, tile.double())
+    open_ = (place < torch.searchsorted(low, tile.double(), right=True)) & (tile < torch.inf)
+    row, column = open_.nonzero().unbind(1)
+    other = distances(asked.query, row, column + start)
+    place[row, column] = asked.place(row, other, column + start, ties)
+    place.masked_fill_(tile == torch.inf, asked.delta.shape[1])
+    before.scatter_add_(1, place, torch.ones_like(place))
+
+
+@_native.reference("count_before")
+def _count_before(
+    x: Tensor,
+    rows: Tensor,
+    bias: Tensor,
+    first: int,
+    own: Tensor,
+    ignored: Tensor | None,
+    query: Tensor,
+    reference: Tensor,
+    equal: Tensor,
+    delta: Tensor,
+    index: Tensor,
+    relevant: Tensor,
+    factor: Tensor,
+    shift: Tensor,
+    error: Tensor,
+    distance: int,
+    ties: int,
+    before: Tensor,
+) -> None:
+    def distances(query: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        return operators.canonical_pairs(query, reference, row, column, distance)
+
+    tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
+    asked = _Asked(query, own, ignored, delta, index, relevant)
+    at, error = asked.values(factor[:, None], shift[:, None]), error[:, None]
+    _count_tile(tile, first, asked, (at - error, at + error), distances, TIES[ties], before)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
-from ..rows import as_embeddings, both_or_neither, budget
+from ..rows import Sides, as_embeddings, both_or_neither, budget, check_count, check_self_index, check_squares
 from ..search.batch import Batch
 from ..search.distance import DISTANCES
 from ..search.nearest import NearestSearch
@@ -19,8 +19,8 @@ from .counting import TIES, RankCounter
 class PositiveRanks(NamedTuple):
     """Where the relevant references of each query stand among its candidates.
 
-    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one deeper than `depth`, and may
-        stand anywhere.
+    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one that was not found (deeper
+        than `depth`, or it or the query holds NaN or infinity), and may stand anywhere.
     relevant (..., Q) int64: R, the number of relevant references, found or not.
     candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
     gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.
@@ -64,8 +64,9 @@ def positive_ranks(
     # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
 
-    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. ValueError for arguments that do not
-    fit each other.
+    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. A relevant reference that holds NaN or
+    infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
+    arguments that do not fit each other.
 
     Args:
         reference: default: the queries, each of which is no candidate of its own.
@@ -132,7 +133,7 @@ def rank_tiles(
         reference, reference_labels = query, query_labels
         if self_index is None:
             self_index = torch.arange(len(query), device=query.device)
-    reference = as_embeddings("reference", reference)
+    reference = query if reference is query else as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.same_length(query=query, query_labels=query_labels)
     _checks.same_length(reference=reference, reference_labels=reference_labels)
@@ -146,24 +147,52 @@ def rank_tiles(
     )
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    _checks.shape("self_index", self_index, len(query))
-    _checks.integral("self_index", self_index)
+    self_index = check_self_index(self_index, len(query), len(reference))
     _checks.one_of("ties", ties, TIES)
     _checks.one_of("distance", distance, DISTANCES)
     if depth is not None:
         depth = _checks.integer_at_least("depth", depth, 1)
+    check_squares(query=query)
+    if reference is not query:
+        check_squares(reference=reference)
+    sides = Sides(query, query_labels, reference, reference_labels, 0, ignore, gains, self_index)
+    return checked_tiles(
+        sides,
+        label_comparison_fn=label_comparison_fn,
+        depth=depth,
+        ties=ties,
+        distance=distance,
+        exact=exact,
+        memory_budget=memory_budget,
+    )
+
+
+def checked_tiles(
+    sides: Sides,
+    *,
+    label_comparison_fn: Comparison | None = None,
+    depth: int | None = None,
+    ties: str = "index",
+    distance: str = "l2",
+    exact: bool = True,
+    memory_budget: int | None = None,
+) -> Iterator[tuple[slice, PositiveRanks]]:
+    """`rank_tiles` of sides that a door has checked."""
+    query, query_labels, reference, reference_labels = sides[:4]
+    check_count(len(reference))
+    self_index, ignore, gains = sides.self_index(), sides.ignore, sides.gains
     relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
     memory = budget(memory_budget, query.device)
     # Both ways give the same integers; which is faster changes around this depth.
     shallow = depth is not None and depth <= max(64, len(reference) // 32) and ties == "index"
-    sides = (query, self_index.long())
+    searched = (query, self_index)
     if shallow:
         depth_found = min(depth, len(reference))
         references = References(reference, distance)
         options = {"exact": exact, "ignoring": ignore is not None}
-        search = NearestSearch(*sides, depth_found, references, memory, **options) if depth_found else None
+        search = NearestSearch(*searched, depth_found, references, memory, **options) if depth_found else None
     else:
-        search = RankCounter(*sides, reference, distance, ties, memory, exact) if len(reference) else None
+        search = RankCounter(*searched, reference, distance, ties, memory, exact) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
 
     @torch.no_grad()

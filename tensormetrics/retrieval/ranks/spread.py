@@ -15,9 +15,9 @@ from torch import distributed as dist
 
 from ..._metric import gather
 from ..relevance import Comparison, Positives, Relevance
-from ..rows import Sides, budget, check_finite
+from ..rows import Sides, budget, check_finite, check_squares
 from .counting import RankCounter
-from .ranks import PositiveRanks, rank_tiles, within_depth
+from .ranks import PositiveRanks, checked_tiles, within_depth
 
 BLOCKS = 4  # for each process
 LEAST = 256  # queries of a block
@@ -32,11 +32,10 @@ def tiles_of(
     distance: str = "l2",
     memory_budget: int | None = None,
 ) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
-    """`rank_tiles` for the rows of this process, or of all where they are spread; rows as slices or (n,) int64."""
+    """Ranks for the rows of this process, or of all where they are spread; rows as slices or (n,) int64."""
     if sides.spread is None:
         options = {"ties": ties, "distance": distance, "memory_budget": memory_budget}
-        relevant = {"label_comparison_fn": label_comparison_fn, "gains": sides.gains, "ignore": sides.ignore}
-        return rank_tiles(*sides[:4], self_index=sides.self_index(), depth=depth, **relevant, **options)
+        return checked_tiles(sides, label_comparison_fn=label_comparison_fn, depth=depth, **options)
     return _spread_tiles(sides, label_comparison_fn, depth, ties, distance, memory_budget)
 
 
@@ -95,6 +94,7 @@ class _BlockCounter:
         self_index = sides.self_index()
         of_block = torch.zeros_like(self_index, dtype=torch.bool).index_fill(0, block, True)
         query = rows_at(sides.query, sides.spread.query, of_block, self.group)
+        check_squares(query=query, reference=reference)
         self.counter = RankCounter(query, self._column_of(self_index[block]), reference, distance, ties, memory)
         # Processes go on in step, as far as the one with the least room.
         self.rows = int(self._reduced(block.new_tensor(self.counter.rows), dist.ReduceOp.MIN))

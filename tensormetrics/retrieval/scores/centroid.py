@@ -5,11 +5,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
-from ..rows import Sides, as_embeddings, both_or_neither, class_sums, comparable_labels, few_rows
+from ..._metric import Options
+from ..rows import (
+    Sides,
+    as_embeddings,
+    both_or_neither,
+    check_squares,
+    class_sums,
+    column_units,
+    comparable_labels,
+    few_rows,
+)
 from ..search.distance import DISTANCES, canonical
-from ..search.knn import TorchKNN
+from ..search.knn import References, TorchKNN
 from ..sums import halving_sum
 from .query_metric import QueryMetric
 
@@ -31,7 +42,8 @@ def nearest_centroid(
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
     out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
-    for "cosine" of rows of length 1. Higher is better. ValueError for arguments that do not fit each other.
+    for "cosine" of rows of length 1. References that hold NaN or infinity are left out of the means; a query that does
+    has NaN. Higher is better. ValueError for arguments that do not fit each other.
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
@@ -50,30 +62,44 @@ def nearest_centroid(
     _checks.shape("reference_labels", reference_labels, len(reference))
     _checks.same_device(query=query, query_labels=query_labels, reference=reference, reference_labels=reference_labels)
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
+    check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
+    sides = Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
+    return checked_centroids(sides, distance, memory_budget)
+
+
+@torch.no_grad()
+def checked_centroids(sides: Sides, distance: str, memory_budget: int | None) -> Tensor:
+    # ->  (Q,) float64
+    """`nearest_centroid` of sides that a door has checked."""
+    (query, query_labels, reference, reference_labels), self_index = sides[:4], sides.self_index()
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
     if not len(reference) or not len(query):
         return scores
 
-    prepared = _unit if distance == "cosine" else Tensor.double
+    def prepared(rows: Tensor) -> Tensor:
+        # ->  float64, zeros where a row is not finite
+        rows = rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0)
+        return _unit(rows) if distance == "cosine" else rows
+
     classes, codes = reference_labels.unique(return_inverse=True)
-    number = torch.bincount(codes, minlength=len(classes))
-    sums = class_sums(reference, codes, len(classes), prepared)
+    there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
+    number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
+    sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
     centroids = sums / number[:, None]
-    knn = TorchKNN(distance, memory_budget=memory_budget)
-    knn.train(centroids)
+    knn, references = TorchKNN(distance, memory_budget=memory_budget), References(centroids, distance)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
-    itself = self_index >= 0
+    itself = (self_index >= 0) & there[self_index]
     left = number[own] - itself.long()
     for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
         x, mine = prepared(query[piece]), own[piece]
         taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
         near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
-        other = knn.indices(x, 1, self_index=mine)[:, 0]
+        other = knn.search(x, 1, references, mine)[1][:, 0]
         rival = canonical(x, centroids[other], distance)
         won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
-        scores[piece] = won.double()
+        scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
     return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
 
 
@@ -109,7 +135,7 @@ class NearestCentroidAccuracy(QueryMetric):
         on_lone: str = "exclude",
         distance: str = "l2",
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
@@ -119,6 +145,4 @@ class NearestCentroidAccuracy(QueryMetric):
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
             raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
-        return nearest_centroid(
-            *sides[:4], self_index=sides.self_index(), distance=self.distance, memory_budget=self.memory_budget
-        )
+        return checked_centroids(sides, self.distance, self.memory_budget)

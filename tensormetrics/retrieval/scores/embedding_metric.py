@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric, gather
+from ..._metric import Metric, Options, gather
 from ..ranks.spread import check_finite_everywhere, with_columns
-from ..rows import Sides, Spread, as_tensor, check_finite, comparable_labels, labelled
+from ..rows import Sides, Spread, as_tensor, both_or_neither, check_finite, check_squares, comparable_labels, labelled
 
 ROLES = ("both", "query", "reference")
 
@@ -28,7 +29,7 @@ class EmbeddingMetric(Metric):
         device: torch.device | str | None = None,
         *,
         store_dtype: torch.dtype | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
         if store_dtype is not None and not store_dtype.is_floating_point:
@@ -47,14 +48,20 @@ class EmbeddingMetric(Metric):
         self,
         embeddings: Tensor,
         labels: Tensor,
+        reference: Tensor | None = None,
+        reference_labels: Tensor | None = None,
         *,
         role: str = "both",
         ids: Tensor | None = None,
         groups: Tensor | None = None,
     ) -> None:
-        # embeddings: (N, D)  labels: (N,) or (N, 1), or (N, L) where there is a label_comparison_fn
-        # ids, groups: (N,) integer
+        # embeddings, reference: (N, D)  labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a
+        # label_comparison_fn  ids, groups: (N,) integer
         """Append a batch of queries, of references, or of items that are both.
+
+        With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
+        in updates of their own: `metric(query, labels, reference, reference_labels)` is the score of one against the
+        other. Give references once: every update adds to them.
 
         With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
         to fill the last batch, and a copy would be a perfect neighbour. With `groups`, such as the camera of a picture,
@@ -62,11 +69,29 @@ class EmbeddingMetric(Metric):
         `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
+        both_or_neither(reference=reference, reference_labels=reference_labels)
+        if reference is not None:
+            if (role, ids, groups) != ("both", None, None):
+                raise ValueError("reference: got some together with role, ids or groups; write an update for each role")
+            self._append(embeddings, labels, "query", None, None)
+            self._append(reference, reference_labels, "reference", None, None, ("reference", "reference_labels"))
+        else:
+            self._append(embeddings, labels, role, ids, groups)
+
+    def _append(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        role: str,
+        ids: Tensor | None,
+        groups: Tensor | None,
+        names: tuple[str, str] = ("embeddings", "labels"),
+    ) -> None:
         device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
-        embeddings, labels = labelled(embeddings, labels, device, ("embeddings", "labels"), self.label_columns)
+        embeddings, labels = labelled(embeddings, labels, device, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
         if embeddings.device.type == "cpu":
-            check_finite(embeddings=embeddings, labels=labels)
+            check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
         options = {"ids": ids, "groups": groups}
         options = {name: None if v is None else as_tensor(name, v, device) for name, v in options.items()}
         kept = self._rows(role)
@@ -82,7 +107,7 @@ class EmbeddingMetric(Metric):
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
                 raise ValueError(
-                    f"embeddings: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
+                    f"{names[0]}: got shape {tuple(embeddings.shape)} after {tuple(kept.shape)} with role={other!r}, "
                     "wanted the same number of columns; call reset() before changing it"
                 )
         for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
@@ -111,9 +136,9 @@ class EmbeddingMetric(Metric):
             check_finite_everywhere(query, spread.query, len(query_labels), spread.group)
             check_finite_everywhere(reference, spread.reference, len(reference_labels), spread.group)
         else:
-            check_finite(embeddings=query)
-            if len(references[1]):
-                check_finite(embeddings=references[0])
+            for rows in (query, *(references[:1] if len(references[1]) else ())):
+                check_finite(embeddings=rows)
+                check_squares(embeddings=rows)
         check_finite(labels=query_labels)
         if len(references[1]):
             check_finite(labels=references[1])

@@ -49,14 +49,15 @@ class NDCG(QueryMetric):
     """Mean `ndcg`, cut at k or not; options as in `QueryMetric`.
 
     Args:
-        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,); default 1 for equal labels.
+        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N);
+            default 1 for equal labels.
     """
 
     def __init__(
         self,
         k: int | None = None,
         gain: str = "linear",
-        gains: Callable[[Tensor, Tensor], Tensor] | None = None,
+        gains: Tensor | Callable[[Tensor, Tensor], Tensor] | None = None,
         **options: Any,
     ) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._metric import Options
 from ..ranks.ranks import TIES, PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
-from ..rows import Sides, budget
+from ..rows import Sides, as_tensor, budget
 from ..search.distance import DISTANCES
 from .embedding_metric import EmbeddingMetric
 
@@ -117,7 +119,8 @@ class QueryMetric(EmbeddingMetric):
         score: `(PositiveRanks) -> (Q,)`, NaN where undefined.
         depth: how deep it looks: an integer, "relevant" (as deep as there are relevant references) or None (all).
         statistic: "mean" or "median" over queries.
-        gains: graded relevance, a function of pairs of labels.
+        gains: graded relevance, a function of pairs of labels, or a number for each pair, (Q, N), with a row for each
+            query that `compute` scores and a column for each reference, in order.
         average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
             each label in `class_labels`; "none", (Q,), NaN for lone queries.
         on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
@@ -136,7 +139,7 @@ class QueryMetric(EmbeddingMetric):
         depth: int | str | None,
         statistic: str = "mean",
         *,
-        gains: Comparison | None = None,
+        gains: Tensor | Comparison | None = None,
         average: str = "micro",
         on_lone: str = "exclude",
         label_comparison_fn: Comparison | None = None,
@@ -144,9 +147,9 @@ class QueryMetric(EmbeddingMetric):
         ties: str = "index",
         distance: str = "l2",
         memory_budget: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Options],
     ) -> None:
-        super().__init__(label_columns=bool(label_comparison_fn or gains), **kwargs)
+        super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
         _checks.one_of("average", average, AVERAGES)
         _checks.one_of("on_lone", on_lone, ON_LONE)
         _checks.one_of("ties", ties, TIES)
@@ -161,11 +164,15 @@ class QueryMetric(EmbeddingMetric):
         self.class_labels: Tensor | None = None
 
     def rows_may_stay(self) -> bool:
-        return self.score is not None and self.ignore is None
+        return self.score is not None and self.ignore is None and (self.gains is None or callable(self.gains))
 
     def compute(self) -> Tensor:
         # ->  () float64, or as `average` says
-        sides = self.kept()._replace(gains=self.gains).without(self.ignore)
+        sides = self.kept()
+        gains = self.gains
+        if gains is not None and not callable(gains):
+            gains = as_tensor("gains", gains, sides.query.device)
+        sides = sides._replace(gains=gains).without(self.ignore)
         scores = self.scores(sides)
         scored = scored_queries(scores.isnan(), self.on_lone)
         if self.on_lone == "zero":

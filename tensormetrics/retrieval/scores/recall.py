@@ -34,7 +34,11 @@ def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
 
 
 class RecallAtK(QueryMetric):
-    """Mean `recall` at k; options as in `QueryMetric`."""
+    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `QueryMetric`.
+
+    Not the Recall@K of papers on metric learning, which asks for one of them: that is `HitRate(k)`, also named
+    `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
+    """
 
     def __init__(self, k: int, **options: Any) -> None:
         k = _checks.integer_at_least("k", k, 1)
@@ -42,8 +46,11 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Mean `hit_rate` at k; options as in `QueryMetric`."""
+    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `QueryMetric`."""
 
     def __init__(self, k: int, **options: Any) -> None:
         k = _checks.integer_at_least("k", k, 1)
         super().__init__(functools.partial(hit_rate, k=k), k, **options)
+
+
+MetricLearningRecall = HitRate  # the name under which these papers look for it

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import rows_of
-from ..rows import as_embeddings
+from ..rows import as_embeddings, check_self_index
 
 
 def search_arguments(
@@ -24,9 +24,7 @@ def search_arguments(
             "wanted the same number of columns"
         )
     if self_index is not None:
-        _checks.shape("self_index", self_index, len(query))
-        _checks.integral("self_index", self_index)
-        return query, k, reference, self_index.long()
+        return query, k, reference, check_self_index(self_index, len(query), len(reference))
     own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
     return query, k, reference, own
 
@@ -77,7 +75,8 @@ def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[
 
 def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # values: (Q, C) smaller is nearer  indices: (Q, C) int64, -1 for none  ->  (Q, k), (Q, k) int64
-    """The first k candidates by (value, index); where there are fewer, infinity and -1."""
+    """The first k candidates by (value, index); where there are fewer, infinity and -1. NaN is no candidate."""
+    indices = indices.masked_fill(values.isnan(), -1)
     short = max(k - indices.shape[1], 0)
     indices = torch.nn.functional.pad(indices, (0, short), value=-1)
     values = torch.nn.functional.pad(values, (0, short)).masked_fill(indices < 0, torch.inf)

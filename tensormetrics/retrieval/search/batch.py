@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import as_embeddings, check_squares
+from ..rows import as_embeddings, check_self_index, check_squares
 from .distance import as_distance, canonical_pairs
 from .filter import Filter
 from .nearest import kept_of, settled
@@ -85,7 +85,8 @@ class Batch:
         if self_index is None:
             self_index = torch.full(query.shape[:-1], -1, device=query.device)
         _checks.integral("self_index", self_index)
-        self.self_index = self.flattened("self_index", self_index, query.shape[-2]).long()
+        flat = self.flattened("self_index", self_index, query.shape[-2])
+        self.self_index = check_self_index(flat.flatten(), flat.numel(), reference.shape[-2]).view_as(flat)
 
     def _mask(self, name: str, mask: Tensor | None, rows: Tensor) -> Tensor:
         # mask: (..., N) bool  rows: (B, N, D)  ->  (B, N)
@@ -150,6 +151,7 @@ class Batch:
         deltas = functools.partial(canonical_pairs, query, reference, distance=distance, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
         nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
-        nearest = nearest.view(count, queries, k)
-        proven = (proven.view(count, queries) | ~present[0]).all(1)
+        finite = query.isfinite().all(1)
+        nearest = nearest.masked_fill(~finite[:, None], -1).view(count, queries, k)
+        proven = ((proven | ~finite).view(count, queries) | ~present[0]).all(1)
         return torch.where(nearest < 0, -1, nearest - first), proven

@@ -1,16 +1,20 @@
 """The order of neighbours: by the canonical distance of a pair, then by index.
 
 The canonical distance is made of elementwise float64 operations in one fixed order, so that it has the same bits on
-every device and for every tile.
+every device and for every tile. A pair with a row that holds NaN or infinity has none: there it is NaN.
 """
+
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ... import _native
 from ..sums import halving_sum, row_norms, sqrt
 from . import operators
 
-DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")
+DistanceName = Literal["l2", "sqeuclidean", "ip", "cosine"]
+DISTANCES = get_args(DistanceName)
 EUCLIDEAN = DISTANCES[:2]
 
 
@@ -20,12 +24,16 @@ def canonical(query: Tensor, reference: Tensor, distance: str) -> Tensor:
     query, reference = query.double(), reference.double()
     if distance in EUCLIDEAN:
         difference = query - reference
-        return halving_sum(difference * difference)
+        return finite_or_nan(halving_sum(difference * difference))
     product = halving_sum(query * reference)
     if distance == "ip":
-        return -product
+        return finite_or_nan(-product)
     norms = row_norms(query) * row_norms(reference)
-    return torch.where(norms > 0, 1 - product / norms, 1.0)
+    return torch.where(norms == 0, 1.0, finite_or_nan(1 - product / norms))
+
+
+def finite_or_nan(delta: Tensor) -> Tensor:
+    return delta.masked_fill(~delta.isfinite(), torch.nan)
 
 
 def canonical_pairs(
@@ -35,17 +43,27 @@ def canonical_pairs(
     """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
-    if operators.BUILT and query.device.type == "cpu":
+    if query.device.type == "cpu":
         pairs = row.contiguous(), column.contiguous()
-        return operators.canonical_pairs(query.double().contiguous(), reference, *pairs, native_code(distance))
+        query = query.double().contiguous()
+        return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, native_code(distance)))
     if operators.kernels(query.device):
         from .kernels import canonical as kernel
 
         if query.shape[1] <= kernel.WIDEST:
-            return kernel.canonical_pairs(query, reference, row, column, native_code(distance))
+            return finite_or_nan(kernel.canonical_pairs(query, reference, row, column, native_code(distance)))
+    return _in_pieces(query, reference, row, column, distance, memory)
+
+
+def _in_pieces(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distance: str, memory: int) -> Tensor:
     pairs = max(min(memory, 2**24) // (40 * query.shape[1] + 64), 1)
     pieces = zip(row.split(pairs), column.split(pairs), strict=True)
     return torch.cat([canonical(query[i], reference[j], distance) for i, j in pieces])
+
+
+@_native.reference("canonical_pairs")
+def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
+    return _in_pieces(query, reference, row, column, ("l2", "ip", "cosine")[code], 2**24)
 
 
 def canonical_table(query: Tensor, reference: Tensor, columns: Tensor, distance: str, memory: int) -> Tensor:

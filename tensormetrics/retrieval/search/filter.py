@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..._exact_sums import power_of_two
 from ..sums import halving_sum, row_norms
 from .distance import EUCLIDEAN, rows_at_once
 
@@ -26,7 +27,7 @@ class Filter:
     for each product. With u and v the unit roundoffs of `dtype` and float64, the products are off by at most (D + 8) u
     in any order of summation, canonical distances and centring by (4 log2 D + 32) v, in units of the terms' size and
     with room for second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
-    DOI 10.1137/1.9780898718027).
+    DOI 10.1137/1.9780898718027). References that hold NaN or infinity are `hidden`: their products are infinite.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Filter:
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
         some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)))
+        some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
         # A median of all of these would take longer than a small search.
         away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
         near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
@@ -53,9 +55,10 @@ class Filter:
         self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
         for piece in self._steps(0, self.count):
             self.norms[piece] = self.centred(self._given(piece)).norm(dim=1)
+        self.hidden = ~self.norms.isfinite()
+        self.norms.masked_fill_(self.hidden, 0.0)
         self.scale = power_of_two(self.norms.amax())
         self.norm = self.norms.amax() * self.scale
-        self.finite = self.norms.isfinite().all()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
@@ -66,7 +69,8 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        bias[: self.count] = (self.norms * self.scale).square().nan_to_num().clamp(max=1) * (-1 - self.factor)
+        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (-1 - self.factor)
+        bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias
 
     @functools.cached_property
@@ -95,7 +99,7 @@ class Filter:
             error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         # Beyond this a square may leave the range of a dtype: then nothing is known.
-        known = self.finite & (norm < 2.0**40)
+        known = norm < 2.0**40
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
 
@@ -191,9 +195,3 @@ def plain_products(device: torch.device) -> Iterator[None]:
             yield
     finally:
         _precision.give_back()
-
-
-def power_of_two(norm: Tensor) -> Tensor:
-    # The factor that brings a norm into [1/2, 1); 1 for 0. The quotient is exact, and not rounded to float32 as torch's
-    # own power of an integer.
-    return torch.where(norm > 0, norm.frexp().mantissa / norm, 1.0)

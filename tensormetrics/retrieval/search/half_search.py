@@ -71,4 +71,5 @@ class HalfSearch:
         row = torch.arange(rows.start, rows.start + len(own), device=own.device).repeat_interleave(self.room)
         sides = self.query, self.references.rows, row, index.flatten(), self.references.distance
         delta = canonical_pairs(*sides, memory=2**24).view_as(index).masked_fill_(index < 0, torch.inf)
+        index.masked_fill_(delta.isnan(), -1)
         return in_order(delta, index, self.k), known & (number <= self.room)

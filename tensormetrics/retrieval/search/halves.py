@@ -6,8 +6,9 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ..._exact_sums import power_of_two
 from .distance import rows_at_once
-from .filter import Filter, power_of_two
+from .filter import Filter
 from .kernels.tables import Halves
 
 # The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
@@ -41,7 +42,7 @@ class HalfFilter:
         self.bias = torch.full((size,), torch.inf, device=reference.device)
         self._sizes = torch.zeros(4, size, dtype=torch.float64, device=reference.device)
         # Those of a block follow each other by norm, while their places are STRIDE apart.
-        order = filter_.norms.nan_to_num(torch.inf).argsort()
+        order = filter_.norms.argsort()
         places = torch.arange(size, device=order.device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
         self.order = torch.full((size + 1,), -1, dtype=torch.int32, device=order.device)
         self.order[places] = order.int()
@@ -50,12 +51,13 @@ class HalfFilter:
         step = rows_at_once(reference)
         for start in range(0, count, step):
             part = slice(start, start + step)
-            rows = filter_.centred(reference[order[part]]) * (filter_.scale * _LIFT)
-            rows = rows.nan_to_num().clamp(-(2.0**15), 2.0**15)
+            rows, hidden = filter_.centred(reference[order[part]]), filter_.hidden[order[part]]
+            rows = rows.masked_fill(hidden[:, None], 0.0) * (filter_.scale * _LIFT)
             table = self.rows.new_zeros(len(rows), width)
             self._sizes[:, places[part]] = self._store(rows, table, (1, 0, 1))
             self.rows[places[part]] = table
-            self.bias[places[part]] = rows.square().sum(1).float() if self.euclidean else 0.0
+            bias = rows.square().sum(1).float() if self.euclidean else self.bias.new_zeros(len(rows))
+            self.bias[places[part]] = bias.masked_fill(hidden, torch.inf)
         length, lost, kept, _ = self._sizes
         own = (9 * _EPS + 2 * filter_.rounding) * length.square() if self.euclidean else torch.zeros_like(length)
         self.each = _rounded_up(torch.stack([kept, lost, own]))  # (3, R')
@@ -83,7 +85,7 @@ class HalfFilter:
         scale = _LIFT * (self.filter.scale if self.euclidean else power_of_two(norm))
         table = self.rows.new_zeros(self._whole_tiles(len(rows)), self.rows.shape[1])
         sizes = self._sizes.new_zeros(4, len(table))
-        known = self.filter.finite & (norm * scale < 2.0**15)
+        known = norm * scale < 2.0**15
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         sizes[:, : len(rows)] = self._store(x, table[: len(rows)], (0, 1, 1))
         return Halves(table, self._left(sizes), known)
@@ -91,7 +93,7 @@ class HalfFilter:
     @functools.cached_property
     def as_queries(self) -> Halves:
         """The references themselves, in their order, as queries of Euclidean distances; of one part."""
-        return Halves(self.rows, self._left(self._sizes), self.filter.finite.expand(len(self.position)))
+        return Halves(self.rows, self._left(self._sizes), ~self.filter.hidden)
 
     def _left(self, sizes: Tensor) -> Tensor:
         # sizes: (4, Q)  ->  (3, Q)

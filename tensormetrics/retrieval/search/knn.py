@@ -9,10 +9,10 @@ from torch import Tensor
 from ... import _checks
 from ..._files import written
 from ..relevance import rows_of
-from ..rows import as_embeddings, budget
+from ..rows import as_embeddings, budget, check_squares
 from .backend import first_references, search_arguments
 from .batch import Batch
-from .distance import DISTANCES
+from .distance import DISTANCES, DistanceName
 from .nearest import FunctionSearch, NearestSearch, largest_first
 from .references import References
 
@@ -22,10 +22,11 @@ class TorchKNN:
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted; NaN is not looked for, float64 rows whose squares leave the range of float64 are a ValueError. On a
-    CPU, memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than
-    the memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()`
-    forgets them, `save(path)` and `load(path)` store them.
+    are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
+    a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
+    memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
+    memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
+    them, `save(path)` and `load(path)` store them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
@@ -39,7 +40,7 @@ class TorchKNN:
 
     def __init__(
         self,
-        distance: str | Callable[[Tensor, Tensor], Tensor] = "l2",
+        distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         *,
         exact: bool = True,
         memory_budget: int | None = None,
@@ -101,7 +102,7 @@ class TorchKNN:
     def train(self, embeddings: Tensor) -> None:
         # embeddings: (R, D)
         """Keep these references, in place of any before."""
-        self._kept = References(as_embeddings("embeddings", embeddings), self.distance)
+        self._kept = self._prepared(as_embeddings("embeddings", embeddings))
 
     def add(self, embeddings: Tensor) -> None:
         # embeddings: (R, D)
@@ -117,16 +118,19 @@ class TorchKNN:
         self._kept = None
 
     def save(self, path: str | os.PathLike) -> None:
-        rows = self._references(None).rows
+        rows = self._references().rows
         with written(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
         self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
 
-    def _references(self, reference: Tensor | None) -> References:
-        if reference is not None:
-            return References(as_embeddings("reference", reference), self.distance)
+    def _prepared(self, rows: Tensor, check: bool = True) -> References:
+        if check and not callable(self.distance):
+            check_squares(reference=rows)
+        return References(rows, self.distance)
+
+    def _references(self) -> References:
         if self._kept is None:
             raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
         return self._kept
@@ -145,13 +149,19 @@ class TorchKNN:
     ) -> tuple[Tensor | None, Tensor]:
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
-            references = self._references(reference)
-            sides = search_arguments(query, k, references.rows, ref_includes_query, self_index)
-            return self._search_one(*sides, references, ignore, with_distances)
+            rows = self._references().rows if reference is None else reference
+            query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
+            if not callable(self.distance):
+                check_squares(query=query)
+            if reference is None:
+                references = self._kept
+            else:
+                references = self._prepared(query if reference is query else rows, reference is not query)
+            return self.search(query, k, references, own, ignore, with_distances)
 
         k = _checks.integer_at_least("k", k, 1)
         if reference is None:
-            reference = self._references(None).rows.expand(*query.shape[:-2], -1, -1)
+            reference = self._references().rows.expand(*query.shape[:-2], -1, -1)
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
@@ -181,24 +191,29 @@ class TorchKNN:
         for item in map(batch.item, left.nonzero()[:, 0].tolist()):
             reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
             hidden = None if ignored is None else item.of_pairs(ignored)
-            sides = search_arguments(item.of_query(batch.query), k, reference, False, own)
-            near, index = self._search_one(*sides, References(reference, self.distance), hidden, with_distances)
+            query = item.of_query(batch.query)
+            if not callable(self.distance):
+                check_squares(query=query)
+            near, index = self.search(query, k, self._prepared(reference), own, hidden, with_distances)
             indices[item.number] = item.original(index)
             if with_distances:
                 distances[item.number] = near
         return distances, indices
 
-    def _search_one(
+    @torch.no_grad()
+    def search(
         self,
         query: Tensor,
         k: int,
-        reference: Tensor,
-        own: Tensor | None,
-        references: References,
-        ignore: Tensor | Callable[[slice], Tensor] | None,
-        with_distances: bool,
+        references: References | Tensor,
+        own: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        with_distances: bool = False,
     ) -> tuple[Tensor | None, Tensor]:
-        # query: (Q, D)  reference: (R, D)  own: (Q,) int64  ->  (Q, k) floating, (Q, k) int64
+        # query: (Q, D)  references: (R, D)  own: (Q,) int64  ->  (Q, k) floating or None, (Q, k) int64
+        """Neighbours of rows that a door has checked."""
+        references = References(references, self.distance) if isinstance(references, Tensor) else references
+        reference = references.rows
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ... import _native
 from . import operators
 from .filter import Filter, plain_products
 
@@ -12,7 +13,7 @@ class Least:
 
     def __init__(self, rows: int, kept: int, like: Tensor) -> None:
         self.kept = kept
-        self.keys = torch.empty(rows, self.capacity(kept) * like.element_size() // 4, dtype=torch.int64)
+        self.keys = like.new_empty(rows, self.capacity(kept), 2)
         self.number = torch.zeros(rows, dtype=torch.int32)
         self.limit = like.new_full((rows,), torch.inf)
 
@@ -46,6 +47,59 @@ class Least:
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
         # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 where there are fewer
         return operators.sorted_least(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
+
+
+@_native.reference("keep_least")
+def _keep_least(
+    x: Tensor,
+    rows: Tensor,
+    bias: Tensor,
+    first: int,
+    own: Tensor,
+    ignored: Tensor | None,
+    keys: Tensor,
+    number: Tensor,
+    limit: Tensor,
+    kept: int,
+    start: int,
+) -> None:
+    columns = torch.arange(first, first + len(rows))
+    product = (x @ rows.T).masked_fill_(columns == own[:, None], torch.inf)
+    if ignored is not None:
+        hidden = ignored[:, first : first + len(rows)]
+        product[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+    tile = product + bias[columns]
+    if start < 0:
+        return _join(keys, number, kept, slice(None), tile, columns)
+    stop = start + len(x)
+    of_queries, behind = columns >= start, columns >= stop
+    _join(keys, number, kept, slice(start, stop), tile[:, of_queries], columns[of_queries])
+    behind &= columns < len(limit)
+    if behind.any():
+        queries, at = torch.arange(start, stop), columns[behind]
+        _join(keys, number, kept, slice(int(at[0]), int(at[-1]) + 1), product[:, behind].T + bias[queries], queries)
+
+
+def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, columns: Tensor) -> None:
+    # values: (Q, C) for the entries of these rows, columns: (C,)
+    words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[rows, :kept, 1]
+    filled = torch.arange(words.shape[1]) < number[rows, None]
+    values = torch.cat(
+        [keys[rows, :kept, 0].where(filled, torch.inf), values.nan_to_num(torch.inf, torch.inf, -torch.inf)], 1
+    )
+    columns = torch.cat([words.long(), columns.expand(len(words), -1)], 1)
+    order = columns.argsort(1)
+    order = order.gather(1, values.gather(1, order).argsort(dim=1, stable=True))[:, :kept]
+    values, columns = values.gather(1, order), columns.gather(1, order)
+    keys[rows, : order.shape[1], 0], words[:, : order.shape[1]] = values, columns.to(words.dtype)
+    number[rows] = (values < torch.inf).sum(1).int()
+
+
+@_native.reference("sorted_least")
+def _sorted_least(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :kept, 1]
+    filled = torch.arange(kept) < number[:, None]
+    return keys[:, :kept, 0].double().where(filled, torch.inf), words.long().where(filled, -1)
 
 
 class HalvedTiles:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import check_squares
+from ..rows import alike
 from ..sums import lexsort
 from . import operators
 from .distance import as_distance, canonical_pairs, canonical_table
@@ -20,7 +20,8 @@ from .references import References
 class NearestSearch:
     """`search(rows)` gives the k nearest references of a slice of the queries; k is at most the number of references.
 
-    Each way to search hands the queries whose neighbours it cannot prove to the next one.
+    Each way to search hands the queries whose neighbours it cannot prove to the next one. Rows that hold NaN or
+    infinity have no neighbours, and are none.
     """
 
     def __init__(
@@ -34,11 +35,9 @@ class NearestSearch:
         ignoring: bool = False,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
-        if query is not references.rows:
-            check_squares(query=query)
         self.query, self.self_index, self.references = query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
-        self.native = operators.BUILT and query.device.type == "cpu"
+        self.native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         self.dtype = torch.float64 if wide else torch.float32
         self.kept = kept_of(k, len(references), exact)
@@ -100,6 +99,9 @@ class NearestSearch:
         # Which queries are left has to be known on the host: once per tile.
         left = (~proven).nonzero()[:, 0]
         if len(left):
+            finite = query[left].isfinite().all(1)
+            nearest[left[~finite]] = -1
+            left = left[finite]
             ignored = None if ignored is None else ignored[left]
             nearest[left] = self._first(query[left], own[left], ignored, ways[1:])
         return nearest
@@ -180,13 +182,17 @@ class NearestSearch:
             tile = slice(start, start + rows)
             hidden = few == own[tile, None] if ignored is None else ignored[tile] | (few == own[tile, None])
             delta = canonical_table(query[tile], self.references.rows, few, *options)
+            hidden |= delta.isnan()
             order = _sorted(delta, hidden)[:, : self.k]
             nearest[tile] = few[order].masked_fill(hidden.gather(1, order), -1)
         return nearest, torch.ones_like(own, dtype=torch.bool)
 
 
 class FunctionSearch:
-    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index."""
+    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index.
+
+    Where a value is NaN, the reference is no neighbour of the query.
+    """
 
     def __init__(self, query: Tensor, self_index: Tensor, k: int, references: References, memory: int) -> None:
         self.query, self.self_index, self.references, self.k = query, self_index, references, k
@@ -196,6 +202,7 @@ class FunctionSearch:
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         values = self._values(rows)
         hidden = torch.arange(len(self.references), device=values.device) == self.self_index[rows, None]
+        hidden |= values.isnan()
         hidden = hidden if ignored is None else hidden | ignored
         order = _sorted(values, hidden, self.largest)[:, : self.k]
         return order.masked_fill(hidden.gather(1, order), -1)
@@ -205,7 +212,7 @@ class FunctionSearch:
 
     def _values(self, rows: slice) -> Tensor:
         query = self.query[rows]
-        values = self.references.distance(query, self.references.rows)
+        values = self.references.distance(*alike(query, self.references.rows))
         _checks.shape("result of distance", values, len(query), len(self.references))
         return values
 
@@ -233,7 +240,7 @@ def settled(
     # Written so that NaN proves nothing.
     proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
     if all_kept or not exact:
-        proven = torch.ones_like(proven)
+        proven = error < torch.inf
     if exact:
         # Where intervals overlap, they form runs; canonical distances are needed only inside.
         close = values.diff() <= 2 * error[:, None]

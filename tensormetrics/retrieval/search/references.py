@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ..rows import check_squares
+from ..rows import check_count
 from .distance import equal_rows
 from .filter import Filter
 from .halves import HalfFilter
@@ -17,8 +17,7 @@ class References:
 
     def __init__(self, rows: Tensor, distance: str) -> None:
         # rows: (R, D)
-        if not callable(distance):
-            check_squares(reference=rows)
+        check_count(len(rows))
         self.rows, self.distance = rows, distance
         self._filters: dict[torch.dtype, Filter] = {}
         self._halves: HalfFilter | None = None

@@ -71,6 +71,17 @@ def metametric(
     return decorate(target) if bare else decorate
 
 
+def metric_of(tp: type) -> StructuredMetric:
+    """The metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
+
+    TypeError for a class that has none.
+    """
+    metric = getattr(tp, "metric", None)
+    if not isinstance(metric, StructuredMetric):
+        raise TypeError(f"metric_of: got {tp!r}, which has no metric; write @metametric above it, or use derive")
+    return metric
+
+
 def derive(
     tp: Any,
     *,

@@ -3,23 +3,19 @@
 import torch
 from torch import Tensor
 
+from ... import _native
 from ..._interruptible import interruptible
-from ..._native import LIBRARY
 from .constraints import Constraint
 from .overlap import without_padding
 
 # similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN where one is NaN or +inf.
 # by_row, by_column: whether a pair moves its chain on to the next predicted, to the next reference item.
-LIBRARY.define(
-    "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor", tags=torch.Tag.pt2_compliant_tag
+OPERATOR = _native.define(
+    "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor",
+    lambda similarity, by_row, by_column: similarity.new_empty(len(similarity), dtype=torch.float64),
+    _native.Operator("sequence", "sequence_overlap and SequenceMatch", 10),
 )
-heaviest_chain = interruptible(torch.ops.tensormetrics.heaviest_chain, lambda similarity, *_: 2 * similarity.numel())
-BUILT = torch._C._dispatch_has_kernel_for_dispatch_key("tensormetrics::heaviest_chain", "CPU")
-
-
-@torch.library.register_fake("tensormetrics::heaviest_chain")
-def _fake(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
-    return similarity.new_empty(len(similarity), dtype=torch.float64)
+heaviest_chain = interruptible(OPERATOR, lambda similarity, *_: 2 * similarity.numel())
 
 
 def sequence_overlap(
@@ -43,11 +39,23 @@ def sequence_overlap(
     if n == 0 or m == 0:
         return similarity.sum((-2, -1), dtype=torch.float64)
     documents = similarity.reshape(-1, n, m)
-    if BUILT and similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
+    if similarity.device.type == "cpu" and not (similarity.requires_grad and torch.is_grad_enabled()):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
         return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)
-    value = antidiagonals(documents, constraint).reshape(batch)
+    return _without_infinity(antidiagonals(documents, constraint)).reshape(batch)
+
+
+@_native.reference("heaviest_chain")
+def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
+    if by_row:
+        constraint = Constraint.ONE_TO_ONE if by_column else Constraint.ONE_TO_MANY
+    else:
+        constraint = Constraint.MANY_TO_ONE if by_column else Constraint.MANY_TO_MANY
+    return _without_infinity(antidiagonals(similarity, constraint))
+
+
+def _without_infinity(value: Tensor) -> Tensor:
     return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
 
 

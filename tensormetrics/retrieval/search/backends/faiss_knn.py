@@ -14,7 +14,7 @@ from .... import _checks
 from ...._files import written
 from ...rows import as_embeddings
 from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
-from ..distance import DISTANCES, as_distance
+from ..distance import DISTANCES, DistanceName, as_distance
 from ..knn import TorchKNN
 
 _LARGEST_GPU_K = 2048  # of faiss's selection kernels
@@ -43,7 +43,7 @@ class FaissKNN:
         index_init_fn: Callable[[int], Any] | str | None = None,
         gpus: Sequence[int] | None = None,
         *,
-        distance: str = "l2",
+        distance: DistanceName = "l2",
     ) -> None:
         _checks.one_of("distance", distance, DISTANCES)
         if gpus is not None and not isinstance(gpus, list | tuple):

@@ -52,7 +52,7 @@ def _canonical(
     if KIND == 2:
         norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, there, dim, KIND, COUNT, SIZE, LOG))
         norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG))
-        value = tl.where(norms > 0, 1 - value / tl.where(norms > 0, norms, 1.0), 1.0)
+        value = tl.where(norms == 0, 1.0, 1 - value / tl.where(norms == 0, 1.0, norms))
     if KIND == 1:
         value = -value
     tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)

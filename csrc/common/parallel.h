@@ -1,0 +1,65 @@
+// What every operator on the CPU runs in: one choice of vector width, and one loop over threads.
+#pragma once
+#include <torch/csrc/stable/ops.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <string>
+#include <type_traits>
+
+namespace common {
+
+template <int bytes>
+using Bytes = std::integral_constant<int, bytes>;
+
+// Features of processors, each list said once: a function is compiled for it, and runs where all of it is there.
+#if defined(__x86_64__)
+#define COMMON_NAME(feature) feature
+#define COMMON_HERE(feature) __builtin_cpu_supports(feature)
+#define COMMON_FEATURES_64(of, join) of("avx512f") join of("avx512bw") join of("avx512dq") join of("avx512vl") join of("fma")
+#define COMMON_FEATURES_32(of, join) of("avx2") join of("fma")
+
+template <class F>
+__attribute__((flatten, target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F& body) {
+  body(Bytes<64>());
+}
+template <class F>
+__attribute__((flatten, target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with_32_bytes(const F& body) {
+  body(Bytes<32>());
+}
+#endif
+
+// body(Bytes<width>()), compiled for the widest vectors of this processor: `flatten` draws all that it calls into each.
+template <class F>
+void vectorised(const F& body) {
+#if defined(__x86_64__)
+  if (COMMON_FEATURES_64(COMMON_HERE, &&)) return with_64_bytes(body);
+  if (COMMON_FEATURES_32(COMMON_HERE, &&)) return with_32_bytes(body);
+#endif
+  body(Bytes<16>());
+}
+
+// body(begin, end) over 0..n on all threads. An exception would lose its message on its way out of torch's loop: the
+// first one is raised here, in the name of the operator.
+template <class F>
+void in_parallel(const char* name, int64_t n, int64_t grain, const F& body) {
+  std::atomic<bool> failed{false};
+  std::string why;
+  const auto fail = [&](const char* with) {
+    if (!failed.exchange(true)) why = with;
+  };
+  torch::stable::parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
+    try {
+      body(begin, end);
+    } catch (const std::bad_alloc&) {
+      fail("out of memory");
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  });
+  STD_TORCH_CHECK(!failed, name, ": ", why);
+}
+
+}  // namespace common

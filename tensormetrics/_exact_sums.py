@@ -1,0 +1,51 @@
+"""Sums with the same bits for any order of their numbers, and so for any split over processes.
+
+Each number is cut into multiples of a few powers of two, its parts. Sums of multiples of one power of two are exact as
+long as they fit into the 53 bits of a float64, and exact sums have no order.
+"""
+
+import torch
+from torch import Tensor
+
+GRIDS = (2.0**-8, 2.0**-34, 2.0**-60)  # 2^27 numbers up to 2^18: their first parts sum up to 2^53 times 2^-8
+COARSE = GRIDS[:2]  # of numbers up to 2^18 these keep 52 bits below the largest
+
+
+def parts(values: Tensor, unit: Tensor | float = 1.0, grids: tuple[float, ...] = GRIDS) -> list[Tensor]:
+    # values: (...) float64  unit: a power of two, broadcasts against values  ->  (...) for each grid
+    """Multiples of `grid * unit` that add up to the values; what is less than half of the last one is rounded."""
+    found = []
+    for grid in grids:
+        shift = 1.5 * 2.0**52 * grid * unit  # numbers of this size are multiples of grid * unit
+        found.append((values + shift) - shift)
+        values = values - found[-1]
+    return found
+
+
+def total(sums: Tensor | list[Tensor]) -> Tensor:
+    # sums: (grids, ...)  ->  (...)
+    """What the sums of the parts add up to, from the smallest to the largest."""
+    whole = sums[-1]
+    for part in reversed(sums[:-1]):
+        whole = whole + part
+    return whole
+
+
+def unit_of(largest: Tensor) -> Tensor:
+    # largest: (...) float64, of moduli  ->  (...), a power of two
+    """The unit in which numbers up to `largest` are below 2^18."""
+    return 2.0**-18 / power_of_two(largest)
+
+
+def exact_sum(values: Tensor) -> Tensor:
+    # values: (N,) float64  ->  ()
+    """The sum of numbers, each rounded to 52 bits below the largest of them."""
+    if not len(values):
+        return values.sum()
+    return total([part.sum() for part in parts(values, unit_of(values.abs().amax()), COARSE)])
+
+
+def power_of_two(norm: Tensor) -> Tensor:
+    # The factor that brings a norm into [1/2, 1); 1 for 0, NaN and infinity. The quotient is exact, and not rounded to
+    # float32 as torch's own power of an integer.
+    return torch.where((norm > 0) & (norm < torch.inf), norm.frexp().mantissa / norm, 1.0)

@@ -1,0 +1,105 @@
+"""`python -m tensormetrics info`: versions, native code, extras, and what to do where something is missing."""
+
+import json
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from . import _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
+
+COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."
+
+
+def report() -> str:
+    return "\n".join([*_versions(), *_code(), *_extras()])
+
+
+def _versions() -> Iterator[str]:
+    ours = _version("tensormetrics") or "(not installed)"
+    yield f"tensormetrics {ours}, Python {platform.python_version()}, torch {torch.__version__}"
+    yield f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads; GPU: {_gpu()}"
+
+
+def _gpu() -> str:
+    if not torch.cuda.is_available():
+        return "none that this torch sees"
+    return ", ".join(torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count()))
+
+
+def _code() -> Iterator[str]:
+    record = _record()
+    compilers = "; ".join(f"{language}: {name}" for language, name in record.get("compilers", {}).items())
+    yield ""
+    yield f"native code, compiled with {compilers}, for torch {record['torch']}" if compilers else "native code"
+    missing = []
+    for name, operator in _native.OPERATORS.items():
+        cpu, cuda = (_native.has_kernel(name, device) for device in ("cpu", "cuda"))
+        where = "CPU and CUDA" if cpu and cuda else "CPU" if cpu else "CUDA" if cuda else ""
+        answer = where or f"missing: about {operator.slower:g} times slower"
+        yield f"  {name:<16} {answer:<38} {operator.serves}"
+        missing += [] if cpu else [operator.library]
+    for library in dict.fromkeys(missing):
+        yield f"  {library} for CPU: {_why(library, record)}"
+    if torch.version.cuda:
+        for library in ("lsa", "dirichlet"):
+            if not _native.has_kernel({"lsa": "lsa", "dirichlet": "dirichlet_sums"}[library], "cuda"):
+                yield f"  {library} for CUDA: {_why(f'{library}_cuda', record)}"
+        yield f"  cards: {', '.join(record.get('cards', [])) or 'none'}"
+    if missing:
+        yield f"  To compile it: install GCC 11 or later, or Clang, and in a copy of the sources type: {COMPILE}"
+    triton = "used on GPUs" if find_spec("triton") else "no triton here: on GPUs plain torch answers"
+    yield f"  Triton kernels: {triton}"
+
+
+def _why(library: str, record: dict[str, Any]) -> str:
+    if library in _native.UNLOADED:
+        return f"cannot be loaded: {_native.UNLOADED[library]}"
+    if library in record.get("failed", {}):
+        return f"could not be compiled: {record['failed'][library]}"
+    if library in record.get("libraries", []):
+        return "compiled without the file that holds it"
+    return "was not compiled; TENSORMETRICS_CUDA=1 insists on it" if library.endswith("_cuda") else "was not compiled"
+
+
+def _record() -> dict[str, Any]:
+    path = _native.FOLDER / "_build.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _extras() -> Iterator[str]:
+    from packaging.requirements import Requirement  # torchmetrics brings it
+
+    yield ""
+    try:
+        about = metadata.metadata("tensormetrics")
+    except metadata.PackageNotFoundError:
+        yield "extras: tensormetrics is not installed here, so they are not known"
+        return
+    requirements = [Requirement(line) for line in about.get_all("Requires-Dist") or []]
+    yield "extras"
+    for extra in about.get_all("Provides-Extra") or []:
+        lacking = sorted(dict.fromkeys(_lacking(extra, requirements)))
+        answer = f"lacks {', '.join(lacking)}: pip install 'tensormetrics[{extra}]'" if lacking else "there"
+        yield f"  {extra:<16} {answer}"
+
+
+def _lacking(extra: str, requirements: list[Any]) -> Iterator[str]:
+    for each in requirements:
+        if each.marker is None or each.marker.evaluate({"extra": ""}) or not each.marker.evaluate({"extra": extra}):
+            continue
+        if each.name == "tensormetrics":
+            for inner in each.extras:
+                yield from _lacking(inner, requirements)
+        elif _version(each.name) is None:
+            yield each.name
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,33 @@
+"""The operators as the lanes of CUDA compute them, emulated on the CPU. This builds them:
+
+TENSORMETRICS_TESTING=1 python setup.py build_ext --inplace
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tensormetrics.assignment._op import SCHEMA
+from tensormetrics.posterior._op import SUMS
+
+BUILT = (Path(__file__).parent / "_testing.so").exists()
+LIBRARY = torch.library.Library("tensormetrics", "FRAGMENT")
+for name, schema in (("lsa", SCHEMA), ("dirichlet_sums", SUMS)):
+    for team in ("warp", "block"):
+        LIBRARY.define(f"{name}_{team}{schema}")
+if BUILT:
+    torch.ops.load_library(Path(__file__).parent / "_testing.so")
+
+
+def lanes(name: str) -> Callable[..., tuple[Tensor, ...]]:
+    """An operator on lanes, by name; where it was not built, a call skips the test."""
+
+    def call(*arguments: object, **options: object) -> tuple[Tensor, ...]:
+        if not BUILT:
+            pytest.skip("TENSORMETRICS_TESTING=1 python setup.py build_ext --inplace builds the emulated lanes")
+        return getattr(torch.ops.tensormetrics, name)(*arguments, **options)
+
+    return call

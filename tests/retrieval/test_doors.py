@@ -1,0 +1,200 @@
+"""What the doors take: two dtypes, two sets in one call, gains as tensors, numbers of any kind."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torchmetrics import MetricCollection
+
+from tensormetrics import _native
+from tensormetrics.retrieval import (
+    NDCG,
+    AccuracyCalculator,
+    AdjustedRand,
+    AveragePrecision,
+    ClusterAccuracy,
+    EmbeddingClusterAccuracy,
+    FaissKMeans,
+    FaissKNN,
+    HitRate,
+    MetricLearningRecall,
+    NearestCentroidAccuracy,
+    RecallAtK,
+    TorchKNN,
+    average_precision,
+    ndcg,
+    positive_ranks,
+)
+from tensormetrics.retrieval.ranks.counting import RankCounter
+from tensormetrics.retrieval.search import operators
+
+
+def says(message):
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
+
+
+class Strict:
+    """A search that takes one dtype only, as torch.cdist and many functions of users do."""
+
+    def __call__(self, query, k, reference, ref_includes_query):
+        assert query.dtype == reference.dtype
+        return TorchKNN(torch.cdist)(query, k, reference, ref_includes_query)
+
+
+@pytest.mark.parametrize(
+    ("query", "reference", "wanted"),
+    [
+        (torch.float16, torch.float32, torch.float32),
+        (torch.float32, torch.float64, torch.float64),
+        (torch.int64, torch.float32, torch.float64),
+    ],
+    ids=str,
+)
+def test_functions_of_users_get_one_dtype(query, reference, wanted, device):
+    x, labels = torch.arange(20, device=device)[:, None], torch.arange(20, device=device) // 2
+    sides = x.to(query), labels, x.to(reference), labels
+    assert AccuracyCalculator(["precision_at_1"], knn_func=Strict()).get_accuracy(*sides) == {"precision_at_1": 1.0}
+    calculator = AccuracyCalculator(["precision_at_1"], knn_func=Strict())
+    calculator.update(*sides[:2], role="query")
+    calculator.update(*sides[2:], role="reference")
+    assert calculator.compute() == {"precision_at_1": 1.0}
+    seen = []
+
+    def distance(a, b):
+        seen.append((a.dtype, b.dtype))
+        return torch.cdist(a, b)
+
+    assert torch.equal(TorchKNN(distance).indices(x.to(query), 1, x.to(reference))[:, 0], torch.arange(20).to(device))
+    assert seen == [(wanted, wanted)]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+@pytest.mark.parametrize("search", ["default", "faiss"])
+def test_numpy_and_torch_by_any_search(kind, search, recwarn):
+    if search == "faiss":
+        pytest.importorskip("faiss")
+    knn = FaissKNN() if search == "faiss" else None
+    calculator = AccuracyCalculator(["precision_at_1"], knn_func=knn, device="cpu")
+    labels = kind(np.arange(10))
+    for query, reference in ((np.int64, np.int64), (np.int64, np.float32), (np.float32, np.float64)):
+        sides = (kind(np.arange(10)[:, None].astype(dtype)) for dtype in (query, reference))
+        a, b = sides
+        assert calculator.get_accuracy(a, labels, b, labels) == {"precision_at_1": 1.0}
+
+
+def two_sets(device):
+    x, y = torch.randn(20, 4, device=device), torch.randn(50, 4, device=device)
+    return x, torch.arange(20, device=device) % 5, y, torch.arange(50, device=device) % 5
+
+
+@pytest.mark.parametrize("make", [AveragePrecision, NearestCentroidAccuracy, lambda: NDCG(5)])
+def test_query_against_reference_in_one_call(make, device):
+    x, labels, y, others = two_sets(device)
+    metric, roles = make().to(device), make().to(device)
+    value = metric(x, labels, y, others)
+    roles.update(x, labels, role="query")
+    roles.update(y, others, role="reference")
+    assert value == roles.compute() == metric.compute() and metric.update_count == 1
+    metric.update(x, labels, role="query")  # more queries against the same references
+    assert metric.compute() == pytest.approx(float(value), rel=1e-12)
+    name = "reference: got shape (50, 3) after"
+    with pytest.raises(ValueError, match=f"^{re.escape(name)}"):
+        metric.update(x, labels, y[:, :3], others)
+    with says("reference: got some together with role, ids or groups; write an update for each role"):
+        metric.update(x, labels, y, others, role="query")
+    with says("reference_labels: got None, wanted both reference and reference_labels or neither"):
+        metric.update(x, labels, y)
+    assert metric.update_count == 2 and len(metric.query_embeddings) == 40
+
+
+def test_the_value_of_one_call_is_that_of_the_functions(device):
+    sides = two_sets(device)
+    wanted = average_precision(positive_ranks(*sides)).mean()
+    assert float(AveragePrecision()(*sides)) == pytest.approx(float(wanted), rel=1e-12)
+
+
+def test_gains_of_pairs(device):
+    x, labels, y, others = two_sets(device)
+    gains = torch.randint(0, 4, (20, 50), device=device).double()
+    wanted = ndcg(positive_ranks(x, labels, y, others, gains=gains), 7).mean()
+    for given in (gains, gains.cpu().numpy(), gains.tolist()):
+        assert float(NDCG(7, gains=given)(x, labels, y, others)) == pytest.approx(float(wanted), rel=1e-12)
+    with says("gains: got shape (20, 50), wanted (19, 50)"):
+        NDCG(7, gains=gains)(x[1:], labels[1:], y, others)
+
+
+def test_cluster_accuracy_stands_beside_its_siblings(device):
+    labels = torch.tensor([0, 0, 0, 1, 1, 2], device=device)
+    clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
+    collection = MetricCollection([AdjustedRand(), ClusterAccuracy()]).to(device)
+    collection.update(labels, clusters)
+    assert collection.compute()["ClusterAccuracy"] == 4 / 6
+    assert len(collection.compute_groups) == 1
+    with says("memory_budget: got 0, wanted an integer >= 1"):
+        ClusterAccuracy(memory_budget=0)
+
+
+def test_recall_of_metric_learning_papers(device):
+    labels = torch.arange(40, device=device) % 2
+    x = torch.nn.functional.one_hot(labels, 2).float() + 0.1 * torch.randn(40, 2, device=device)
+    assert MetricLearningRecall is HitRate
+    assert MetricLearningRecall(1)(x, labels) == 1 and float(RecallAtK(1)(x, labels)) == pytest.approx(1 / 19)
+
+
+def test_more_references_than_int32_can_number():
+    many = torch.zeros(1, 1).expand(2**31, 1)
+    message = (
+        "reference: got 2147483648 rows, wanted at most 2147483647; search parts of them, or spread them over processes"
+    )
+    labels = torch.zeros(1, dtype=torch.int64)
+    with says(message):
+        TorchKNN()(many[:1], 1, many, False)
+    with says(message):
+        positive_ranks(many[:1], labels, many, labels.expand(2**31))
+    with says(message):
+        RankCounter(many[:1], -torch.ones(1).long(), many, "l2", "index", 2**20)
+    if _native.has_kernel("keep_least", "cpu"):
+        keys, number = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
+        bias, limit = torch.zeros(1).expand(2**31), torch.zeros(1)
+        with pytest.raises(RuntimeError, match="columns are 32 bits wide: too many references"):
+            operators.keep_least(many[:1], many[:1], bias, 0, -labels - 1, None, keys, number, limit, 1, -1)
+
+
+def test_a_self_index_beyond_the_references(device):
+    x, labels, y, others = two_sets(device)
+    own = torch.full((20,), 50, device=device)
+    for call in (
+        lambda: positive_ranks(x, labels, y, others, self_index=own),
+        lambda: TorchKNN()(x, 3, y, self_index=own),
+        lambda: positive_ranks(x[None], labels[None], y[None], others[None], self_index=own[None]),
+    ):
+        with says("self_index: got 50, wanted -1 to 49"):
+            call()
+
+
+def test_numbers_of_other_kinds():
+    x, labels = np.random.RandomState(0).standard_normal((20, 3)), np.arange(20) % 4
+    expected = AccuracyCalculator().get_accuracy(x, labels)
+    assert AccuracyCalculator().get_accuracy(x.astype(">f8"), labels.astype(">i4")) == expected
+    assert AccuracyCalculator().get_accuracy(x, labels.astype(np.uint64) + 2**62) == expected
+    ranks = [positive_ranks(torch.tensor(x), torch.tensor(labels.astype(kind))) for kind in (np.uint64, np.int64)]
+    assert torch.equal(ranks[0].rank, ranks[1].rank)
+    with says("query: got an array of float128, wanted at most float64; write query.astype(float)"):
+        AccuracyCalculator().get_accuracy(x.astype(np.longdouble), labels)
+    with says("query: got layout torch.sparse_coo, wanted a dense tensor; write query.to_dense()"):
+        AccuracyCalculator().get_accuracy(torch.tensor(x).to_sparse(), labels)
+
+
+def test_default_of_faiss_kmeans_is_the_peers():
+    faiss = pytest.importorskip("faiss")
+    x = torch.randn(3000, 8)
+    theirs = {}
+    for niter in (20, 25):
+        kmeans = faiss.Kmeans(8, 30, niter=niter, seed=1234)
+        kmeans.train(x.numpy())
+        theirs[niter] = torch.from_numpy(kmeans.index.search(x.numpy(), 1)[1][:, 0])
+    ours = FaissKMeans()(x, 30)
+    assert torch.equal(ours, theirs[20]) and not torch.equal(ours, theirs[25])
+    metric = EmbeddingClusterAccuracy(kmeans_func=FaissKMeans(niter=25))
+    assert metric.kmeans_func.options == {"niter": 25}

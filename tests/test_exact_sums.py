@@ -1,0 +1,38 @@
+"""Sums that no order changes, and that are those of exact arithmetic."""
+
+import math
+
+import pytest
+import torch
+
+from tensormetrics._exact_sums import COARSE, GRIDS, exact_sum, parts, power_of_two, total, unit_of
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_any_order_gives_the_same_bits(scale, device):
+    x = torch.randn(1000, dtype=torch.float64) * torch.logspace(-12, 12, 1000, dtype=torch.float64) * scale
+    expected = exact_sum(x.to(device))
+    assert float(expected) == pytest.approx(
+        math.fsum(x.tolist()), rel=1e-15, abs=1000 * 2.0**-53 * float(x.abs().max())
+    )
+    assert len({float(exact_sum(x[torch.randperm(1000)].to(device))) for _ in range(20)}) == 1
+    assert len({float(x[torch.randperm(1000)].sum()) for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("grids", [GRIDS, COARSE])
+def test_parts_are_multiples_that_add_up(grids):
+    x = torch.randn(100, 3, dtype=torch.float64) * 2.0 ** torch.tensor([0, 40, -40])
+    unit = unit_of(x.abs().amax(0))
+    found = parts(x, unit, grids)
+    for part, grid in zip(found, grids, strict=True):
+        number = part / (grid * unit)
+        assert torch.equal(number, number.round()) and (number.abs() <= 2.0**26).all()
+    assert ((total(found) - x).abs() <= grids[-1] / 2 * unit).all()
+    assert torch.equal(unit.log2(), unit.log2().round()) and (x.abs().amax(0) / unit < 2.0**18).all()
+
+
+def test_nothing_and_what_is_not_finite():
+    assert exact_sum(torch.zeros(0, dtype=torch.float64)) == 0 == exact_sum(torch.zeros(3, dtype=torch.float64))
+    assert exact_sum(torch.tensor([1.0, torch.nan], dtype=torch.float64)).isnan()
+    edge = torch.tensor([0.0, torch.nan, torch.inf, 1.0, 0.75, 3e-310], dtype=torch.float64)
+    assert power_of_two(edge)[:5].tolist() == [1, 1, 1, 0.5, 1]

@@ -1,0 +1,174 @@
+"""The native operators: each has a kernel, a reference that gives the same, and a contract."""
+
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tensormetrics import _native, assignment, posterior, retrieval, structured  # noqa: F401  they define the operators
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+IGNORED = torch.arange(11 * 20).view(11, 20) % 7 == 0
+
+
+def filtered(dtype: torch.dtype, halved: bool) -> tuple:
+    """Arguments of keep_least: 11 queries and 20 references, of which the last is no reference."""
+    x = torch.randn(20, 3).round().to(dtype)  # with ties
+    bias = x.square().sum(1)
+    bias[-1] = torch.inf
+    first, queries, rows = (4, x[4:15], 20) if halved else (0, x[:11], 11)
+    own = torch.arange(first, first + 11)
+    least = torch.empty(rows, 2 * 4 + 32, 2, dtype=dtype), torch.zeros(rows, dtype=torch.int32)
+    limit = torch.full((rows,), torch.inf, dtype=dtype)
+    return queries, -2 * x[first:], bias, first, own, None if halved else IGNORED, *least, limit, 4, 4 if halved else -1
+
+
+def kept(dtype: torch.dtype, halved: bool = False) -> tuple:
+    """Arguments of sorted_least, from the kernel of keep_least."""
+    arguments = filtered(dtype, halved)
+    torch.ops.tensormetrics.keep_least(*arguments)
+    return *arguments[6:9], 4
+
+
+def counted() -> tuple:
+    """Arguments of count_before: 11 queries and 20 references, squared distances, every third one a positive."""
+    reference = torch.randn(20, 3).round()
+    query = reference[:11].double()
+    delta, index = torch.cdist(query, reference[::3].double()).square().round().sort(dim=1, stable=True)
+    places = delta, 3 * index, torch.full((11,), 7), torch.ones(11, dtype=torch.float64), -query.square().sum(1)
+    bias, error = reference.square().sum(1), torch.full((11,), 1e-5, dtype=torch.float64)
+    sides = reference[:11], -2 * reference, bias, 0, torch.full((11,), -1), IGNORED, query, reference, torch.arange(20)
+    return *sides, *places, error, 0, 0, torch.zeros(11, 8, dtype=torch.int64)
+
+
+def random_keys(*shape: int) -> Tensor:
+    return torch.randint(0, 2**32, (*shape, 2))
+
+
+CELLS = torch.arange(1.0, 19, dtype=torch.float64).view(2, 3, 3)
+ARGUMENTS: dict[str, Callable[[], tuple]] = {
+    "lsa": lambda: (torch.rand(2, 3, 4), False),
+    "log_gamma": lambda: (torch.zeros(2, 3, 3, 5), CELLS, random_keys(2), 0),
+    "dirichlet_sums": lambda: (torch.zeros(2, 12, 5), CELLS.sum(-1), CELLS, None, random_keys(2, 3), 0),
+    "item_sums": lambda: (torch.zeros(2, 4, 5).double(), torch.tensor([[0, 3], [2, 2]]), random_keys(1)[0], 0),
+    "uniforms": lambda: (torch.zeros(9).double(), random_keys(1)[0], 2),
+    "canonical_pairs": lambda: (torch.rand(4, 3).double(), torch.rand(5, 3), torch.arange(4), torch.arange(4), 2),
+    "keep_least": lambda: filtered(torch.float32, False),
+    "sorted_least": lambda: kept(torch.float32),
+    "count_before": counted,
+    "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
+}
+
+
+def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
+    """What an operator returns, and what it wrote to, on a copy of the arguments."""
+    arguments = tuple(each.clone() if isinstance(each, Tensor) else each for each in arguments)
+    operator = getattr(torch.ops.tensormetrics, name).default
+    returned = operator.redispatch(REFERENCE, *arguments) if reference else operator(*arguments)
+    returned = returned if isinstance(returned, tuple) else () if returned is None else (returned,)
+    written = [each for each, of in zip(arguments, operator._schema.arguments, strict=False) if of.is_write]
+    return [*returned, *written]
+
+
+@pytest.fixture
+def without_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def test_every_operator_has_a_row():
+    assert set(ARGUMENTS) == set(_native.OPERATORS)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_contract(name):
+    torch.library.opcheck(getattr(torch.ops.tensormetrics, name).default, ARGUMENTS[name]())
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if "least" not in name])
+def test_the_reference_gives_what_the_kernel_gives(name, without_warnings):
+    if not _native.has_kernel(name, "cpu"):
+        pytest.skip("built without native code")
+    arguments = ARGUMENTS[name]()
+    kernel, reference = result_of(name, arguments), result_of(name, arguments, reference=True)
+    if name == "count_before":  # what comes behind the last positive is counted by nobody who reads it
+        kernel, reference = [kernel[0][:, :-1]], [reference[0][:, :-1]]
+    if name == "lsa":  # several duals prove the same optimum
+        kernel, reference = ([each[k] for k in (0, 1, 4, 5)] for each in (kernel, reference))
+    for a, b in zip(kernel, reference, strict=True):
+        torch.testing.assert_close(a, b, equal_nan=True, rtol=1e-5 if a.dtype == torch.float32 else 1e-11, atol=1e-30)
+
+
+@pytest.mark.parametrize("halved", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
+    if not _native.has_kernel("keep_least", "cpu"):
+        pytest.skip("built without native code")
+    arguments = filtered(dtype, halved)
+    results = []
+    for reference in (False, True):
+        *_, keys, number, limit = result_of("keep_least", arguments, reference)
+        results.append(result_of("sorted_least", (keys, number, limit, 4), reference)[:2])
+    (values, columns), (expected, of) = results
+    assert torch.equal(values, expected) and torch.equal(columns, of)
+    assert (columns >= 0).sum() > 40 and 19 not in columns
+
+
+def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
+    monkeypatch.setattr(_native, "has_kernel", lambda name, device: False)
+    _native.say_missing.cache_clear()
+    with pytest.warns(RuntimeWarning) as told:
+        retrieval.TorchKNN().indices(torch.eye(3), 1, torch.eye(3), True)
+        retrieval.AccuracyCalculator(include=("mean_average_precision",)).get_accuracy(
+            torch.eye(4), torch.tensor([0] * 4)
+        )
+    assert {warning.filename for warning in told} == {__file__}
+    assert sorted({str(warning.message).partition(",")[0] for warning in told}) == [
+        "TorchKNN and what searches with it: there is no native code for cpu",
+        "positive_ranks and scores with k=None: there is no native code for cpu",
+    ]
+    assert len(told) == 2
+    _native.say_missing.cache_clear()
+
+
+def test_one_choice_of_vectors_and_one_loop_over_threads():
+    words = re.compile(r"__builtin_cpu_supports|target\(|parallel_for\(")
+    users = {path.name for path in (ROOT / "csrc").rglob("*.[hc]*") if words.search(path.read_text())}
+    assert users == {"parallel.h"}
+
+
+def test_canonical_distances_are_not_fused():
+    if not shutil.which("objdump") or not (_native.FOLDER / "_nearest.so").exists():
+        pytest.skip("needs objdump and the library")
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", _native.FOLDER / "_nearest.so"], capture_output=True, text=True
+    ).stdout
+    assert "vmulpd" in listing and not re.findall(r"\bvfn?m(?:add|sub)\w*", listing)
+
+
+def test_out_of_memory_is_an_error_in_the_name_of_the_operator():
+    program = """
+import resource, torch
+from tensormetrics.structured import sequence_overlap
+chain = torch.ones(1, 1, 4_000_000)
+sequence_overlap(chain[..., :9])
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**28, -1))
+try:
+    sequence_overlap(chain)  # wants 1 GB
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+"""
+    if not Path("/proc/self/statm").exists() or not _native.has_kernel("heaviest_chain", "cpu"):
+        pytest.skip("needs Linux and the library")
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert told.stdout.strip().endswith("heaviest_chain: out of memory"), told

@@ -1,0 +1,121 @@
+"""What is built: a stripped wheel for every Python, and what is said where something cannot be built."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence")}
+VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
+PIP = [sys.executable, "-m", "pip"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="says what is so on Linux"),
+]
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A copy of what the repository holds."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).exists():
+            (tmp_path / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "sources" / name)
+    return tmp_path / "sources"
+
+
+def run(*command: object, **environment: str) -> subprocess.CompletedProcess:
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    kept |= {"TENSORMETRICS_CUDA": "0", **environment}
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, env=kept, cwd="/")
+
+
+def wheel_of(sources: Path, *options: str, **environment: str) -> tuple[Path | None, subprocess.CompletedProcess]:
+    target = sources.parent / "wheels"
+    told = run(*PIP, "wheel", "-q", "--no-deps", "-w", target, *options, sources, **environment)
+    return next(target.glob("*.whl"), None), told
+
+
+def test_one_wheel_serves_every_python(sources, tmp_path):
+    wheel, told = wheel_of(sources, "--no-build-isolation", TENSORMETRICS_TESTING="1")
+    assert wheel is not None and told.returncode == 0, told
+    assert "-py3-none-linux_" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if name.endswith((".so", ".md"))}
+        size = sum(archive.getinfo(name).file_size for name in LIBRARIES)
+        archive.extractall(tmp_path / "unpacked")
+    assert {name for name in held if name.startswith("tensormetrics/")} == LIBRARIES and size < 2.5e6
+    for name in LIBRARIES:
+        read = run("readelf", "--sections", "--dyn-syms", "-W", tmp_path / "unpacked" / name).stdout
+        assert ".dynsym" in read and not any(word in read for word in (" Py", ".debug_info", ".symtab"))
+    program = f"""
+import ctypes, glob
+ctypes.CDLL({str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")!r}, ctypes.RTLD_GLOBAL)
+print(len([ctypes.CDLL(path) for path in glob.glob("FOLDER/tensormetrics/_*.so")]))
+"""
+    tried = []
+    for python in filter(None, map(shutil.which, ("python3.10", "python3.11", "python3.12", "python3.13"))):
+        if run(python, "--version").returncode == 0:
+            folder = tmp_path / Path(python).name
+            told = run(python, "-m", "pip", "install", "--no-deps", "--target", folder, wheel)
+            assert told.returncode == 0, told
+            loaded = run(python, "-c", program.replace("FOLDER", str(folder)))  # needs no torch of this Python
+            assert loaded.stdout.strip() == "4", loaded
+            tried.append(Path(python).name)
+    assert tried
+
+
+def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
+    wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
+    assert told.returncode == 0 and wheel is not None, told
+    (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
+    assert line.startswith("tensormetrics: not compiled: dirichlet, lsa, nearest, sequence. ")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    shown = run(sys.executable, "-m", "tensormetrics", "info", PYTHONPATH=str(tmp_path / "unpacked")).stdout
+    assert "lsa for CPU: could not be compiled: the compiler failed on csrc/lsa/lsa_cpu.cpp" in shown
+    assert "pip install --no-build-isolation" in shown
+
+
+def test_a_build_that_sees_no_torch_stops_and_says_what_to_type(sources, tmp_path):
+    wheel, told = wheel_of(sources)
+    if "No matching distribution" in told.stderr or "Connection" in told.stderr:
+        pytest.skip("an isolated build needs setuptools from an index")
+    assert wheel is None and told.returncode != 0
+    assert "pip install --no-build-isolation ." in told.stdout + told.stderr
+
+
+def test_one_source_less_costs_one_operator(sources):
+    (sources / "csrc" / "nearest" / "counting_cpu.cpp").unlink()
+    assert run("sh", "-c", f"cd {sources} && {sys.executable} setup.py build_ext --inplace").returncode == 0
+    program = """
+import warnings, torch
+from tensormetrics import _native, retrieval
+import tensormetrics.assignment, tensormetrics.posterior, tensormetrics.structured
+print([name for name in _native.OPERATORS if not _native.has_kernel(name, "cpu")])
+with warnings.catch_warnings(record=True) as told:
+    retrieval.TorchKNN().indices(torch.eye(5), 1, torch.eye(5), True)
+    print(retrieval.positive_ranks(torch.eye(4), torch.zeros(4, dtype=torch.int64)).rank.tolist())
+print(len(told))
+"""
+    told = run(sys.executable, "-c", program, PYTHONPATH=str(sources))
+    assert told.stdout.splitlines() == ["['count_before']", str([[1, 2, 3]] * 4), "1"], told
+
+
+def test_a_library_that_cannot_be_loaded_costs_itself_alone(tmp_path):
+    shutil.copytree(ROOT / "tensormetrics", tmp_path / "tensormetrics", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tensormetrics" / "_sequence.so").write_bytes(b"nothing")
+    program = """
+from tensormetrics import _native, structured, retrieval
+print(sorted(_native.UNLOADED), _native.has_kernel("heaviest_chain", "cpu"), _native.has_kernel("keep_least", "cpu"))
+"""
+    told = run(sys.executable, "-c", program, PYTHONPATH=str(tmp_path))
+    assert told.stdout.strip() == "['sequence'] False True", told
