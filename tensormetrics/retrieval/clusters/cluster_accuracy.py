@@ -44,7 +44,7 @@ def cluster_accuracy(
 class ClusterAccuracy(ClusteringMetric):
     """Of the labels and clusters of all updates; see `cluster_accuracy`. For embeddings: `EmbeddingClusterAccuracy`."""
 
-    def __init__(self, memory_budget: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         if memory_budget is not None:
             memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
