@@ -64,7 +64,9 @@ class LabelScores(CountMetric):
     ) -> Tensor:  # (D, 3) or (D, 3 L)
         """What the best one-to-one matching is worth, and how many items are predicted and wanted."""
         pred_inside, ref_inside = _counted(pred_labels, n_pred), _counted(ref_labels, n_ref)
-        worth = worth * (pred_inside[..., None] & ref_inside[..., None, :])
+        negative = pred_labels < 0, ref_labels < 0
+        if worth.device.type != "cpu" or any(bool(side.any()) for side in negative):
+            worth = worth.masked_fill(negative[0][..., None] | negative[1][..., None, :], 0)
         if self.labels is None:
             counts = (set_overlap(worth, n_pred, n_ref), pred_inside.sum(-1), ref_inside.sum(-1))
             return torch.stack([count.double() for count in counts], -1)

@@ -45,7 +45,7 @@ class SimilarityMatch(OverlapMetric):
         1 and none is higher, but under `~` it must be given."""
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
             raise ValueError("pred_self, ref_self: got None under '~', wanted the overlap of each side with itself")
-        ragged = n_pred is not None or n_ref is not None
+        ragged, given = n_pred is not None or n_ref is not None, (n_pred, n_ref)
         _checks.shape("similarity", similarity, "...", "N", "M")
         _checks.floating("similarity", similarity)
         *batch, n, m = similarity.shape
@@ -54,7 +54,7 @@ class SimilarityMatch(OverlapMetric):
         if ragged and similarity.device.type == "cpu":
             cross = self._trimmed(similarity.detach(), n_pred, n_ref)
         else:
-            cross = self.overlap(similarity, n_pred, n_ref)
+            cross = self.overlap(similarity, *given)
         selves = (n_pred if pred_self is None else pred_self, n_ref if ref_self is None else ref_self)
         self.add_overlap(Overlap(cross, *selves), n_pred, n_ref)
 
