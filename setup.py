@@ -73,9 +73,10 @@ def find_extensions() -> list[Extension]:
     return [each for each in found if each.sources]
 
 
-def first_line(*command: str) -> str:
+def version_of(*command: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()
+        return next((line for line in lines if "release" in line), lines[0])  # of nvcc, and of others
     except (OSError, subprocess.CalledProcessError, IndexError):
         return f"{command[0]}, which does not run"
 
@@ -160,9 +161,9 @@ class BuildExt(build_ext):
     def write_record(self) -> None:
         """What was built, by which compiler, for which cards: `python -m tensormetrics info` reads it."""
         compiler = getattr(self.compiler, "compiler_so_cxx", None) or self.compiler.compiler_so
-        compilers = {"C++": first_line(compiler[0], "--version")}
+        compilers = {"C++": version_of(compiler[0], "--version")}
         if wants_cuda():
-            compilers["CUDA"] = first_line(find_nvcc(), "--version")
+            compilers["CUDA"] = version_of(find_nvcc(), "--version")
         record = {
             "torch": importlib.metadata.version("torch"),
             "compilers": compilers,
