@@ -125,8 +125,8 @@ class TorchKNN:
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
         self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
 
-    def _prepared(self, rows: Tensor, check: bool = True) -> References:
-        if check and not callable(self.distance):
+    def _prepared(self, rows: Tensor) -> References:
+        if not callable(self.distance):
             check_squares(reference=rows)
         return References(rows, self.distance)
 
@@ -151,12 +151,9 @@ class TorchKNN:
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
             rows = self._references().rows if reference is None else reference
             query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-            if not callable(self.distance):
+            references = self._kept if reference is None else self._prepared(query if reference is query else rows)
+            if reference is not query and not callable(self.distance):
                 check_squares(query=query)
-            if reference is None:
-                references = self._kept
-            else:
-                references = self._prepared(query if reference is query else rows, reference is not query)
             return self.search(query, k, references, own, ignore, with_distances)
 
         k = _checks.integer_at_least("k", k, 1)
