@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -149,32 +149,45 @@ class Metric(torchmetrics.Metric):
         return self.compute()
 
     @torch.no_grad()
-    def merge_state(self, incoming_state: "dict[str, Tensor] | Metric") -> None:
-        """Add another metric's state (or its `metric_state`) to this one, as if its updates had come after ours."""
-        updates = 1
-        if not isinstance(incoming_state, dict):
-            if type(incoming_state) is not type(self):
-                got, wanted = type(incoming_state).__name__, type(self).__name__
-                raise ValueError(f"incoming_state: got a {got}, wanted a {wanted} or its metric_state")
-            with incoming_state._lock:
-                updates, incoming_state = incoming_state.update_count, incoming_state.metric_state
-        if missing := self._defaults.keys() - incoming_state.keys():
-            raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
+    def merge_state(self, incoming_state: "dict[str, Tensor] | Metric | Sequence[dict[str, Tensor] | Metric]") -> None:
+        """Add another metric's state (or its `metric_state`, or several) to this one, as if they came after ours.
+
+        All are added or none. ValueError for a metric of another class or other options.
+        """
+        several = isinstance(incoming_state, list | tuple)
+        states = [self._counted(state) for state in (incoming_state if several else [incoming_state])]
         with self._lock, self._all_or_nothing():
-            for name, reduction in self._reductions.items():
-                incoming = incoming_state[name].to(self.device)
-                if reduction is dim_zero_sum:
-                    got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
-                    if got != wanted:
-                        advice = "merge metrics of equal options"
-                        raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
-                    setattr(self, name, getattr(self, name) + incoming.detach())
-                elif reduction is not dim_zero_cat:
-                    raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
-                elif incoming.shape != (0,):
-                    self.append_rows(name, incoming)
-            self._update_count += updates
+            for updates, state in states:
+                self._add_state(state)
+                self._update_count += updates
             self._computed = None
+
+    def _counted(self, state: "dict[str, Tensor] | Metric") -> tuple[int, dict[str, Tensor]]:
+        # ->  its updates, its state
+        updates = 1
+        if not isinstance(state, dict):
+            if type(state) is not type(self):
+                got, wanted = type(state).__name__, type(self).__name__
+                raise ValueError(f"incoming_state: got {got}, wanted {wanted}, its metric_state, or a list of these")
+            with state._lock:
+                updates, state = state.update_count, state.metric_state
+        if missing := self._defaults.keys() - state.keys():
+            raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
+        return updates, state
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        for name, reduction in self._reductions.items():
+            incoming = state[name].to(self.device)
+            if reduction is dim_zero_sum:
+                got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
+                if got != wanted:
+                    advice = "merge metrics of equal options"
+                    raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
+                setattr(self, name, getattr(self, name) + incoming.detach())
+            elif reduction is not dim_zero_cat:
+                raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
+            elif incoming.shape != (0,):
+                self.append_rows(name, incoming)
 
     @property
     @one_at_a_time

@@ -128,7 +128,7 @@ def test_gradient_flows_through_forward_and_not_into_the_state():
 @pytest.mark.parametrize(
     ("incoming", "message"),
     [
-        (torch.nn.Linear(1, 1), "incoming_state: got a Linear, wanted a Rows or its metric_state"),
+        (torch.nn.Linear(1, 1), "incoming_state: got Linear, wanted Rows, its metric_state, or a list of these"),
         ({"rows": torch.zeros(1, 2)}, "incoming_state: lacks ['count']; pass a metric or its metric_state"),
     ],
 )
@@ -156,6 +156,18 @@ def test_an_update_or_merge_that_fails_half_way_leaves_no_trace():
     assert metric.compute() is value and metric.update_count == 1
     metric.update(torch.full((1, 2), 4.0))
     assert metric.rows.tolist() == [[1, 1], [1, 1], [4, 4]] and metric.count == 3
+
+
+def test_several_states_are_merged_in_order_all_or_none():
+    parts = [Rows() for _ in range(3)]
+    for i, part in enumerate(parts):
+        part.update(torch.full((1, 2), float(i)))
+    whole, *others = parts
+    with pytest.raises(ValueError, match="lacks"):
+        whole.merge_state([others[0], {}])
+    assert whole.rows.tolist() == [[0, 0]] and whole.update_count == 1
+    whole.merge_state([others[0], others[1].metric_state])
+    assert whole.rows.tolist() == [[0, 0], [1, 1], [2, 2]] and whole.update_count == 3
 
 
 def test_a_failing_compute_leaves_the_state_in_order():
