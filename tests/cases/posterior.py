@@ -97,7 +97,7 @@ def experiments(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ..
     return 0.8 + 0.04 * torch.randn(*lead, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
 
 
-# More of them in tests/posterior/test_not_finite.py.
+# More of them in tests/posterior/test_posterior_not_finite.py.
 LEFT_OUT_SAMPLES = LeftOut("such a sample is left out, and its share told where there is a place for it")
 
 

@@ -175,5 +175,5 @@ def test_ranks_of_rows_that_are_spread(rank_results):
     x, labels = spread_rows()
     expected = wanted(x, labels)
     for results in rank_results:
-        assert found(results["test_not_finite"].rank) == expected
-        assert results["test_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
+        assert found(results["test_retrieval_not_finite"].rank) == expected
+        assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
