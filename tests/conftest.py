@@ -11,6 +11,9 @@ from waiting import waiting_is_allowed  # noqa: E402, F401
 
 from tensormetrics import _triton  # noqa: E402
 
+if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
+    torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
+
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def device(request: pytest.FixtureRequest) -> torch.device:
