@@ -17,7 +17,7 @@ from tqdm import tqdm
 from ._files import written
 from ._plots import COLORS, FONT, dress, legend_beside, line_style, new_axes
 from .posterior import ConfusionPosterior
-from .retrieval import AccuracyCalculator, ClusterAccuracy, TorchKMeans
+from .retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKMeans
 
 CLASSES, BATCH = 10, 128
 RETRIEVAL = {
@@ -64,7 +64,7 @@ class Validation:
 
     def __init__(self, device: torch.device) -> None:
         self.retrieval = AccuracyCalculator().to(device)
-        self.clusters = ClusterAccuracy(CLASSES, TorchKMeans(n_init=10)).to(device)
+        self.clusters = EmbeddingClusterAccuracy(CLASSES, TorchKMeans(n_init=10)).to(device)
         self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
     @torch.inference_mode()

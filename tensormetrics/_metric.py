@@ -155,14 +155,14 @@ class Metric(torchmetrics.Metric):
         All are added or none. ValueError for a metric of another class or other options.
         """
         several = isinstance(incoming_state, list | tuple)
-        states = [self._counted(state) for state in (incoming_state if several else [incoming_state])]
+        states = [self._state_of(state) for state in (incoming_state if several else [incoming_state])]
         with self._lock, self._all_or_nothing():
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
             self._computed = None
 
-    def _counted(self, state: "dict[str, Tensor] | Metric") -> tuple[int, dict[str, Tensor]]:
+    def _state_of(self, state: "dict[str, Tensor] | Metric") -> tuple[int, dict[str, Tensor]]:
         # ->  its updates, its state
         updates = 1
         if not isinstance(state, dict):

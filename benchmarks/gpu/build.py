@@ -1,8 +1,8 @@
-"""Builds both native libraries beside the sources, for this machine's card alone and without setuptools.
+"""Builds the native libraries beside the sources, for this machine's card alone and without setuptools.
 
     python -m benchmarks.gpu.build [--dry]      --dry: only says with which commands
 
-One g++ line for each .cpp and one nvcc line, all at once, with the flags of setup.py.
+A g++ line for each folder of csrc and an nvcc line for its CUDA sources, all at once, with the flags of setup.py.
 """
 
 import ast
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,30 +21,33 @@ ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent
 
 
-def literal(name: str) -> list[str]:
-    """Of setup.py."""
+def settings() -> dict[str, Any]:
+    """ABI, ROOMS, FLAGS and OF_ROOM of setup.py, which imports what may be missing here."""
+    found: dict[str, Any] = {}
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == name:
-            return ast.literal_eval(node.value)
-    raise LookupError(f"setup.py has no literal {name}")
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("ABI", "ROOMS", "FLAGS", "OF_ROOM"):
+            found[node.targets[0].id] = eval(ast.unparse(node.value), dict(found))
+    return found
 
 
-def commands(capability: tuple[int, int], work: Path) -> tuple[list[list[str]], list[str], list[str]]:
-    """The lines that make objects, the one that links these, and the one that makes the CUDA library."""
-    common = [*literal("ABI"), f"-I{ROOT / 'csrc'}", "-fPIC"]
-    links = [f"-L{TORCH / 'lib'}", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}"]
-    sources = sorted((ROOT / "csrc").rglob("*.cpp"))
-    objects = [work / f"{source.stem}.o" for source in sources]
-    flags = [*common, *literal("VECTORS"), "-Wno-psabi", "-w", "-fvisibility=hidden", f"-isystem{TORCH / 'include'}"]
-    compile_ = [["g++", *flags, "-c", str(a), "-o", str(b)] for a, b in zip(sources, objects, strict=True)]
-    link = ["g++", "-shared", *map(str, objects), *links, "-o", str(ROOT / "tensormetrics" / "_C.abi3.so")]
+def commands(capability: tuple[int, int]) -> list[list[str]]:
+    """A g++ line for each folder of csrc that users get, and an nvcc line for each that has CUDA sources."""
+    known, lines = settings(), []
     architecture = "".join(map(str, capability))
-    cuda = ["nvcc", *literal("ABI"), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
-    cuda += ["-cudart=static", "-shared", "--threads=0", f"-arch=sm_{architecture}", f"-I{ROOT / 'csrc'}"]
-    cuda += [f"-isystem={TORCH / 'include'}", *map(str, sorted((ROOT / "csrc").rglob("*.cu"))), f"-L{TORCH / 'lib'}"]
-    cuda += ["-Xlinker=--no-as-needed", "-ltorch"]
-    cuda += ["-ltorch_cuda"] if (TORCH / "lib" / "libtorch_cuda.so").exists() else []
-    return compile_, link, [*cuda, "-o", str(ROOT / "tensormetrics" / "_C_cuda.abi3.so")]
+    for room in known["ROOMS"]:
+        folder, target = ROOT / "csrc" / room, ROOT / "tensormetrics" / f"_{room}"
+        flags = [*known["FLAGS"], *known["OF_ROOM"].get(room, []), "-w", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+        links = [f"-L{TORCH / 'lib'}", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}"]
+        sources = map(str, sorted(folder.glob("*.cpp")))
+        lines.append(["g++", *flags, f"-isystem{TORCH / 'include'}", *sources, *links, "-o", f"{target}.so"])
+        if sources := sorted(folder.glob("*.cu")):
+            line = ["nvcc", *known["ABI"], "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
+            line += ["-Xcompiler=-fPIC", "-cudart=static", "-shared", f"-arch=sm_{architecture}", f"-I{ROOT / 'csrc'}"]
+            line += [f"-isystem={TORCH / 'include'}", *map(str, sources), f"-L{TORCH / 'lib'}"]
+            line += ["-Xlinker=--no-as-needed", "-ltorch"]
+            line += ["-ltorch_cuda"] if (TORCH / "lib" / "libtorch_cuda.so").exists() else []
+            lines.append([*line, "-o", f"{target}_cuda.so"])
+    return lines
 
 
 def main() -> None:
@@ -53,11 +57,9 @@ def main() -> None:
         print(*(f"nvcc's PTX of {name} runs on the CPU" for name in ("lsa", "dirichlet") if native(name)), sep="; ")
         return
     capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else (9, 0)
-    work = ROOT / "build" / "direct"
-    work.mkdir(parents=True, exist_ok=True)
-    compile_, link, cuda = commands(capability, work)
+    lines = commands(capability)
     if "--dry" in sys.argv:
-        print(*(" ".join(line) for line in (*compile_, link, cuda)), sep="\n")
+        print(*(" ".join(line) for line in lines), sep="\n")
         return
     failed = []
 
@@ -69,11 +71,7 @@ def main() -> None:
             failed.append(f"{line[0]} of {Path(line[-1]).name} failed")
 
     with ThreadPoolExecutor() as pool:
-        on_card = pool.submit(call, cuda)
-        [*pool.map(call, compile_)]
-        if not failed:
-            call(link)
-        on_card.result()
+        [*pool.map(call, sorted(lines, key=lambda line: line[0] != "nvcc"))]  # the slowest first
     print("; ".join(dict.fromkeys(failed)) or f"built for sm_{capability[0]}{capability[1]}")
     sys.exit(bool(failed))
 
