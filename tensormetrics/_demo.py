@@ -64,7 +64,7 @@ class Validation:
 
     def __init__(self, device: torch.device) -> None:
         self.retrieval = AccuracyCalculator().to(device)
-        self.clusters = EmbeddingClusterAccuracy(CLASSES, TorchKMeans(n_init=10)).to(device)
+        self.clusters = EmbeddingClusterAccuracy(CLASSES, TorchKMeans(init="k-means++", n_init=10)).to(device)
         self.posterior = ConfusionPosterior(CLASSES, list(POSTERIOR)).to(device)
 
     @torch.inference_mode()
