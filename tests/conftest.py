@@ -1,5 +1,6 @@
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
@@ -24,6 +25,29 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def seeds() -> None:
     torch.manual_seed(0)
     np.random.seed(0)
+
+
+def settings_of_the_process() -> dict[str, object]:
+    return {
+        "levels of loggers": {
+            name: log.level
+            for name, log in logging.root.manager.loggerDict.items()
+            if name.startswith("tensormetrics") and isinstance(log, logging.Logger)
+        },
+        "default dtype": torch.get_default_dtype(),
+        "grad mode": torch.is_grad_enabled(),
+        "threads": torch.get_num_threads(),
+        "working directory": os.getcwd(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_process_is_changed() -> Iterator[None]:
+    before = settings_of_the_process()
+    yield
+    now = settings_of_the_process()
+    new = set(now["levels of loggers"]) - set(before["levels of loggers"])
+    assert now == before | {"levels of loggers": before["levels of loggers"] | dict.fromkeys(new, logging.NOTSET)}
 
 
 @pytest.fixture

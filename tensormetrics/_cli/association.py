@@ -4,6 +4,8 @@ import json
 import logging
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +98,11 @@ def association(
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
     asked = _read_queries(queries) if queries else _standard()
     model = _read_vectors(vectors, asked, find_device(device))
-    logging.getLogger("tensormetrics.association").setLevel(logging.ERROR)  # lost words are in the table's reasons
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
     answer: dict[str, Any] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
-        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"):
+        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
             answer[metric] = _scores(metric, asked, model, lost, options, p_value)
         rows = answer[metric]
         columns = [key for key in next(iter(rows.values())) if key != "reason"]
@@ -112,6 +113,18 @@ def association(
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
     scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
     return publish("association", tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
+
+
+@contextmanager
+def _warnings_aside() -> Iterator[None]:
+    """Without the domain's log of lost words, which are in the table's reasons; the caller's level comes back."""
+    log = logging.getLogger("tensormetrics.association")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _standard() -> list[Query]:
