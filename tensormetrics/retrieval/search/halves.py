@@ -35,7 +35,7 @@ class HalfFilter:
         count, dim = reference.shape
         self.euclidean = filter_.distance in ("l2", "sqeuclidean")
         self.factor = 2 if self.euclidean else 1
-        size = self._whole_tiles(count)
+        size = self.whole_tiles(count)
         pieces, depth = 2 * parts - 1, kernels.DEPTH
         width = max(-(-dim // depth) * depth, depth) * pieces
         self.rows = torch.zeros(size, width, dtype=torch.float16, device=reference.device)
@@ -63,7 +63,7 @@ class HalfFilter:
         self.each = _rounded_up(torch.stack([kept, lost, own]))  # (3, R')
         self.right = self.each.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)  # (3, blocks)
 
-    def _whole_tiles(self, rows: int) -> int:
+    def whole_tiles(self, rows: int) -> int:
         return -(-rows // self.kernels.SIDE) * self.kernels.SIDE
 
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
@@ -83,7 +83,7 @@ class HalfFilter:
         x = self.filter.centred(rows, self.euclidean)
         norm = x.norm(dim=1)
         scale = _LIFT * (self.filter.scale if self.euclidean else power_of_two(norm))
-        table = self.rows.new_zeros(self._whole_tiles(len(rows)), self.rows.shape[1])
+        table = self.rows.new_zeros(self.whole_tiles(len(rows)), self.rows.shape[1])
         sizes = self._sizes.new_zeros(4, len(table))
         known = norm * scale < 2.0**15
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
