@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..._exact_sums import power_of_two
 from ..sums import halving_sum, row_norms
+from . import operators
 from .distance import EUCLIDEAN, rows_at_once
 
 BLOCK = 64  # the filter's columns are a multiple of it
@@ -55,17 +56,28 @@ class Filter:
         self.factor = -2 if distance in EUCLIDEAN else -1
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
-        self.centre = self._middle() if frame is None else frame.centre
-        # Kept pieces would lie between the large ones that are freed, and hold their memory.
-        self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
-        for piece in self._steps(0, self.count):
-            self.norms[piece] = self.centred(self._given(piece)).norm(dim=1)
-        self.hidden = ~self.norms.isfinite()
-        self.norms.masked_fill_(self.hidden, 0.0)
-        self.scale = power_of_two(self.norms.amax()) if frame is None else frame.scale
-        self.norm = self.norms.amax() * self.scale
+        kernels = operators.preparing(reference) if chosen is None and self.count else None
+        if kernels:
+            self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance == "cosine", frame)
+        else:
+            self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
+        self.sizes = sizes  # (3,) float64: the scale, the norm of the longest row and that of the centre, both scaled
+        self.scale, self.norm, self.away = sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
+
+    def _lengths(self, frame: Frame | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
+        centre = self.centre = self._middle() if frame is None else frame.centre
+        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+        norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
+        for piece in self._steps(0, self.count):
+            norms[piece] = self.centred(self._given(piece)).norm(dim=1)
+        hidden = ~norms.isfinite()
+        norms.masked_fill_(hidden, 0.0)
+        longest = norms.amax()
+        scale = power_of_two(longest) if frame is None else frame.scale
+        return centre, norms, hidden, torch.stack([scale, scale * longest, scale * centre.norm()])
 
     def _middle(self) -> Tensor:
         # ->  (D,) float64
@@ -122,19 +134,20 @@ class Filter:
         if self.distance in EUCLIDEAN:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
-            error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
+            error = (filtering * self.norm + rounding * self.away) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         return torch.where((norm < _KNOWN) & (self.norm <= 1), error, torch.inf)
 
-    def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D)  ->  (Q,), (Q,) float64
+    def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  scale: (Q,) float64, their own, None = as `query` takes it  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
         euclidean = self.distance in EUCLIDEAN
         x = self.centred(rows, euclidean)
         if euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
-        factor = self.scale * power_of_two(x.norm(dim=1))
+        # A norm that was added up in another order may be on the other side of a power of two.
+        factor = self.scale * (power_of_two(x.norm(dim=1)) if scale is None else scale)
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 

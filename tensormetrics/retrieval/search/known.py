@@ -46,5 +46,5 @@ class KnownQueries:
         if self._halves is None:
             self._halves = filter_.query(self.rows)
         stop = rows.start + filter_.whole_tiles(rows.stop - rows.start)
-        table, left, known = self._halves
+        table, left, known = self._halves[:3]
         return Halves(table[rows.start : stop], left[:, rows.start : stop].contiguous(), known[rows])
