@@ -179,7 +179,7 @@ def _scores(
     p_value: str | None,
 ) -> dict[str, dict[str, Any]]:
     """Query -> its score, what else the metric says of it in one number, and why it has none."""
-    values = {"score": ("result", {})}
+    values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
     if metric == "weat":
         values["effect size"] = ("effect_size", {})
     if p_value:

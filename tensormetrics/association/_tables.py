@@ -11,6 +11,8 @@ from torch import Tensor
 
 from .. import _checks
 
+Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
+
 
 class Table:
     """Rows of `vectors` (V, D) under the words of `vocab`; `members` has the rows of words that have several."""
@@ -50,7 +52,7 @@ class EncodedTable(Table):
 
     def __init__(
         self,
-        encode: Callable[[list[str]], Tensor],
+        encode: Encode,
         templates: Sequence[str],
         contexts: str,
         batch_size: int,
@@ -195,7 +197,7 @@ def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) ->
         raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
     vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
     if len(vocab) < rows:
-        raise ValueError(f"words: got {repeated_words(words)} more than once, wanted distinct words")
+        raise ValueError(f"words: got {repeated_words(list(words))} more than once, wanted distinct words")
     if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
         raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
     return vocab

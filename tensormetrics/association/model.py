@@ -1,6 +1,6 @@
 """`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from ._tables import (
+    Encode,
     EncodedTable,
     Table,
     check_members,
@@ -31,7 +33,7 @@ from .lookup import (
     look_up,
 )
 from .query import IndexedQuery, Query, check_query, check_words
-from .word2vec import read_word2vec
+from .word2vec import Options, read_word2vec
 
 
 class WordEmbeddingModel:
@@ -59,8 +61,10 @@ class WordEmbeddingModel:
         for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
             if not isinstance(value, str | None):
                 raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
-        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
-        self._table = table.to(device, dtype) if device or dtype else table
+        table: Table = (
+            wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
+        )
+        self._table: Table = table.to(device, dtype) if device or dtype else table
         self.wv = None if isinstance(wv, Table) else wv
         self.name = "Unnamed model" if name is None else name
         self.vocab_prefix = vocab_prefix
@@ -90,7 +94,7 @@ class WordEmbeddingModel:
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> "WordEmbeddingModel":
         """From a word2vec or GloVe file; `options` as in `read_word2vec`: limit, only, no_header, encoding, errors."""
         words, vectors = read_word2vec(path, binary, **options)
@@ -101,7 +105,7 @@ class WordEmbeddingModel:
     @classmethod
     def from_encoder(
         cls,
-        encode: Callable[[list[str]], Tensor | np.ndarray | Sequence],
+        encode: Encode,
         *,
         templates: Sequence[str] = ("{}",),
         contexts: str = "all",
@@ -324,8 +328,6 @@ class WordEmbeddingModel:
         if (self.name, self.vocab_prefix or "", self.vocab) != (other.name, other.vocab_prefix or "", other.vocab):
             return False
         return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
-
-    __hash__ = None  # the table may change
 
     def __repr__(self) -> str:
         name = "'Unnamed model'" if self.name == "Unnamed model" else f"named {self.name!r}"

@@ -5,9 +5,10 @@ import itertools
 import warnings
 import zlib
 from collections.abc import Collection, Iterator
+from io import BufferedIOBase
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,6 +17,17 @@ from .. import _checks
 CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
 PROBE = 4096  # bytes by which text with a mistake in its first row is told from binary
 MOST_DIMENSIONS = 2**20
+Row = tuple[str, bytes, list[bytes] | np.ndarray]  # where it stands, its word and its numbers
+
+
+class Options(TypedDict, total=False):
+    """See `read_word2vec`."""
+
+    limit: int | None
+    only: Collection[str] | None
+    no_header: bool | None
+    encoding: str
+    errors: str
 
 
 def read_word2vec(
@@ -50,11 +62,17 @@ def read_word2vec(
             first, _, rest = head.partition(b"\n")
             if no_header is None:
                 no_header = not binary and len(first.split()) > 2
-            (count, dim), rest = ((None, None), head) if no_header else (_header(first, path), rest)
-            guessed = binary is None and not no_header and not _is_text(rest, dim, cut=len(head) == CHUNK)
+            count = dim = None
+            if not no_header:
+                count, dim = _header(first, path)
+            else:
+                rest = head
+            guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
             if guessed:
                 binary = _looks_binary(rest)
-            rows = (_binary_rows if binary else _text_rows)(file, rest, path, dim)
+            rows: Iterator[Row] = _text_rows(file, rest, path, dim)
+            if binary and dim is not None:
+                rows = _binary_rows(file, rest, path, dim)
             wanted = min((n for n in (count, limit) if n is not None), default=None)
             read = 0
             try:
@@ -163,7 +181,7 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
+def _lines(file: BufferedIOBase, head: bytes, longest: int) -> Iterator[bytes]:
     """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
     *whole, cut = head.split(b"\n")
     yield from whole
@@ -172,7 +190,7 @@ def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
     yield from iter(lambda: file.readline(longest + 1), b"")
 
 
-def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
+def _text_rows(file: BufferedIOBase, head: bytes, path: Path, dim: int | None) -> Iterator[Row]:
     longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
     for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
         if len(line) > longest:
@@ -189,7 +207,7 @@ def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iter
         yield f"line {line_number}", fields[0], fields[1:]
 
 
-def _binary_rows(file: BinaryIO, buffer: bytes, path: Path, dim: int) -> Iterator[tuple[str, bytes, np.ndarray]]:
+def _binary_rows(file: BufferedIOBase, buffer: bytes, path: Path, dim: int) -> Iterator[Row]:
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
