@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ..retrieval.calculator.metric_names import NAMES, statistic_of
+from ..retrieval.scores.embedding_metric import Role
 from ..retrieval.scores.query_metric import Classes, averaged
 from ..retrieval.search.distance import DISTANCES
 from .inputs import BadInput, naming, read_labels, read_tensor
@@ -142,7 +143,7 @@ def _on_ranks(calculator: AccuracyCalculator, sides: Sides) -> dict[str, float]:
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         query, labels, reference, reference_labels = sides
-        given = [("both" if reference is None else "query", query, labels)]
+        given: list[tuple[Role, Tensor, Tensor]] = [("both" if reference is None else "query", query, labels)]
         if reference is not None and reference_labels is not None:
             given.append(("reference", reference, reference_labels))
         for role, rows, numbers in given:

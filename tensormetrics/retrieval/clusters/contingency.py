@@ -20,7 +20,7 @@ class Contingency(NamedTuple):
 
     row: Tensor  # (..., Z) int64
     col: Tensor  # (..., Z) int64
-    count: Tensor  # (..., Z) int64
+    count: Tensor  # type: ignore[assignment]  # (..., Z) int64, in place of the method of tuples
     row_size: Tensor  # (..., R) int64: items of each class
     col_size: Tensor  # (..., C) int64: items of each cluster
     total: int
@@ -46,9 +46,11 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
 
 def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
     """What every clustering score accepts: a table, or labels and clusters."""
-    if isinstance(labels, Contingency) != (clusters is None):
+    if isinstance(labels, Contingency) and clusters is None:
+        return labels
+    if isinstance(labels, Contingency) or clusters is None:
         raise ValueError("wanted either a Contingency alone or two tensors, labels and clusters")
-    return labels if clusters is None else contingency(labels, clusters)
+    return contingency(labels, clusters)
 
 
 class ClusteringMetric(Metric):
@@ -58,7 +60,11 @@ class ClusteringMetric(Metric):
     """
 
     higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    labels: Tensor
+    clusters: Tensor
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)

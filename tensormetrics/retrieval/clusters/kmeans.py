@@ -1,5 +1,7 @@
 """k-means clustering, with results that do not depend on the order of the rows, nor on the device."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ class TorchKMeans:
         self,
         niter: int = 20,
         *,
-        init: str | Tensor = "random",
+        init: Literal["random", "k-means++"] | Tensor = "random",
         seed: int = 1234,
         n_init: int = 1,
         tol: float = 0.0,
@@ -140,6 +142,7 @@ def _unit(rows: Tensor) -> Tensor:
 def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
     squared, clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=True)
+    assert squared is not None  # they were asked for
     return clusters[:, 0], squared[:, 0]
 
 

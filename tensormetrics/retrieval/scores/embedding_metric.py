@@ -1,7 +1,7 @@
 """The base of metrics that keep embeddings: their states, in one process or spread over several."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,18 @@ from ..._metric import Metric, Options, gather
 from ..ranks.spread import check_finite_everywhere, with_columns
 from ..rows import Sides, Spread, as_tensor, both_or_neither, check_finite, check_squares, comparable_labels, labelled
 
-ROLES = ("both", "query", "reference")
+Role = Literal["both", "query", "reference"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class StoreOptions(Options, total=False):
+    """What every metric that keeps embeddings takes by keyword, too."""
+
+    store_dtype: torch.dtype | None
+
+
+class EmbeddingOptions(StoreOptions, total=False):
+    device: torch.device | str | None
 
 
 class EmbeddingMetric(Metric):
@@ -51,7 +62,7 @@ class EmbeddingMetric(Metric):
         reference: Tensor | None = None,
         reference_labels: Tensor | None = None,
         *,
-        role: str = "both",
+        role: Role = "both",
         ids: Tensor | None = None,
         groups: Tensor | None = None,
     ) -> None:
@@ -70,7 +81,7 @@ class EmbeddingMetric(Metric):
         """
         _checks.one_of("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)
-        if reference is not None:
+        if reference is not None and reference_labels is not None:
             if (role, ids, groups) != ("both", None, None):
                 raise ValueError("reference: got some together with role, ids or groups; write an update for each role")
             self._append(embeddings, labels, "query", None, None)
@@ -178,7 +189,7 @@ class EmbeddingMetric(Metric):
         finally:
             self._to_be_spread = False
 
-    def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather, process_group: Any = None) -> None:
         # With a function of the user's own there may be no group to talk to.
         several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
         if not (self._to_be_spread and several):

@@ -6,7 +6,7 @@ same on every device, however the work is cut into pieces, and every row of a ba
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypedDict, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -15,8 +15,10 @@ from ... import _checks
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
 
-METHODS = ("percentile", "basic", "bca")
-ALTERNATIVES = ("two-sided", "greater", "less")
+Method = Literal["percentile", "basic", "bca"]
+METHODS: tuple[Method, ...] = get_args(Method)
+Alternative = Literal["two-sided", "greater", "less"]
+ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
 ENUMERATED = 20  # differences whose sign vectors are all tried
 
 
@@ -32,12 +34,22 @@ class Interval(NamedTuple):
 class Test(NamedTuple):
     """A mean difference (...) float64, its p-value (...) float64, the pairs used (...) int64, exact or not (...)."""
 
-    __test__ = False  # pytest takes every class of such a name for a test
+    __test__ = False  # type: ignore[misc]  # pytest takes every class of such a name for a test
 
     mean_difference: Tensor
     p_value: Tensor
     n: Tensor
     exact: Tensor
+
+
+class BootstrapOptions(TypedDict, total=False):
+    """See `bootstrap`."""
+
+    n_resamples: int
+    level: float
+    method: Method
+    groups: Tensor | None
+    generator: Generator | None
 
 
 @torch.no_grad()
@@ -46,7 +58,7 @@ def bootstrap(
     n_resamples: int = 10_000,
     level: float = 0.95,
     *,
-    method: str = "percentile",
+    method: Method = "percentile",
     groups: Tensor | None = None,
     generator: Generator | None = None,
 ) -> Interval:
@@ -85,13 +97,22 @@ def bootstrap(
     return Interval(*(value.view(scores.shape[:-1]) for value in interval))
 
 
+class RandomisationOptions(TypedDict, total=False):
+    """See `paired_randomisation`."""
+
+    n_resamples: int
+    alternative: Alternative
+    groups: Tensor | None
+    generator: Generator | None
+
+
 @torch.no_grad()
 def paired_randomisation(
     a: Tensor,
     b: Tensor,
     n_resamples: int = 100_000,
     *,
-    alternative: str = "two-sided",
+    alternative: Alternative = "two-sided",
     groups: Tensor | None = None,
     generator: Generator | None = None,
 ) -> Test:
@@ -167,7 +188,7 @@ def _corrected(tails: Tensor, mean: Tensor, ordered: Tensor, defined: Tensor, su
     return torch.special.ndtr(bias + shifted / (1 - skewness.nan_to_num(0.0)[:, None] * shifted))
 
 
-def _hits(differences: Tensor, alternative: str, flips: Iterator[Tensor]) -> Tensor:
+def _hits(differences: Tensor, alternative: Alternative, flips: Iterator[Tensor]) -> Tensor:
     # differences: (L, G)  flips: pieces (R, G) of 0 and 1  ->  (L,) float64: how many sums are as extreme
     observed = differences.sum(1)
     slack = 1e-12 * differences.abs().sum(1)  # equal sums differ by rounding
