@@ -94,15 +94,26 @@ class TensorFunction(Node):
         return Numbers(torch.stack(table, -1).to(device), where)
 
     def similarity(self, rows: Numbers, i: Tensor, j: Tensor) -> Tensor:
-        value = self.function(rows.table[i], rows.table[j])
-        if not isinstance(value, Tensor) or value.shape != i.shape:
+        return self._values(rows, i, j, rows.table[i], rows.table[j])
+
+    def similarities(self, rows: Numbers, x: Tensor, y: Tensor) -> Tensor:
+        shape = (*x.shape, y.shape[1])
+        left, right = rows.table[x][:, :, None].expand(*shape, -1), rows.table[y][:, None].expand(*shape, -1)
+        return self._values(rows, x[:, :, None].expand(shape), y[:, None].expand(shape), left, right)
+
+    def _values(self, rows: Numbers, i: Tensor, j: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        # i, j: (...)  left, right: (..., F)  ->  (...) float64
+        value = self.function(left.flatten(0, -2), right.flatten(0, -2))
+        if not isinstance(value, Tensor) or value.shape != (i.numel(),):
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise ValueError(f"tensor_func: got {got} for {len(i)} pairs, wanted a tensor of shape ({len(i)},)")
-        (wrong,) = (~(value < torch.inf)).nonzero(as_tuple=True)
-        if len(wrong):
-            pair = " and ".join(rows.where(int(side[wrong[0]])) for side in (i, j))
-            raise ValueError(f"tensor_func: got {value[wrong[0]].item()} for {pair}, wanted a number below infinity")
-        return value.double()
+            raise ValueError(f"tensor_func: got {got} for {i.numel()} pairs, wanted a tensor of shape ({i.numel()},)")
+        value = value.double().view(i.shape)
+        number = value < torch.inf  # False for NaN
+        if not number.all():
+            wrong = tuple((~number).nonzero()[0])
+            pair = " and ".join(rows.where(int(side[wrong])) for side in (i, j))
+            raise ValueError(f"tensor_func: got {value[wrong].item()} for {pair}, wanted a number below infinity")
+        return value
 
 
 def _column(values: Sequence[Any], readers: Sequence[Reader], where: Where) -> Tensor:  # ->  (n,) float64

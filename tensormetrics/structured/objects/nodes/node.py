@@ -79,6 +79,11 @@ class Node(ABC):
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:  # i: (P,)  ->  (P,) float64
         return self.similarity(rows, i, i)
 
+    def similarities(self, rows: Any, x: Tensor, y: Tensor) -> Tensor:
+        # x: (P, N)  y: (P, M)  ->  (P, N, M) float64, of all pairs of rows
+        i, j = x[:, :, None].expand(*x.shape, y.shape[1]), y[:, None].expand(*x.shape, y.shape[1])
+        return self.similarity(rows, i.flatten(), j.flatten()).view(i.shape)
+
     def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
         """The overlap of a prediction and a reference, and of each with itself; None if there is too much in them."""
         raise NotImplementedError

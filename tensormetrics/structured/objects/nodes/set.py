@@ -78,10 +78,10 @@ class Collection(Node):
                 (rows.start[side][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
                 for side, count, size in zip((i, j), (n, m), shape[1:], strict=True)
             )
+            if x_inside.all() and y_inside.all():
+                return self.inner.similarities(rows.items, x, y)
             x, y = x[:, :, None].expand(shape), y[:, None].expand(shape)
             inside = x_inside[:, :, None] & y_inside[:, None]
-            if inside.all():
-                return self.inner.similarity(rows.items, x.flatten(), y.flatten()).view(shape)
             delta = self.inner.similarity(rows.items, x[inside], y[inside])
             return delta.new_zeros(shape).masked_scatter_(inside, delta)
         pairs = Candidates.of(rows, i, j)
@@ -247,10 +247,10 @@ class Set(Matched):
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         if rows.key is None:  # every pair of items may be similar
             for part in alike(rows.count[i], rows.count[j]):
-                here, there = i[part], j[part]
-                value[part] = set_overlap(
-                    self.dense(rows, here, there), rows.count[here], rows.count[there], self.constraint
-                )
+                delta = self.dense(rows, i[part], j[part])
+                lengths = rows.count[i[part]], rows.count[j[part]]
+                full = len(part) == 1  # as large as its table: lengths would cost a pass over it
+                value[part] = set_overlap(delta, *(() if full else lengths), constraint=self.constraint)
             return value
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
