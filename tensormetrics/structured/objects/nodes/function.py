@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..columns import Where
-from .node import Node, below
+from .node import Node, NotPlain, below
 
 
 class Values(NamedTuple):
@@ -24,6 +24,16 @@ class Function(Node):
 
     def __init__(self, function: Callable[..., Any], dominated: bool = False, batched: bool = False) -> None:
         self.function, self.dominated, self.batched = function, dominated, batched
+        self.plain = not batched
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values
+
+    def worth(self, a: Any, b: Any) -> float:
+        number = _number(self.function(a, b))
+        if not number < math.inf:  # False for NaN
+            raise NotPlain
+        return number
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Values:
         return Values(values, {}, where)
