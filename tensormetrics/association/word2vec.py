@@ -37,7 +37,8 @@ def read_word2vec(
     Text: a line `V D`, then a word and D numbers per line (the word may contain spaces); `no_header` is GloVe's form
     without that line, None: if the first line has more than two fields. Binary: the same line, then per row the word,
     a space and D little-endian float32; None: if the first row is not a word and D numbers. A name in .gz is read
-    through gzip, from a .zip the file `member`, which may be left out if it holds one. `limit` keeps the first rows, `only` these words, without holding the others.
+    through gzip; of a .zip, `member` is read, which may be left out if there is only one. `limit` keeps the first rows,
+    `only` these words, without holding the others.
     """
     path = Path(path)
     if limit is not None:

@@ -1,12 +1,12 @@
 """Doors to files and models as people have them: fastText, .npz, .safetensors, archives, language models."""
 
 import json
-import struct
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+from fasttext_files import fasttext_file
 from raising import raises
 
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel
@@ -21,19 +21,6 @@ def fnv1a(part):
         for byte in part:
             value = (value ^ np.uint32(np.int8(np.uint8(byte)).astype(np.int32).view(np.uint32))) * np.uint32(16777619)
     return int(value)
-
-
-def fasttext_file(
-    words, matrix, buckets, least=2, most=3, version=12, kind=2, labels=(), pruned=-1, kept=(), quantised=False
-):
-    rows, dim = matrix.shape
-    head = struct.pack("<2i", 793712314, version)
-    head += struct.pack("<12id", dim, 5, 5, 1, 5, 1, 2, kind, buckets, least, most, 100, 1e-4)
-    head += struct.pack("<3i2q", len(words) + len(labels), len(words), len(labels), 99, pruned)
-    for i, word in enumerate((*words, *labels)):
-        head += word.encode() + b"\0" + struct.pack("<qb", 7, i >= len(words))
-    head += b"".join(struct.pack("<2i", *pair) for pair in kept)
-    return head + struct.pack("<?2q", quantised, rows, dim) + matrix.astype("<f4").tobytes() + b"what follows"
 
 
 @pytest.fixture
@@ -140,9 +127,7 @@ def test_npz(tmp_path):
     assert WordEmbeddingModel.from_npz(path, tmp_path / "words.txt")["y z"].tolist() == [2, 3]
     assert WordEmbeddingModel.from_npz(path, ["p", "q", "r"])["r"].tolist() == [4, 5]
     np.savez(path, table=rows, other=rows, words=np.array(["a", "b", "c"]))
-    with raises(
-        ValueError, f"vectors: got no name, wanted one of those in {path}: 'table' (3, 2), 'other' (3, 2)"
-    ):
+    with raises(ValueError, f"vectors: got no name, wanted one of those in {path}: 'table' (3, 2), 'other' (3, 2)"):
         WordEmbeddingModel.from_npz(path)
     assert WordEmbeddingModel.from_npz(path, vectors="other")["a"].tolist() == [0, 1]
     np.savez(path, table=rows, words=np.array(["a", "b", "c"], object))
