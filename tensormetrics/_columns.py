@@ -1,8 +1,8 @@
 """Text files of columns between blanks: fields stay bytes in one buffer, and no Python object is made for a line."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,13 +42,14 @@ words_of_fields = _native.define(
 )
 
 
-class Fields(NamedTuple):
+@dataclass(frozen=True)
+class Fields:
     """A column of a file: where its fields begin and end in `data`."""
 
     data: np.ndarray  # (bytes,) uint8
     places: np.ndarray  # (n, 2)
 
-    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+    def __getitem__(self, row: int) -> str:
         begin, end = self.places[row]
         return bytes(self.data[begin:end]).decode()
 

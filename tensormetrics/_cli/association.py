@@ -176,7 +176,7 @@ def _read_vectors(file: str, queries: list[Query], member: str | None, words: st
         raise BadInput(f"--member: got {member} for {file}, which is no .zip")
     try:
         with naming(member="--member"):
-            model = _all_vectors(file, member, words and existing(words), asked)
+            model = _all_vectors(file, member, existing(words) if words else None, asked)
             found = model.arrays(sorted(word for word in asked if word in model))
     except OSError as error:
         raise BadInput(f"{file}: {error}") from error

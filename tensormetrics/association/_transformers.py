@@ -25,7 +25,8 @@ class Transformer:
                 f"tokenizer: got a {type(tokenizer).__name__}, wanted a fast one, which tells where a token stands; "
                 "write AutoTokenizer.from_pretrained(name, use_fast=True)"
             )
-        self.model, self.tokenizer, self.layer, self.pool = model, tokenizer, layer, pool
+        self.model, self.tokenizer, self.pool = model, tokenizer, pool
+        self.layer = None if layer == "input" else int(layer)
 
     def knows(self, word: str) -> bool:
         """A word is lost if it has no token, or none but the one for what is unknown."""
@@ -34,7 +35,7 @@ class Transformer:
 
     def encode(self, strings: list[str]) -> Tensor:
         # -> (len(strings), D)
-        if self.layer != "input" and self.model.training:
+        if self.layer is not None and self.model.training:
             raise ValueError("model: got one in training mode, whose dropout changes vectors; call model.eval()")
         texts, spans = zip(*map(_spans, strings), strict=True)
         read = self.tokenizer(list(texts), return_offsets_mapping=True, return_special_tokens_mask=True)
@@ -70,7 +71,7 @@ class Transformer:
         # ids, real: (B, T)  ->  (B, T, D)
         table = self.model.get_input_embeddings()
         ids, real = ids.to(table.weight.device), real.to(table.weight.device)
-        if self.layer == "input":
+        if self.layer is None:
             return table(ids)
         layers = self.model(input_ids=ids, attention_mask=real.long(), output_hidden_states=True).hidden_states
         if not -len(layers) <= self.layer < len(layers):

@@ -99,11 +99,11 @@ def read_word2vec(
 
 
 @contextmanager
-def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
+def _opened(path: Path, member: str | None) -> Iterator[IO[bytes] | gzip.GzipFile]:
     if path.suffix != ".zip":
         if member is not None:
             raise ValueError(f"member: got {member!r} for {path}, which is no .zip")
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield file
         return
     with zipfile.ZipFile(path) as archive:
@@ -203,7 +203,7 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _lines(file: IO[bytes], head: bytes, longest: int) -> Iterator[bytes]:
+def _lines(file: IO[bytes] | gzip.GzipFile, head: bytes, longest: int) -> Iterator[bytes]:
     """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
     *whole, cut = head.split(b"\n")
     yield from whole
@@ -212,7 +212,7 @@ def _lines(file: IO[bytes], head: bytes, longest: int) -> Iterator[bytes]:
     yield from iter(lambda: file.readline(longest + 1), b"")
 
 
-def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Iterator[Row]:
+def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: int | None) -> Iterator[Row]:
     longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
     for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
         if len(line) > longest:
@@ -229,7 +229,7 @@ def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Ite
         yield f"line {line_number}", fields[0], fields[1:]
 
 
-def _binary_rows(file: IO[bytes], buffer: bytes, path: Path, dim: int) -> Iterator[Row]:
+def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim: int) -> Iterator[Row]:
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:

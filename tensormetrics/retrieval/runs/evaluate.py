@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from torch import Tensor
 from .measures import SUMMED, measures
 from .pairs import Qrels, Run
 from .ranking import hits_of
+
+Kind = TypeVar("Kind", Run, Qrels)
 
 
 class RunScores(NamedTuple):
@@ -54,7 +56,7 @@ def evaluate_run(
     return RunScores(queries, {name: torch.from_numpy(measure(hits)) for name, measure in chosen.items()})
 
 
-def _as(kind: type, given: Any) -> Any:
+def _as(kind: type[Kind], given: Any) -> Kind:
     if isinstance(given, kind):
         return given
     return kind.read(given) if isinstance(given, str | PathLike) else kind(given)

@@ -97,7 +97,7 @@ FLAT: dict[str, Measure] = {
     "num_rel": lambda hits: hits.relevant,
     "num_rel_ret": _relevant_in,
 }
-CUT: dict[str, Callable[[Hits, float], np.ndarray]] = {
+CUT: dict[str, Callable[..., np.ndarray]] = {  # of hits, depth
     "map_cut": average_precision,
     "ndcg_cut": ndcg,
     "P": precision,

@@ -190,7 +190,7 @@ def _from_mapping(
                 raise ValueError(f"{name}: got {value!r} for {query!r}, {document!r}, wanted {kind.__name__}")
     sizes = [len(each) for each in given.values()]
     documents = [document for each in given.values() for document in each]
-    values = np.array([value for each in given.values() for value in each.values()], kind)
+    values: np.ndarray = np.array([value for each in given.values() for value in each.values()], kind)
     return list(given), np.repeat(np.arange(len(given)), sizes), _words_of(documents), values
 
 

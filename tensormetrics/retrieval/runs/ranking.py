@@ -1,13 +1,14 @@
 """Which retrieved documents were judged, and at which ranks."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from .pairs import Pairs, Qrels, Run
 
 
-class Hits(NamedTuple):
+@dataclass(frozen=True)
+class Hits:
     """The judged documents of ranked lists, ordered by query and rank, and what a measure wants to know besides.
 
     Q queries, n hits, J judgements.
