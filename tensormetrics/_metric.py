@@ -15,7 +15,10 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
+from . import _resampling
+from ._estimates import check_confidence
 from ._plots import plot_values
+from ._weights import check_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +69,7 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
+    no_interval = "this metric says nothing of single items"  # why, where it is so
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)
@@ -76,6 +80,8 @@ class Metric(torchmetrics.Metric):
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
+        # Set by the `compute` of a metric that keeps rows: what it found of each item.
+        self._items: Callable[[], _resampling.Items] | None = None
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -130,6 +136,28 @@ class Metric(torchmetrics.Metric):
         steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
         bounds = self.plot_lower_bound, self.plot_upper_bound
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
+        """`compute()` with the ends of its interval: an `Estimate`, or several by name.
+
+        The Bayesian bootstrap: in each of `replicates` (default 1000) every item weighs Exp(1), groups as a whole, and
+        the ends are the quantiles (1 -+ confidence) / 2. Draws depend on `seed` (default 0) and the items' `ids` alone.
+        Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
+        """
+        confidence = check_confidence(confidence)
+        value = self.compute()
+        return _resampling.interval(value, self._resampled_sums("interval", replicates, seed), confidence)
+
+    @torch.no_grad()
+    def _resampled_sums(self, asked: str, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
+        with self._whole_state(asked):
+            return self._resampled(replicates, seed)
+
+    def _resampled(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
+        """The sums of the items' rows in each replicate; for metrics that keep rows, of what `compute` found last."""
+        if self._items is None:
+            raise NotImplementedError(f"{type(self).__name__}.interval: {self.no_interval}")
+        return self._items().resampled(*check_draws(replicates, seed))
 
     def extra_repr(self) -> str:
         """The arguments of the constructor that are not its defaults."""
@@ -198,7 +226,7 @@ class Metric(torchmetrics.Metric):
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores = {}
+        self._stores, self._items = {}, None
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
@@ -283,7 +311,7 @@ class Metric(torchmetrics.Metric):
     @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
         module = super()._apply(fn, exclude_state)
-        self._stores = {}  # the states may live elsewhere now
+        self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
         return module
 
     @one_at_a_time
@@ -291,7 +319,8 @@ class Metric(torchmetrics.Metric):
         # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
         state = super().__getstate__()
         rows = {name: getattr(self, name).clone() for name in self._stores}
-        return {**state, **rows, "_stores": {}, "_lock": Lock()}
+        found = {} if self._items is None else {"_items": None, "_computed": None}
+        return {**state, **rows, **found, "_stores": {}, "_lock": Lock()}
 
 
 def _shown(value: Any) -> str:

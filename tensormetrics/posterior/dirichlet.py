@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import _checks
 from . import _op
-from ._philox import philox_key
+from .._philox import philox_key
 
 STRATEGIES = {
     **dict.fromkeys(("bayes-laplace", "bayes", "laplace", "ones", "one"), 1.0),

@@ -16,7 +16,7 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_paired_matrices,
 )
-from tensormetrics.posterior._philox import philox4x32, philox_key
+from tensormetrics._philox import philox4x32, philox_key
 
 K = torch.arange(1, 41)
 TRUTH = 7 * K // 3 % 2

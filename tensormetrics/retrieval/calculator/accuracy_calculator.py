@@ -155,8 +155,8 @@ class AccuracyCalculator(EmbeddingMetric):
         exclude: Sequence[str] = (),
         *,
         self_index: Any = None,
-        query_groups: Any = None,
-        reference_groups: Any = None,
+        query_cameras: Any = None,
+        reference_cameras: Any = None,
         gains: Any = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
@@ -164,7 +164,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
         `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
-        `query_groups` (Q,), `reference_groups` (N,): relevant references of the query's group, such as pictures of
+        `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
         one camera, are left out. `gains`: as in `positive_ranks`, for this call.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
@@ -177,11 +177,11 @@ class AccuracyCalculator(EmbeddingMetric):
         sides = as_sides(
             query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
         )
-        if reference is None and reference_groups is None:
-            reference_groups = query_groups
+        if reference is None and reference_cameras is None:
+            reference_cameras = query_cameras
         sides = with_options(
             sides,
-            groups=(query_groups, reference_groups),
+            groups=(query_cameras, reference_cameras),
             self_index=self_index,
             gains=self.gains if gains is None else gains,
             ignore=self.ignore,

@@ -1,5 +1,6 @@
 """From ranks to numbers: scores of all queries in tiles, their averages, and the base of metrics that are averages."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Options
+from ..._resampling import Items
 from ..ranks.ranks import TIES, PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
@@ -101,6 +103,49 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     return values.nanmean() if average == "macro" else values
 
 
+def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Items:
+    # scores: (Q,) float64, NaN = undefined  units: (Q,)
+    """The rows whose weighted sums give `averaged` of weighted queries; no interval for the average "none"."""
+    if average == "none":
+        raise ValueError("average: got 'none', the score of each query; write average='micro', 'macro' or 'class'")
+    scored = (classes.codes >= 0) & ~scores.isnan()
+    count = 1 if average == "micro" else len(classes.labels)
+    codes = torch.zeros_like(classes.codes) if average == "micro" else classes.codes.clamp(min=0)
+    ones = scored.double()
+    if statistic == "mean":
+        rows = torch.stack([scores.masked_fill(~scored, 0), ones], 1)
+        return Items(rows, units, functools.partial(_read_means, average=average), codes, max(count, 1))
+    codes, scores, units = codes[scored], scores[scored], units[scored]
+    order = scores.argsort(stable=True)
+    order = order[codes[order].argsort(stable=True)]
+    pairs = torch.stack([codes[order].double(), scores[order]], 1)
+    distinct, cells = pairs.unique_consecutive(dim=0, return_inverse=True)
+    ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
+    read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
+    return Items(ones[scored][order, None], units[order], read, cells, len(distinct), mixes=False)
+
+
+def _read_means(sums: Tensor, average: str) -> Tensor:
+    # sums: (..., C, 2)  ->  (...), or (..., C) for "class"
+    return _over_classes(sums[..., 0] / sums[..., 1], average)
+
+
+def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> Tensor:
+    # sums: (..., Z, 1)  values: (Z,), ascending in each class  ends: (C + 1,)  ->  (...), or (..., C) for "class"
+    if not len(values):
+        return _over_classes(sums.new_full((*sums.shape[:-2], max(len(ends) - 1, 1)), torch.nan), average)
+    before = torch.nn.functional.pad(sums[..., 0].cumsum(-1), (1, 0))
+    first, last = before[..., ends[:-1]], before[..., ends[1:]]
+    place = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
+    middle = values[place.clamp(max=len(values) - 1)]
+    return _over_classes(middle.masked_fill(first == last, torch.nan), average)
+
+
+def _over_classes(values: Tensor, average: str) -> Tensor:
+    # values: (..., C)
+    return values[..., 0] if average == "micro" else values.nanmean(-1) if average == "macro" else values
+
+
 def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
     # scores: (Q,), ascending in each group, group after group  number: (G,) of each  ->  (G,), NaN for an empty group
     if not len(scores):
@@ -179,6 +224,7 @@ class QueryMetric(EmbeddingMetric):
             scores = scores.masked_fill(scores.isnan(), 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
+        self._items = functools.partial(items_of, scores, self.query_units, classes, self.average, self.statistic)
         return averaged(scores, classes, self.average, self.statistic)
 
     @torch.no_grad()
