@@ -69,7 +69,7 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
-    no_interval = "this metric says nothing of single items"  # why, where it is so
+    no_interval = "it has no interval"  # and why
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)
@@ -145,19 +145,24 @@ class Metric(torchmetrics.Metric):
         Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
         """
         confidence = check_confidence(confidence)
+        return _resampling.interval(*self._resampled("interval", replicates, seed), confidence)
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None
+    ) -> "tuple[Any, _resampling.Resampled]":
+        """The value, and the sums that it is read off in each replicate."""
         value = self.compute()
-        return _resampling.interval(value, self._resampled_sums("interval", replicates, seed), confidence)
+        with torch.no_grad(), self._whole_state(asked):
+            return value, self._resampled_sums(replicates, seed)
 
-    @torch.no_grad()
-    def _resampled_sums(self, asked: str, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
-        with self._whole_state(asked):
-            return self._resampled(replicates, seed)
-
-    def _resampled(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
-        """The sums of the items' rows in each replicate; for metrics that keep rows, of what `compute` found last."""
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
         if self._items is None:
-            raise NotImplementedError(f"{type(self).__name__}.interval: {self.no_interval}")
+            raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
         return self._items().resampled(*check_draws(replicates, seed))
+
+    def _better(self, name: str) -> int:
+        """-1 where less is better, of one of several values by its name."""
+        return -1 if self.higher_is_better is False else 1
 
     def extra_repr(self) -> str:
         """The arguments of the constructor that are not its defaults."""

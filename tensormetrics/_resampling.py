@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from ._estimates import Comparison, estimates, interval_of
 from ._weights import fingerprint, joined, weighted_sums
@@ -48,34 +47,38 @@ def interval(value: Any, found: Resampled, confidence: float) -> Any:
 
 
 def comparisons(
-    a: tuple[Any, Resampled], b: tuple[Any, Resampled], confidence: float, rope: float | None, sign: int
+    a: tuple[Any, Resampled],
+    b: tuple[Any, Resampled],
+    confidence: float,
+    rope: float | None,
+    better: Callable[[str], int],
 ) -> Any:
-    # sign: -1 if less is better
+    # better: of a name, -1 where less is better
     """A `Comparison` for each tensor of a's and b's values, whose replicates have the same weights."""
     (value_a, one), (value_b, two) = a, b
     if not torch.equal(one.items, two.items):
         raise ValueError("a, b: their items differ; feed both with the same ids (or, without ids, the same order)")
-    if one.plain.shape != two.plain.shape:
-        raise ValueError("a, b: got results of different shapes, wanted the same classes on both sides")
-    drawn = one.read(one.weighted), two.read(two.weighted)
-    swapped = None
-    if one.half is not None and two.half is not None:
+    tested = one.half is not None and two.half is not None
+    if len(one.weighted) != len(two.weighted) or tested and one.plain.shape != two.plain.shape:
+        raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
+    sides = [value_a, value_b, one.read(one.weighted), two.read(two.weighted)]
+    if tested:
         moved = two.half - one.half
-        swapped = one.read(one.plain + moved), two.read(two.plain - moved)
-    plain = one.read(one.plain), two.read(two.plain)
+        sides += [one.read(one.plain), two.read(two.plain), one.read(one.plain + moved), two.read(two.plain - moved)]
 
-    def compared(x: Tensor, y: Tensor, p: Tensor, q: Tensor, *sides: Tensor) -> Comparison:
+    def compared(name: str, x: Tensor, y: Tensor, p: Tensor, q: Tensor, *swaps: Tensor) -> Comparison:
         difference, samples = x - y, p - q
         low, high = interval_of(samples, confidence)
         known = samples.isnan().logical_not().sum(0)
-        better = ((sign * samples > 0).sum(0) + 0.5 * (samples == 0).sum(0)) / known
+        share = ((better(name) * samples > 0).sum(0) + 0.5 * (samples == 0).sum(0)) / known
         nothing = torch.full_like(difference, torch.nan)
-        within = nothing if rope is None else (samples.abs() <= rope).sum(0) / known
-        p_value = _share_as_extreme(*sides) if sides else nothing
-        return Comparison(difference, low, high, p_value, better, within.to(difference.dtype))
+        p_value = _share_as_extreme(*swaps) if swaps else nothing
+        p_rope = nothing if rope is None else ((samples.abs() <= rope).sum(0) / known).to(difference)
+        return Comparison(difference, low, high, p_value, share.to(difference), p_rope)
 
-    sides = () if swapped is None else (*plain, *swapped)
-    return tree_map(compared, value_a, value_b, *drawn, *sides)
+    if isinstance(value_a, dict):
+        return {name: compared(name, *(side[name] for side in sides)) for name in value_a}
+    return compared("", *sides)
 
 
 def _share_as_extreme(x: Tensor, y: Tensor, p: Tensor, q: Tensor) -> Tensor:

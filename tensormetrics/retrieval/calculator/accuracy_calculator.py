@@ -9,14 +9,18 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._estimates import Estimate, check_confidence
 from ..._metric import Options
+from ..._resampling import Resampled
+from ..._resampling import interval as intervals
+from ..._weights import check_draws
+from ..._weights import units as units_of
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranks import TIES
 from ..relevance import Comparison, Ignore
 from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
-from ..scores.query_metric import ON_LONE, Classes, relevant_counts, scored_queries
-from ..scores.uncertainty import Interval, Test, bootstrap, paired_randomisation
+from ..scores.query_metric import ON_LONE, Classes, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
@@ -141,6 +145,7 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
+        self.last = self.last._replace(units=self.query_units)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -188,24 +193,43 @@ class AccuracyCalculator(EmbeddingMetric):
         )
         return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))
 
-    def interval(self, name: str, **options: Any) -> Interval:
-        """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
-        if (statistic := statistic_of(name)) != "mean":
-            raise ValueError(f"name: got {name!r}, a {statistic}, wanted a mean; write interval('mean_rank')")
-        return bootstrap(self._latest(name), **options)
+    def interval(
+        self,
+        *,
+        confidence: float = 0.95,
+        replicates: int | None = None,
+        seed: int | None = None,
+        groups: Any = None,
+    ) -> dict[str, Estimate]:
+        # groups: (Q,) integer or names
+        """Metric name -> `Estimate`, for the means over queries of the latest call, else of `compute`; see `Metric`.
 
-    def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:
-        """Is this model better than the other on the same queries? Of the latest calls, as `paired_randomisation`."""
-        return paired_randomisation(self._latest(name), other._latest(name), **options)
+        Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
+        is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
+        """
+        confidence = check_confidence(confidence)
+        return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
 
-    def _latest(self, name: str) -> Tensor:
-        # ->  (Q,) float64
+    @torch.no_grad()
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+    ) -> tuple[dict[str, Tensor], Resampled]:
         if self.last is None:
-            raise ValueError(f"name: got {name!r} before any scores; call get_accuracy() or compute() first")
-        if name not in self.last.scores:
-            known = ", ".join(self.last.scores)
-            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {known}")
-        return self.last.scores[name]
+            self.compute()
+        scores = {name: score for name, score in self.last.scores.items() if statistic_of(name) == "mean"}
+        if not scores:
+            raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
+        if self.label_levels and self.average != "micro":
+            raise ValueError(f"label_levels: there is no {asked} of averages over classes; score one level at a time")
+        lone = torch.zeros_like(self.last.lone[0]) if self.label_levels else self.last.lone
+        scored = ~lone | (self.on_lone == "zero")
+        units = self.last.units if groups is None else units_of("groups", groups, len(scored), scored.device)
+        items = items_of_several(scores, units, Classes.of(self.last.labels, scored), self.average)
+        found = items.resampled(*check_draws(replicates, seed))
+        return found.read(found.plain), found
+
+    def _better(self, name: str) -> int:
+        return -1 if name.startswith("mean_rank") else 1
 
     def reset(self) -> None:
         super().reset()
@@ -375,7 +399,8 @@ class AccuracyCalculator(EmbeddingMetric):
             if clusters:
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        number = torch.arange(len(lone), device=lone.device)
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, number, sides.query_labels)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:

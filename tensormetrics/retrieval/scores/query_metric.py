@@ -106,28 +106,51 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
 def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Items:
     # scores: (Q,) float64, NaN = undefined  units: (Q,)
     """The rows whose weighted sums give `averaged` of weighted queries; no interval for the average "none"."""
-    if average == "none":
-        raise ValueError("average: got 'none', the score of each query; write average='micro', 'macro' or 'class'")
-    scored = (classes.codes >= 0) & ~scores.isnan()
-    count = 1 if average == "micro" else len(classes.labels)
-    codes = torch.zeros_like(classes.codes) if average == "micro" else classes.codes.clamp(min=0)
-    ones = scored.double()
+    _check_averaged(average)
     if statistic == "mean":
-        rows = torch.stack([scores.masked_fill(~scored, 0), ones], 1)
-        return Items(rows, units, functools.partial(_read_means, average=average), codes, max(count, 1))
-    codes, scores, units = codes[scored], scores[scored], units[scored]
+        items = items_of_several({"": scores}, units, classes, average)
+        return items._replace(read=functools.partial(_read_mean, average=average))
+    count = 1 if average == "micro" else len(classes.labels)
+    scored = (classes.codes >= 0) & ~scores.isnan()
+    scores, units = scores[scored], units[scored]
+    codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
     pairs = torch.stack([codes[order].double(), scores[order]], 1)
     distinct, cells = pairs.unique_consecutive(dim=0, return_inverse=True)
     ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
     read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
-    return Items(ones[scored][order, None], units[order], read, cells, len(distinct), mixes=False)
+    return Items(torch.ones_like(scores)[:, None], units[order], read, cells, len(distinct), mixes=False)
 
 
-def _read_means(sums: Tensor, average: str) -> Tensor:
+def items_of_several(scores: dict[str, Tensor], units: Tensor, classes: Classes, average: str) -> Items:
+    # scores: (Q,) float64 each, NaN = undefined  units: (Q,)
+    """The same for means by name."""
+    _check_averaged(average)
+    each = torch.stack(list(scores.values()), 1)
+    scored = (classes.codes >= 0)[:, None] & ~each.isnan()
+    rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
+    read = functools.partial(_read_means, names=tuple(scores), average=average)
+    if average == "micro":
+        return Items(rows, units, read)
+    return Items(rows, units, read, classes.codes.clamp(min=0), max(len(classes.labels), 1))
+
+
+def _check_averaged(average: str) -> None:
+    if average == "none":
+        raise ValueError("average: got 'none', the score of each query; write average='micro', 'macro' or 'class'")
+
+
+def _read_means(sums: Tensor, names: tuple[str, ...], average: str) -> dict[str, Tensor]:
+    # sums: (..., C, 2 M)  ->  name: (...), or (..., C) for "class"
+    totals, numbers = sums.movedim(-1, 0).chunk(2)
+    values = (_over_classes(value, average) for value in totals / numbers)
+    return dict(zip(names, values, strict=True))
+
+
+def _read_mean(sums: Tensor, average: str) -> Tensor:
     # sums: (..., C, 2)  ->  (...), or (..., C) for "class"
-    return _over_classes(sums[..., 0] / sums[..., 1], average)
+    return _read_means(sums, ("",), average)[""]
 
 
 def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> Tensor:
