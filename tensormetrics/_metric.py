@@ -82,6 +82,7 @@ class Metric(torchmetrics.Metric):
         self._lock = Lock()
         # Set by the `compute` of a metric that keeps rows: what it found of each item.
         self._items: Callable[[], _resampling.Items] | None = None
+        self._fed = 0  # items that a `SumMetric` numbered so far
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -118,11 +119,13 @@ class Metric(torchmetrics.Metric):
             state = super().__getstate__()
         batch.__setstate__({**state, "_lock": Lock()})
         batch.reset()
+        batch._fed = start = state["_fed"]
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
             self.merge_state(batch)
+            self._fed += batch._fed - start
             self._forward_cache = value
         return value
 
@@ -231,7 +234,7 @@ class Metric(torchmetrics.Metric):
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores, self._items = {}, None
+        self._stores, self._items, self._fed = {}, None, 0
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)

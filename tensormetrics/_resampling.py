@@ -32,13 +32,27 @@ class Items(NamedTuple):
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         rows, mixes = self.rows.double(), self.mixes
-        sums = weighted_sums(
-            rows, self.units, replicates, seed, halves=mixes, cells=self.cells, width=self.width
-        )
+        sums = weighted_sums(rows, self.units, replicates, seed, halves=mixes, cells=self.cells, width=self.width)
         cells = torch.zeros_like(self.units) if self.cells is None else self.cells
         plain = rows.new_zeros(self.width, rows.shape[1]).index_add_(0, cells, rows)
         half = joined(sums[1]) if mixes else None
         return Resampled(plain, joined(sums[0]), half, self.read, fingerprint(self.units))
+
+
+def together(found: list[Resampled], join: Callable[[list[Any]], Any]) -> Resampled:
+    """Those of several metrics that were fed with the same items as one; `join` makes one value of theirs."""
+    sizes = [each.plain.numel() for each in found]
+    shapes = [each.plain.shape for each in found]
+
+    def read(sums: Tensor) -> Any:
+        pieces = zip(sums.split(sizes, -1), shapes, found, strict=True)
+        return join([each.read(piece.unflatten(-1, shape)) for piece, shape, each in pieces])
+
+    plain = torch.cat([each.plain.flatten() for each in found])
+    weighted = torch.cat([each.weighted.flatten(1) for each in found], 1)
+    halves = [each.half for each in found if each.half is not None]
+    half = torch.cat([each.flatten(1) for each in halves], 1) if len(halves) == len(found) else None
+    return Resampled(plain, weighted, half, read, torch.stack([each.items for each in found]))
 
 
 def interval(value: Any, found: Resampled, confidence: float) -> Any:
@@ -88,5 +102,3 @@ def _share_as_extreme(x: Tensor, y: Tensor, p: Tensor, q: Tensor) -> Tensor:
     slack = 1e-10 * torch.maximum(x.abs(), y.abs())
     p_value = (1 + (drawn.abs() >= observed.abs() - slack).sum(0)) / (1 + drawn.isnan().logical_not().sum(0))
     return p_value.clamp(max=1).to(x.dtype).masked_fill(observed.isnan(), torch.nan)
-
-

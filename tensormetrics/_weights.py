@@ -55,6 +55,12 @@ def units(name: str, given: Any, count: int, device: torch.device) -> Tensor:
     return given.to(device, torch.int64)
 
 
+def identity(count: int, device: torch.device, ids: Any = None, groups: Any = None) -> dict[str, Tensor]:
+    """Those of both that are given, as numbers; see `Identity`."""
+    given = {"ids": ids, "groups": groups}
+    return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
+
+
 def _digest(name: str, given: Any) -> int:
     if not isinstance(given, str):
         raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from .. import _checks
 from .._exact_sums import GRIDS, parts, total
-from .._metric import Metric
+from .._sum_metric import SumMetric
+from .._weights import identity
 from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
@@ -30,7 +31,7 @@ P_VALUE_OPTIONS = (
 BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
 
 
-class BaseMetric(Metric):
+class BaseMetric(SumMetric):
     """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
 
     A subclass that defines `measure(self, *sets, **masks)`, tensors (..., W, D) with masks (..., W) in, named tensors
@@ -83,6 +84,7 @@ class BaseMetric(Metric):
             self.result_keys = {**self.result_keys, "p_value": float}
         if self.bootstrap_iterations:
             self.result_keys = {**self.result_keys, "ci_low": float, "ci_high": float}
+        self.add_weighted(2)
         # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
         self.add_state("apart", torch.tensor(torch.nan), "sum")
         self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
@@ -113,19 +115,30 @@ class BaseMetric(Metric):
         """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
         return type(self).run_query is BaseMetric.run_query
 
-    def update(self, *sets: Tensor, **masks: Tensor) -> None:
-        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
-        """Add the scores of a batch."""
+    def update(self, *sets: Tensor, ids: Any = None, groups: Any = None, **masks: Tensor) -> None:
+        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`  ids, groups: (queries,)
+        """Add the scores of a batch of queries; `ids` and `groups` of the queries are for `interval`, see `Identity`."""
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
         self.finite = self.finite + usable.sum()
+        given = identity(scores.numel(), scores.device, ids, groups)
+        if self.replicates:
+            self.weigh(torch.stack([finite.detach().flatten(), usable.flatten().double()], 1), **given)
         self.not_finite = self.not_finite + (~usable).sum()
 
     def compute(self) -> Tensor:
         # -> () float64, NaN if no score was finite
         return total(self.total) / self.finite
+
+    def all_sums(self) -> Tensor:
+        # ->  (2,): of the scores, and how many
+        return torch.stack([total(self.total), self.finite.double()])
+
+    def read_sums(self, sums: Tensor) -> Tensor:
+        # sums: (..., 2)  ->  (...)
+        return sums[..., 0] / sums[..., 1]
 
     def batch_value(self) -> Tensor:
         return self._scores

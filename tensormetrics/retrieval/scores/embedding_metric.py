@@ -12,7 +12,7 @@ from ... import _checks
 from ..._metric import Metric, Options, gather
 from ..._weights import Identity, units
 from ..ranks.spread import check_finite_everywhere, with_columns
-from ..rows import Sides, Spread, as_tensor, both_or_neither, check_finite, check_squares, comparable_labels, labelled
+from ..rows import Sides, Spread, both_or_neither, check_finite, check_squares, comparable_labels, labelled
 
 ROLES = ("both", "query", "reference")
 
@@ -99,9 +99,7 @@ class EmbeddingMetric(Metric):
         if embeddings.device.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
         options = {"ids": ids, "cameras": cameras, "groups": groups}
-        options = {
-            name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()
-        }
+        options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
         kept = self._rows(role)
         for (name, option), before in zip(options.items(), kept[2:], strict=True):
             if len(kept[0]) and (option is None) != (not len(before)):
