@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._estimates import check_confidence
 from .._exact_sums import GRIDS, parts, total
 from .._sum_metric import SumMetric
 from .._weights import identity
@@ -28,7 +29,7 @@ P_VALUE_OPTIONS = (
     "p_value_seed",
     "p_value_verbose",
 )
-BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
+BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
 
 
 class BaseMetric(SumMetric):
@@ -69,21 +70,18 @@ class BaseMetric(SumMetric):
     p_value_seed: int | None = 0
     p_value_verbose = False
 
-    # Options of metrics that define `score_function`.
-    bootstrap_iterations = 0
-    confidence = 0.95
-    bootstrap_seed: int | None = 0
+    confidence = 0.95  # of metrics that define `score_function`
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
-        super().__init__(**kwargs)
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
         for name, value in options.items():
             setattr(self, name, value)
         self._check_shared_options()
         if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
             self.result_keys = {**self.result_keys, "p_value": float}
-        if self.bootstrap_iterations:
-            self.result_keys = {**self.result_keys, "ci_low": float, "ci_high": float}
+        if self.replicates and "replicates" in self._shared_options():
+            self.result_keys = {**self.result_keys, "low": float, "high": float}
         self.add_weighted(2)
         # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
         self.add_state("apart", torch.tensor(torch.nan), "sum")
@@ -117,7 +115,7 @@ class BaseMetric(SumMetric):
 
     def update(self, *sets: Tensor, ids: Any = None, groups: Any = None, **masks: Tensor) -> None:
         # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`  ids, groups: (queries,)
-        """Add the scores of a batch of queries; `ids` and `groups` of the queries are for `interval`, see `Identity`."""
+        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, see `Identity`."""
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
@@ -181,7 +179,7 @@ class BaseMetric(SumMetric):
             log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
         values.pop("result", None)
         own = self.describe(values, index)
-        own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
+        own |= {key: np.float64(values[key]) for key in ("p_value", "low", "high") if key in values}
         own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
         if self.p_value_verbose:
             p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
@@ -194,11 +192,11 @@ class BaseMetric(SumMetric):
         measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks_and_words)
-        if self.bootstrap_iterations:
-            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
-            options |= {"seed": self.bootstrap_seed, **masks_and_words}
+        if self.replicates and "replicates" in self._shared_options():
+            options = {"replicates": self.replicates, "confidence": self.confidence}
+            options |= {"seed": self.seed, **masks_and_words}
             interval = bootstrap_interval(self.score_function(), *sets, **options)
-            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
+            measured |= {"low": interval.low, "high": interval.high}
         return measured
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
@@ -249,12 +247,9 @@ class BaseMetric(SumMetric):
         _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
         _checks.one_of("p_value_method", self.p_value_method, METHODS)
         _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
-        _checks.integer_at_least("bootstrap_iterations", self.bootstrap_iterations, 0)
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence: got {self.confidence!r}, wanted a number between 0 and 1")
-        for name in ("p_value_seed", "bootstrap_seed"):
-            if (seed := getattr(self, name)) is not None:
-                _checks.integer_at_least(name, seed, 0)
+        check_confidence(self.confidence)
+        if self.p_value_seed is not None:
+            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
 
     def _test(self) -> dict[str, Any]:
         """The options as the functions of `permutation` take them."""

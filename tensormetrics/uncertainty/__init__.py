@@ -7,5 +7,6 @@ from .._estimates import Comparison as Comparison
 from .._estimates import Estimate as Estimate
 from .._estimates import as_scalars as as_scalars
 from .compare import compare as compare
+from .uncertain import Uncertain as Uncertain
 
-__all__ = ["Comparison", "Estimate", "as_scalars", "compare"]
+__all__ = ["Comparison", "Estimate", "Uncertain", "as_scalars", "compare"]

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._estimates import Estimate, check_confidence
 from ..._metric import Options
-from ..._resampling import Resampled
+from ..._resampling import Resampled, together
 from ..._resampling import interval as intervals
 from ..._weights import check_draws
 from ..._weights import units as units_of
@@ -124,6 +124,7 @@ class AccuracyCalculator(EmbeddingMetric):
         self.memory_budget = default.memory_budget
         self.class_labels: Tensor | tuple[Tensor, ...] | None = None
         self.last: Result | None = None
+        self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, k, keep, progress)
         keyword = self.function_keyword
@@ -145,7 +146,7 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
-        self.last = self.last._replace(units=self.query_units)
+        self.units = self.query_units
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -216,17 +217,17 @@ class AccuracyCalculator(EmbeddingMetric):
     ) -> tuple[dict[str, Tensor], Resampled]:
         if self.last is None:
             self.compute()
-        scores = {name: score for name, score in self.last.scores.items() if statistic_of(name) == "mean"}
-        if not scores:
-            raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
-        if self.label_levels and self.average != "micro":
-            raise ValueError(f"label_levels: there is no {asked} of averages over classes; score one level at a time")
-        lone = torch.zeros_like(self.last.lone[0]) if self.label_levels else self.last.lone
-        scored = ~lone | (self.on_lone == "zero")
-        units = self.last.units if groups is None else units_of("groups", groups, len(scored), scored.device)
-        items = items_of_several(scores, units, Classes.of(self.last.labels, scored), self.average)
-        found = items.resampled(*check_draws(replicates, seed))
-        return found.read(found.plain), found
+        units, options = self.units, check_draws(replicates, seed)
+        if groups is not None:
+            units = units_of("groups", groups, len(units), units.device)
+        found = []
+        for suffix, (scores, classes) in self.averaged.items():
+            means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
+            if not means:
+                raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
+            found.append(items_of_several(means, units, classes, self.average).resampled(*options))
+        all_levels = together(found, _joined)
+        return all_levels.read(all_levels.plain), all_levels
 
     def _better(self, name: str) -> int:
         return -1 if name.startswith("mean_rank") else 1
@@ -364,8 +365,10 @@ class AccuracyCalculator(EmbeddingMetric):
         found: dict[int, tuple] = {}
         # The level that looks deepest comes first: the others read their neighbours from its search.
         for i in sorted(range(len(levels)), key=longest.__getitem__, reverse=True):
-            found[i] = evaluate(self._given(names, levels[i], relevant[i], neighbours)), self.last, self.class_labels
+            values = evaluate(self._given(names, levels[i], relevant[i], neighbours))
+            found[i] = values, self.last, self.class_labels, self.averaged
         results = {f"_level{i}": found[i][1] for i in range(len(levels))}
+        self.averaged = {f"_level{i}": found[i][3][""] for i in range(len(levels))}
         self.class_labels, self.last = tuple(found[i][2] for i in range(len(levels))), of_levels(results)
         return {f"{name}_level{i}": value for i in range(len(levels)) for name, value in found[i][0].items()}
 
@@ -399,8 +402,8 @@ class AccuracyCalculator(EmbeddingMetric):
             if clusters:
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
-        number = torch.arange(len(lone), device=lone.device)
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, number, sides.query_labels)
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        self.averaged, self.units = {"": (scores, given["classes"])}, torch.arange(len(lone), device=lone.device)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
@@ -412,3 +415,7 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
+
+
+def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: value for part in parts for name, value in part.items()}

@@ -25,16 +25,12 @@ class Result(NamedTuple):
     lone: (Q,) bool, queries without relevant reference, or (L, Q).
     cluster_labels: (Q,) int64, or (L, Q); None if no metric asked for them.
     ranks: of all relevant references that were looked for, or a tuple of L; None unless keep="all".
-    units: (Q,) int64, equal for queries that are weighed together in intervals.
-    labels: (Q,) of the queries; with `label_levels` those of the first level.
     """
 
     scores: dict[str, Tensor]
     lone: Tensor
     cluster_labels: Tensor | None
-    ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None
-    units: Tensor
-    labels: Tensor
+    ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None = None
 
 
 class QueryScorer:
@@ -110,5 +106,4 @@ def of_levels(results: dict[str, Result]) -> Result:
         torch.stack([result.lone for result in results.values()]),
         None if any(level is None for level in clusters) else torch.stack(clusters),
         tuple(result.ranks for result in results.values()),
-        *next(iter(results.values()))[-2:],
     )
