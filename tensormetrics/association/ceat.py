@@ -133,6 +133,7 @@ class CEAT(BaseMetric):
     metric_short_name = "CEAT"
     by_position = False
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
+    no_interval = "run_query and measure give its standard_error"
     effects: Tensor
     result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
 
@@ -147,6 +148,8 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if self.replicates:
+            raise ValueError(f"replicates: got {self.replicates}, wanted none for CEAT, which has a standard_error")
         self.samples = _checks.integer_at_least("samples", samples, 1)
         if seed is not None:
             _checks.integer_at_least("seed", seed, 0)
@@ -163,7 +166,9 @@ class CEAT(BaseMetric):
     def batched(self) -> bool:
         return False  # the thousand samples of one query are a batch
 
-    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> None:
+    def update(  # type: ignore[override]  # samples have no ids
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
+    ) -> None:
         # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
         """Add the effect size of each sample."""
         u_and_v = associations(*units_of(x, y, a, b, **masks))

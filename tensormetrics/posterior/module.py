@@ -10,13 +10,14 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
+from .._estimates import Estimate, as_scalars
 from .._metric import Metric, Options
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
-from .summary import Estimate, as_scalars, check_probability, equal_tailed, estimate
+from .summary import check_probability, equal_tailed, estimate
 from .sums import METHODS, Method
 from .syntax import MetricCollection, get_metric
 
@@ -47,6 +48,7 @@ class ConfusionPosterior(Metric):
     Reference: doi:10.7717/peerj-cs.398.
     """
 
+    no_interval = "compute() gives the intervals of its posterior"
     counts: Tensor
     spilled: Tensor
 
@@ -83,7 +85,7 @@ class ConfusionPosterior(Metric):
         check_probability("ci_probability", ci_probability)
         self.ci_probability = ci_probability
         _checks.one_of("interval", interval, ("hdi", "eti"))
-        self.interval = interval
+        self.kind = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
@@ -144,14 +146,14 @@ class ConfusionPosterior(Metric):
         self.spilled = self.spilled + spilled
 
     def compute(self) -> dict[str, Estimate]:
-        summary = estimate if self.interval == "hdi" else equal_tailed
+        summary = estimate if self.kind == "hdi" else equal_tailed
         return {
             metric: Estimate(*(self._shaped(metric, x) for x in summary(values, self.ci_probability)))
             for metric, values in zip(self.metrics, self._samples(self.metrics), strict=True)
         }
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
-        """`compute()` as a logger takes it, with classes by their `labels`: "tpr/cat/median". See `as_scalars`."""
+        """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
         labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
         return as_scalars(self.compute(), prefix, labels)
 

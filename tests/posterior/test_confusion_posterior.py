@@ -389,3 +389,11 @@ def test_plot_shows_all_ranks_or_nothing():
         [tuple(line.get_xdata()) for line in found.plot_posterior().axes[0].lines] for found in (metric, alone)
     )
     assert lines == expected and torch.equal(metric.counts, here)
+
+
+def test_its_intervals_are_those_of_compute():
+    metric = ConfusionPosterior(2)
+    metric.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    with pytest.raises(NotImplementedError) as raised:
+        metric.interval()
+    assert str(raised.value) == "ConfusionPosterior: compute() gives the intervals of its posterior"

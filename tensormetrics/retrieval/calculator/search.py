@@ -65,7 +65,7 @@ class Search:
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
         special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
         if special and self.counted is None:
-            name = "groups" if isinstance(sides.ignore, tuple) else special[0]
+            name = "cameras" if isinstance(sides.ignore, tuple) else special[0]
             raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
         few &= not special and not sides.spread
         counted = None if few and 8 * (depth or 0) * len(sides.query) <= allowed else self.counted

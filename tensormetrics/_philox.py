@@ -11,6 +11,7 @@ from torch import Tensor
 
 Words = tuple[int, int, int, int]  # of 32 bits
 Lanes = tuple[Tensor, Tensor, Tensor, Tensor]  # of such words in int64
+Mixed = int | Tensor
 
 WORD = 2**32 - 1
 # Less 2^32, a multiplier's product with a word fits 63 bits, and the word itself makes up for it in the high half.
@@ -21,9 +22,9 @@ KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 @overload
 def philox4x32(counter: Words, key: tuple[int, int]) -> Words: ...
 @overload
-def philox4x32(
-    counter: tuple[int | Tensor, int | Tensor, int | Tensor, int | Tensor], key: Sequence[Tensor]
-) -> Lanes: ...
+def philox4x32(counter: tuple[Mixed, Mixed, Mixed, Mixed], key: Sequence[Tensor]) -> Lanes: ...
+@overload
+def philox4x32(counter: tuple[Tensor, Mixed, Mixed, Mixed], key: tuple[int, int]) -> Lanes: ...
 def philox4x32(counter, key):
     """Four words for each counter and key; lanes broadcast against each other."""
     c0, c1, c2, c3 = counter
