@@ -7,7 +7,7 @@ import pytest
 import torch
 from cases.posterior import FUNCTIONS
 
-from tensormetrics import posterior
+from tensormetrics import posterior, uncertainty
 from tensormetrics.posterior import RNG, ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
 
 BAD = [math.nan, math.inf, -math.inf]
@@ -192,7 +192,7 @@ PASSED_ON = {
     "truncated_gamma_icdf": lambda x: posterior.truncated_gamma_icdf(U, U[0], U[0], torch.tensor(abs(x)), 1.0),
     "RNG": lambda x: RNG(0).uniform(2, high=x) * 0,
     "as_scalars": lambda x: torch.tensor(
-        list(posterior.as_scalars({"a": posterior.Estimate(*[torch.tensor(x)] * 3)}).values())
+        list(uncertainty.as_scalars({"a": uncertainty.Estimate(*[torch.tensor(x)] * 3)}).values())
     ),
 }
 
