@@ -15,6 +15,7 @@ GROUND = (
     "_metric",
     "_sum_metric",
     "_checks",
+    "_columns",
     "_estimates",
     "_exact_sums",
     "_files",
@@ -29,7 +30,7 @@ GROUND = (
 )
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it
-    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator"),
+    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator", "runs"),
     "structured": ("tensors", "objects", "dsl", "suites"),
 }
 OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator

@@ -69,7 +69,8 @@ def bootstrap_interval(
         return Estimate(value, value, value)
     enough = 2 * scores.isfinite().sum(-1) >= replicates
     tails = (1 - confidence) / 2, (1 + confidence) / 2
-    return Estimate(value, *(scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails))
+    low, high = (scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    return Estimate(value, low, high)
 
 
 def _counts(

@@ -209,7 +209,7 @@ class ConfusionPosterior(Metric):
             return found.read(found.plain), found
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
-        """`compute()` as a logger takes it, with classes by their `labels`: "tpr/cat/low". See `as_scalars`."""
+        """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
         labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
         return as_scalars(self.compute(), prefix, labels)
 

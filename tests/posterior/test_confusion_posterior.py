@@ -375,7 +375,7 @@ def test_plot_shows_all_ranks_or_nothing():
     here, there = torch.tensor([[8, 1], [2, 5]]), torch.tensor([[3, 4], [0, 9]])
 
     def gathered(state, group=None):
-        return [state, there if state.ndim else torch.zeros_like(state)]
+        return [state, there if state.shape == there.shape else torch.zeros_like(state)]
 
     ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gathered}
     metric, alone = (ConfusionPosterior(2, num_samples=300, **options) for options in (ranks, {}))
