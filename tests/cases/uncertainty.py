@@ -7,7 +7,7 @@ from torchmetrics.classification import MulticlassF1Score
 
 from tensormetrics import uncertainty
 
-from .case import MetricCase
+from .case import FunctionCase, LeftOut, MetricCase
 
 
 def some_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -33,4 +33,30 @@ METRICS = {
         not_finite="no floats",
     ),
 }
-ROWLESS = {"as_scalars": "it writes numbers for loggers"}
+
+
+def some_p_values(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor]:
+    return (torch.rand(*lead, 9, generator=generator).double() ** 2,)
+
+
+def without_them(p_values: Tensor) -> tuple[Tensor, ...]:
+    kept = p_values.isfinite()
+    return tuple(
+        torch.stack(
+            [
+                torch.full_like(row, torch.nan).masked_scatter(here, uncertainty.correct_p_values(row[here], how))
+                for row, here in zip(p_values, kept, strict=True)
+            ]
+        )
+        for how in ("holm", "bh")
+    )
+
+
+FUNCTIONS = {
+    "correct_p_values": FunctionCase(
+        lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
+        some_p_values,
+        not_finite=LeftOut("it is no test, and NaN", without_them),
+    ),
+}
+ROWLESS = {}
