@@ -15,6 +15,7 @@ GROUND = (
     "_metric",
     "_sum_metric",
     "_checks",
+    "_corrections",
     "_columns",
     "_estimates",
     "_exact_sums",

@@ -132,6 +132,7 @@ class CEAT(BaseMetric):
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
     by_position = False
+    no_interval = "its items are samples of contexts, not words; take standard_error, which run_query gives"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
     effects: Tensor
     result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
