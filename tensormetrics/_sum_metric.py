@@ -27,6 +27,8 @@ class SumMetric(Metric):
         super().__init__(**kwargs)
         self.replicates = _checks.integer_at_least("replicates", replicates, 0)
         self.seed: int | None = _checks.integer_at_least("seed", seed, 0)
+        if self.replicates and type(self).no_interval is not Metric.no_interval:
+            raise ValueError(f"replicates: got {replicates}, but there is no interval: {self.no_interval}")
 
     def add_sums(self, width: int) -> None:
         """Declare the states of rows (K,), K = `width`."""
@@ -66,10 +68,10 @@ class SumMetric(Metric):
         """The value, or values, that sums of rows stand for."""
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        if type(self).no_interval is not Metric.no_interval:
-            raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
         own = {"replicates": (replicates, self.replicates), "seed": (seed, self.seed)}
         kind = type(self).__name__
+        if type(self).no_interval is not Metric.no_interval:
+            raise NotImplementedError(f"{kind}: {self.no_interval}")
         if not self.replicates:
             wanted = check_draws(replicates, seed)[0]
             raise ValueError(f"replicates: {kind} keeps sums; write {kind}(..., replicates={wanted}) and update again")

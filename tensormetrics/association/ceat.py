@@ -132,8 +132,8 @@ class CEAT(BaseMetric):
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
     by_position = False
+    no_interval = "its items are samples of contexts, not words; take standard_error, which run_query gives"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
-    no_interval = "run_query and measure give its standard_error"
     effects: Tensor
     result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
 
@@ -148,8 +148,6 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if self.replicates:
-            raise ValueError(f"replicates: got {self.replicates}, wanted none for CEAT, which has a standard_error")
         self.samples = _checks.integer_at_least("samples", samples, 1)
         if seed is not None:
             _checks.integer_at_least("seed", seed, 0)

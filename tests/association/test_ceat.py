@@ -178,12 +178,3 @@ def test_a_stream_of_samples(generator, device):
 def test_errors_of_options(options, message):
     with raises(ValueError, message):
         association.CEAT(**options)
-
-
-def test_no_interval_beside_the_standard_error():
-    with raises(ValueError, "replicates: got 10, wanted none for CEAT, which has a standard_error"):
-        association.CEAT(replicates=10)
-    metric = association.CEAT()
-    metric.update(*(torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(i)) for i in range(4)))
-    with raises(NotImplementedError, "CEAT: run_query and measure give its standard_error"):
-        metric.interval()
