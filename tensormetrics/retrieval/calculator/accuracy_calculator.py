@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._estimates import Estimate, check_confidence
-from ..._metric import Options
 from ..._resampling import Resampled, together
 from ..._resampling import interval as intervals
 from ..._weights import check_draws
@@ -19,8 +18,16 @@ from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranks import TIES
 from ..relevance import Comparison, Ignore
 from ..rows import Sides
-from ..scores.embedding_metric import EmbeddingMetric
-from ..scores.query_metric import ON_LONE, Classes, items_of_several, relevant_counts, scored_queries
+from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
+from ..scores.query_metric import (
+    ON_LONE,
+    Classes,
+    OnLone,
+    Ties,
+    items_of_several,
+    relevant_counts,
+    scored_queries,
+)
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
@@ -33,8 +40,8 @@ from .knn_labels import mean_average_precision as mean_average_precision
 from .knn_labels import mean_reciprocal_rank as mean_reciprocal_rank
 from .knn_labels import precision_at_k as precision_at_k
 from .knn_labels import r_precision as r_precision
-from .metric_names import CENTROID, CLUSTERING, NAMES, is_known, rank_score, statistic_of
-from .scoring import KEEP, QueryScorer, Result, built_in, of_levels
+from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
+from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
 
 
@@ -78,7 +85,7 @@ class AccuracyCalculator(EmbeddingMetric):
         exclude: Sequence[str] = (),
         avg_of_avgs: bool = False,
         return_per_class: bool = False,
-        k: int | Literal["max_bin_count"] | None = None,
+        k: Depth = None,
         label_comparison_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
         device: torch.device | str | None = None,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]] | None = None,
@@ -86,15 +93,15 @@ class AccuracyCalculator(EmbeddingMetric):
         *,
         distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         exact: bool = True,
-        ties: Literal["index", "optimistic", "pessimistic"] = "index",
-        on_lone: Literal["exclude", "zero", "error"] = "exclude",
+        ties: Ties = "index",
+        on_lone: OnLone = "exclude",
         memory_budget: int | None = None,
         ignore: Ignore | None = None,
         gains: Tensor | Comparison | None = None,
         label_levels: bool = False,
-        keep: str = "scores",
+        keep: Keep = "scores",
         progress: bool = False,
-        **kwargs: Unpack[Options],
+        **kwargs: Unpack[StoreOptions],
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
         super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
@@ -134,7 +141,12 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def rows_may_stay(self) -> bool:
         own = all(rank_score(name) and self._is_own(name) for name in self.selected)
-        return own and self.search.counts and self.ignore is None and (self.gains is None or callable(self.gains))
+        return (
+            own
+            and self.search.counted is not None
+            and self.ignore is None
+            and (self.gains is None or callable(self.gains))
+        )
 
     @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
