@@ -112,7 +112,7 @@ class Experiment:
         device: torch.device | str | None = None,
     ) -> None:
         self.name, self.rng = name, rng
-        self.items = None if items is None else Items(items.label, items.cells.to(device))
+        self.items = None if items is None else items._replace(cells=items.cells.to(device))
         self.confusion_matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True).to(device)
         C = self.num_classes
         try:

@@ -147,6 +147,7 @@ class Study:
         num_classes: int | None = None,
         labels: Any = None,
         items: str | Literal[False] | None = None,
+        groups: Any = None,
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
@@ -156,12 +157,14 @@ class Study:
         by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
         names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
         comparison of experiments with the same y_true and without items warns; items=False says that these differ.
+        `groups` (N,), integers or names, are the documents, patients or speakers of the items of y_true and y_pred:
+        intervals take whole groups for what varies.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
         if config.AGGREGATED in (group, name):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
-        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items)
+        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
         if told.items is not None:
             others = (other for found in self._groups.values() for other in found.experiments.values())
             config.check_items(full_name, told.items, len(told.confusion_matrix), others)
