@@ -10,7 +10,7 @@ import tensormetrics
 
 PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
-COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py"
+COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py", "_warm_up.py"
 GROUND = (
     "_metric",
     "_sum_metric",

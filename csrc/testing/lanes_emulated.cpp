@@ -1,7 +1,7 @@
 // The operators as the lanes of CUDA compute them, emulated on the CPU: for tests.
 #include "lanes_emulated.h"
 
-#include "dirichlet/dirichlet_team.h"
+#include "dirichlet/dirichlet_lane.h"
 #include "lsa/lsa_lanes.h"
 #include "lsa/lsa_tensors.h"
 
@@ -48,11 +48,23 @@ void sums_on_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<T
   with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { draw_blocks<Team>(problem); });
 }
 
+void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
+                   int64_t start) {
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) {
+    using T = std::remove_pointer_t<decltype(problem.out)>;
+    const int64_t units = problem.experiments * ((problem.samples + kWarp - 1) / kWarp), blocks = (units + 1) / 2;
+    std::vector<char> shared(LaneMatrix<T>::bytes(problem));
+    for (int64_t block = 0; block < blocks; ++block)
+      lanes::run_block(static_cast<unsigned>(block), kWarp, [&] { draw_samples(problem, blocks, shared.data()); });
+  });
+}
+
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("lsa_warp", TORCH_BOX(&lsa::on_lanes<lanes::Warp>));
   m.impl("lsa_block", TORCH_BOX(&lsa::on_lanes<lanes::Block<64>>));
+  m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_by_lanes));
   m.impl("dirichlet_sums_warp", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Warp>));
   m.impl("dirichlet_sums_block", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Block<64>>));
 }

@@ -54,7 +54,8 @@ def built(name: str, cache: Path, architecture: int = 90, csrc: Path = CSRC) -> 
     assert source.count(IMPL) == 1, f"{file}: it registers other operators, or by another line"
     flags = [*abi(), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
     flags += [f"-arch=compute_{architecture}"]
-    files = [HERE / "translate.py", *sorted(HERE.glob("*.h")), *sorted(csrc.rglob("*.h"))]
+    rooms = file.parent, csrc / "common", csrc / "testing"
+    files = [HERE / "translate.py", *(path for room in (HERE, *rooms) for path in sorted(room.glob("*.h")))]
     parts = [source, *flags, torch.__version__, call("nvcc", "--version"), *(path.read_text() for path in files)]
     folder = cache / f"{name}_{architecture}_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
     if not folder.exists():
