@@ -10,7 +10,7 @@ import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranks.ranks import rank_tiles
-from tensormetrics.retrieval.search.nearest import NearestSearch
+from tensormetrics.retrieval.search.ways import Exhaustive
 
 CHILD = """
 import torch
@@ -52,7 +52,7 @@ def collapsed(points, rows, device):
 @pytest.mark.parametrize("points", [1, 7])
 @pytest.mark.parametrize("k", [10, 99])
 def test_equal_rows_never_need_every_distance(k, points, device, monkeypatch):
-    monkeypatch.setattr(NearestSearch, "_exhaustive", None)
+    monkeypatch.setattr(Exhaustive, "search", None)
     x = collapsed(points, 3000, device)
     # The same point first, by index; itself left out.
     same = torch.arange(3000, device=device) % points

@@ -10,6 +10,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not wri
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pieces_are_the_whole(rows, distance, dtype):
-    whole, pieces = Filter(mapped(rows), distance, dtype), Filter(mapped(rows), distance, dtype, 60_000)
+    whole, pieces = (Filter(mapped(rows), DISTANCES[distance], dtype, *memory) for memory in ((), (60_000,)))
     assert pieces.rows is None and torch.equal(pieces.bias, whole.bias)
     found = list(pieces.pieces(100))
     assert len(found) > 1 and found[0][0] == 100 and all(len(piece) <= 192 for _, piece in found)

@@ -17,7 +17,7 @@ from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
 from ..scores.query_metric import ON_LONE, Classes, relevant_counts, scored_queries
 from ..scores.uncertainty import Interval, Test, bootstrap, paired_randomisation
-from ..search.distance import DistanceName
+from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY as EQUALITY
@@ -99,7 +99,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 k = _checks.integer_at_least("k", k, 1)
             except ValueError:
                 raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
-        if knn_func is not None and distance != "l2":
+        if knn_func is not None and distance != DEFAULT:
             raise ValueError(f"distance: got {distance!r} together with a knn_func; give the distance to the knn_func")
         if knn_func is not None and not exact:
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")

@@ -11,7 +11,7 @@ from ... import _native
 from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
-from ..search.distance import canonical_pairs, equal_rows, native_code
+from ..search.distance import Distance, equal_rows
 from ..search.filter import BLOCK, Filter, plain_products
 from ..search.halves import HalfFilter
 
@@ -62,7 +62,7 @@ class RankCounter:
         query: Tensor,
         self_index: Tensor,
         reference: Tensor,
-        distance: str,
+        distance: Distance,
         ties: str,
         memory: int,
         exact: bool = True,
@@ -116,8 +116,8 @@ class RankCounter:
         row = torch.arange(len(index), device=index.device)[:, None].expand_as(index)
         there = index >= 0
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
-        pairs = row[there], index[there], self.distance, self.memory // 4
-        delta[there] = canonical_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
+        pairs = row[there], index[there], self.memory // 4
+        delta[there] = self.distance.of_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
         order = torch.where(there, index, len(self.reference)).argsort(1)
         order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
         return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
@@ -126,7 +126,7 @@ class RankCounter:
         hidden = asked.own.contiguous(), asked.ignored
         sides = asked.query.double().contiguous(), self.reference, self.equal
         places = (part.contiguous() for part in (asked.delta, asked.index, asked.relevant, *interval))
-        options = *places, native_code(self.distance), TIES.index(self.ties)
+        options = *places, self.distance.code, TIES.index(self.ties)
         with plain_products(x.device):
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
@@ -172,8 +172,8 @@ class RankCounter:
         # query: (Q, D)  row, column: (n,)  ->  (n,) float64, evaluated once for equal references
         size = len(self.reference)
         pair, inverse = (row * size + self.equal[column]).unique(return_inverse=True)
-        memory = self.memory // 4
-        return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
+        pairs = pair // size, pair % size, self.memory // 4
+        return self.distance.of_pairs(query, self.reference, *pairs)[inverse]
 
 
 def _count_tile(

@@ -188,11 +188,11 @@ def checked_tiles(
     searched = (query, self_index)
     if shallow:
         depth_found = min(depth, len(reference))
-        references = References(reference, distance)
+        references = References(reference, DISTANCES[distance])
         options = {"exact": exact, "ignoring": ignore is not None}
         search = NearestSearch(*searched, depth_found, references, memory, **options) if depth_found else None
     else:
-        search = RankCounter(*searched, reference, distance, ties, memory, exact) if len(reference) else None
+        search = RankCounter(*searched, reference, DISTANCES[distance], ties, memory, exact) if len(reference) else None
     rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
 
     @torch.no_grad()
@@ -274,7 +274,7 @@ def _ranks_together(
     item = torch.arange(len(batch), device=codes[0].device)[:, None]
     query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
     reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
-    for items, order in batch.together(depth, options["distance"], options["exact"], memory):
+    for items, order in batch.together(depth, DISTANCES[options["distance"]], options["exact"], memory):
         own, present, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
         own = torch.where((own >= 0) & present.gather(1, own.clamp(min=0)), own + first, -1).flatten()
         relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), own)

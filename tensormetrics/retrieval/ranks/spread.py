@@ -16,6 +16,7 @@ from torch import distributed as dist
 from ..._metric import gather
 from ..relevance import Comparison, Positives, Relevance
 from ..rows import Sides, budget, check_finite, check_squares
+from ..search.distance import DISTANCES
 from .counting import RankCounter
 from .ranks import PositiveRanks, checked_tiles, within_depth
 
@@ -95,7 +96,9 @@ class _BlockCounter:
         of_block = torch.zeros_like(self_index, dtype=torch.bool).index_fill(0, block, True)
         query = rows_at(sides.query, sides.spread.query, of_block, self.group)
         check_squares(query=query, reference=reference)
-        self.counter = RankCounter(query, self._column_of(self_index[block]), reference, distance, ties, memory)
+        self.counter = RankCounter(
+            query, self._column_of(self_index[block]), reference, DISTANCES[distance], ties, memory
+        )
         # Processes go on in step, as far as the one with the least room.
         self.rows = int(self._reduced(block.new_tensor(self.counter.rows), dist.ReduceOp.MIN))
 

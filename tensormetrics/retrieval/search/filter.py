@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
-from ..sums import halving_sum, row_norms
-from .distance import EUCLIDEAN, rows_at_once
+from ..sums import halving_sum
+from .distance import Distance, rows_at_once
 
 BLOCK = 64  # the filter's columns are a multiple of it
 
@@ -33,7 +33,7 @@ class Filter:
     def __init__(
         self,
         reference: Tensor,
-        distance: str,
+        distance: Distance,
         dtype: torch.dtype,
         memory: float = math.inf,
         chosen: Tensor | None = None,
@@ -41,7 +41,6 @@ class Filter:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
         self.reference, self.chosen = reference, chosen
         self.distance, self.dtype = distance, dtype
-        self.factor = -2 if distance in EUCLIDEAN else -1
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
@@ -69,7 +68,7 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (-1 - self.factor)
+        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (self.distance.factor - 1)
         bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias
 
@@ -86,7 +85,7 @@ class Filter:
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
         """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
-        euclidean = self.distance in EUCLIDEAN
+        euclidean = self.distance.euclidean
         x = self.centred(rows, euclidean)
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
@@ -106,14 +105,13 @@ class Filter:
     def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
-        euclidean = self.distance in EUCLIDEAN
-        x = self.centred(rows, euclidean)
-        if euclidean:
+        x = self.centred(rows, self.distance.euclidean)
+        if self.distance.euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
         factor = self.scale * power_of_two(x.norm(dim=1))
         centre = halving_sum(x * self.centre)
-        return factor, factor * (centre if self.distance == "ip" else centre - 1)
+        return factor, factor * (centre - self.distance.constant)
 
     def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
         # ->  (C, D) each, from row `first`
@@ -137,7 +135,7 @@ class Filter:
         prepared[max(self.count - rows.start, 0) :] = 0
         for piece in self._steps(rows.start, min(rows.stop, self.count)):
             x = self.centred(self._given(piece)) * self.scale
-            x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
+            x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
             prepared[piece.start - rows.start : piece.stop - rows.start] = x
         return prepared
 
@@ -150,11 +148,8 @@ class Filter:
         return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
     def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
-        # rows: (N, D)  ->  (N, D) float64, of length 1 before where the distance is "cosine"
-        rows = rows.double()
-        if self.distance == "cosine":
-            norm = row_norms(rows)[:, None]
-            rows = rows / torch.where(norm > 0, norm, 1.0)
+        # rows: (N, D)  ->  (N, D) float64
+        rows = self.distance.prepared(rows)
         return rows - self.centre if centred else rows
 
 

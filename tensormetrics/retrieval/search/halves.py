@@ -33,8 +33,7 @@ class HalfFilter:
     def __init__(self, filter_: Filter, kernels: ModuleType, parts: int = 1) -> None:
         reference, self.filter, self.kernels, self.parts = filter_.reference, filter_, kernels, parts
         count, dim = reference.shape
-        self.euclidean = filter_.distance in ("l2", "sqeuclidean")
-        self.factor = 2 if self.euclidean else 1
+        self.euclidean, self.factor = filter_.distance.euclidean, filter_.distance.factor
         size = self._whole_tiles(count)
         pieces, depth = 2 * parts - 1, kernels.DEPTH
         width = max(-(-dim // depth) * depth, depth) * pieces

@@ -12,8 +12,8 @@ from ..relevance import rows_of
 from ..rows import as_embeddings, budget, check_squares
 from .backend import first_references, search_arguments
 from .batch import Batch
-from .distance import DISTANCES, DistanceName
-from .nearest import FunctionSearch, NearestSearch, largest_first
+from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
+from .nearest import FunctionSearch, NearestSearch
 from .references import References
 
 
@@ -52,7 +52,12 @@ class TorchKNN:
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
-        self._kept: References | None = None
+        self._kept: References | Tensor | None = None
+
+    @property
+    def order(self) -> Distance | FunctionDistance:
+        """What `distance` means."""
+        return distance_of(self.distance)
 
     @torch.no_grad()
     def __call__(
@@ -110,30 +115,34 @@ class TorchKNN:
         if self._kept is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
-        _checks.same_device(embeddings=embeddings, kept=self._kept.rows)
-        _checks.shape("embeddings", embeddings, "N", self._kept.rows.shape[1])
-        self.train(torch.cat([self._kept.rows, embeddings]))
+        kept = self._kept_rows()
+        _checks.same_device(embeddings=embeddings, kept=kept)
+        _checks.shape("embeddings", embeddings, "N", kept.shape[1])
+        self.train(torch.cat([kept, embeddings]))
 
     def reset(self) -> None:
         self._kept = None
 
     def save(self, path: str | os.PathLike) -> None:
-        rows = self._references().rows
+        rows = self._kept_rows()
         with written(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
         self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
 
-    def _prepared(self, rows: Tensor) -> References:
-        if not callable(self.distance):
-            check_squares(reference=rows)
-        return References(rows, self.distance)
+    def _prepared(self, rows: Tensor) -> References | Tensor:
+        # rows: (R, D)  ->  what `search` takes: of a named distance with what is computed from the rows once
+        distance = self.order
+        if isinstance(distance, FunctionDistance):
+            return rows
+        check_squares(reference=rows)
+        return References(rows, distance)
 
-    def _references(self) -> References:
+    def _kept_rows(self) -> Tensor:
         if self._kept is None:
             raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
-        return self._kept
+        return self._kept if isinstance(self._kept, Tensor) else self._kept.rows
 
     def _search(
         self,
@@ -149,16 +158,16 @@ class TorchKNN:
     ) -> tuple[Tensor | None, Tensor]:
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
-            rows = self._references().rows if reference is None else reference
+            rows = self._kept_rows() if reference is None else reference
             query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
             references = self._kept if reference is None else self._prepared(query if reference is query else rows)
-            if reference is not query and not callable(self.distance):
+            if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
             return self.search(query, k, references, own, ignore, with_distances)
 
         k = _checks.integer_at_least("k", k, 1)
         if reference is None:
-            reference = self._references().rows.expand(*query.shape[:-2], -1, -1)
+            reference = self._kept_rows().expand(*query.shape[:-2], -1, -1)
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
@@ -176,20 +185,21 @@ class TorchKNN:
         queries, size = batch.query.shape[1], batch.reference.shape[1]
         distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
         left = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
-        if not callable(self.distance):
+        distance = self.order
+        if isinstance(distance, Distance):
             found, memory = min(k, size), budget(self.memory_budget, indices.device)
-            for items, nearest in batch.together(found, self.distance, self.exact, memory, ignored):
+            for items, nearest in batch.together(found, distance, self.exact, memory, ignored):
                 left[items] = False
                 indices.view(len(batch), queries, k)[items, :, :found] = nearest
                 if with_distances:
                     table = distances.view(len(batch), queries, k)
-                    near = batch.distances(items, nearest, self.distance, memory).to(table.dtype)
+                    near = batch.distances(items, nearest, distance, memory).to(table.dtype)
                     table[items, :, :found] = torch.where(nearest < 0, table[items, :, :found], near)
         for item in map(batch.item, left.nonzero()[:, 0].tolist()):
             reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
             hidden = None if ignored is None else item.of_pairs(ignored)
             query = item.of_query(batch.query)
-            if not callable(self.distance):
+            if isinstance(distance, Distance):
                 check_squares(query=query)
             near, index = self.search(query, k, self._prepared(reference), own, hidden, with_distances)
             indices[item.number] = item.original(index)
@@ -209,8 +219,8 @@ class TorchKNN:
     ) -> tuple[Tensor | None, Tensor]:
         # query: (Q, D)  references: (R, D)  own: (Q,) int64  ->  (Q, k) floating or None, (Q, k) int64
         """Neighbours of rows that a door has checked."""
-        references = References(references, self.distance) if isinstance(references, Tensor) else references
-        reference = references.rows
+        distance = self.order
+        reference = references if isinstance(references, Tensor) else references.rows
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
@@ -219,12 +229,14 @@ class TorchKNN:
         found = min(k, len(reference))
         if not found or not len(query):
             return distances, indices
-        sides = query, own, found, references, budget(self.memory_budget, query.device)
-        if callable(self.distance):
-            search = FunctionSearch(*sides)
+        memory = budget(self.memory_budget, query.device)
+        search: FunctionSearch | NearestSearch
+        if isinstance(distance, FunctionDistance):
+            search = FunctionSearch(query, own, found, reference, distance, memory)
         else:
-            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None)
-        rows = min(search.rows, max(sides[-1] // 4 // len(reference), 1)) if ignored else search.rows
+            references = References(references, distance) if isinstance(references, Tensor) else references
+            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
+        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
@@ -242,6 +254,6 @@ class TorchKNN:
         indices = torch.full((queries, k), -1, device=query.device)
         if not with_distances:
             return None, indices
-        missing = -torch.inf if largest_first(self.distance) else torch.inf
+        missing = -torch.inf if self.order.largest_first else torch.inf
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..rows import check_count
-from .distance import equal_rows
+from .distance import Distance, equal_rows
 from .filter import Filter
 from .halves import HalfFilter
 
@@ -15,7 +15,7 @@ from .halves import HalfFilter
 class References:
     """Rows to search, with what is computed from them once."""
 
-    def __init__(self, rows: Tensor, distance: str) -> None:
+    def __init__(self, rows: Tensor, distance: Distance) -> None:
         # rows: (R, D)
         check_count(len(rows))
         self.rows, self.distance = rows, distance

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .... import _checks
 from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
-from ..distance import DISTANCES, as_distance
+from ..distance import DISTANCES, DistanceName
 
 
 class KeOpsKNN:
@@ -21,7 +21,7 @@ class KeOpsKNN:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
     """
 
-    def __init__(self, distance: str = "l2") -> None:
+    def __init__(self, distance: DistanceName = "l2") -> None:
         _checks.one_of("distance", distance, DISTANCES)
         _lazy_tensor()
         self.distance = distance
@@ -50,19 +50,18 @@ class KeOpsKNN:
             exact = torch.float64 if len(reference) > 2**24 else dtype
             delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
         delta, indices = eligible(delta.to(dtype), indices, k, own, ignored)
-        return as_distance(delta, self.distance), indices
+        return DISTANCES[self.distance].from_canonical(delta), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  ->  (Q, k), (Q, k) int64, -1 where there are fewer references
-        lazy = _lazy_tensor()
-        if self.distance == "cosine":
+        lazy, distance = _lazy_tensor(), DISTANCES[self.distance]
+        if distance.unit:
             query, reference = unit_rows(query), unit_rows(reference)
         query, reference = lazy(query.contiguous()[:, None]), lazy(reference.contiguous()[None])
-        euclidean = self.distance in ("l2", "sqeuclidean")
-        values = ((query - reference) ** 2).sum(-1) if euclidean else -(query | reference)
+        values = ((query - reference) ** 2).sum(-1) if distance.euclidean else -(query | reference)
         delta, indices = values.Kmin_argKmin(k, dim=1)
         indices = torch.where(delta == torch.inf, -1, indices)
-        return delta + 1 if self.distance == "cosine" else delta, indices
+        return delta if distance.euclidean else distance.of_product(-delta), indices
 
 
 def _rounded(k: int) -> int:
