@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.ranks.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
 from tensormetrics.retrieval.search.ways import Exhaustive
 
 CHILD = """
@@ -68,7 +69,7 @@ def test_collapsed_rows_take_about_the_time_of_others(points, device):
     def seconds(x):
         start = time.process_time()
         TorchKNN().indices(x, 99, x, True)
-        for _ in rank_tiles(x, torch.arange(len(x), device=device) % 100):
+        for _ in rank_tiles(Given(x, torch.arange(len(x), device=device) % 100).checked(), Ranking()):
             pass
         return time.process_time() - start
 

@@ -69,7 +69,8 @@ import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
 
 def anonymous():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
@@ -88,7 +89,8 @@ before = anonymous()
 peak = [before]
 threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
-for _ in rank_tiles(x[:300], labels[:300], x, labels, self_index=torch.arange(300), **budget):
+sides = Given(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
+for _ in rank_tiles(sides, Ranking(**budget)):
     pass
 nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)
 calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Options
 from ..clusters.kmeans import TorchKMeans
-from ..ranks.ranks import TIES
+from ..ranks.ranking import TIES, Ties
 from ..relevance import Comparison, Ignore
 from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
@@ -82,7 +82,7 @@ class AccuracyCalculator(EmbeddingMetric):
         *,
         distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
         exact: bool = True,
-        ties: Literal["index", "optimistic", "pessimistic"] = "index",
+        ties: Ties = "index",
         on_lone: Literal["exclude", "zero", "error"] = "exclude",
         memory_budget: int | None = None,
         ignore: Ignore | None = None,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..ranks.ranking import Ranking, Ties
 from ..ranks.ranks import PositiveRanks
 from ..ranks.spread import tiles_of
 from ..rows import Sides, alike, budget
@@ -45,7 +46,7 @@ class Search:
         self,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]],
         comparison: Callable[[Tensor, Tensor], Tensor] | None,
-        ties: str,
+        ties: Ties,
         memory_budget: int | None,
     ) -> None:
         # Ranks can be counted, at any depth, where the canonical distance is the order.
@@ -76,14 +77,10 @@ class Search:
             "ranks of rows that stay on their processes" if sides.spread else "ranks" if ranked else "neighbours",
         )
         if ranked:
-            yield from tiles_of(
-                sides,
-                label_comparison_fn=self.comparison,
-                depth=depth,
-                ties=self.ties,
-                distance=self.knn_func.distance,
-                memory_budget=self.memory_budget,
+            ranking = Ranking(
+                self.comparison, depth, self.ties, self.knn_func.distance, memory_budget=self.memory_budget
             )
+            yield from tiles_of(sides, ranking)
             return
         depth = depth or len(sides.reference) - sides.all_shared()
         indices = neighbours.indices(depth)

@@ -11,11 +11,11 @@ from ... import _native
 from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
-from ..search.distance import Distance, equal_rows
+from ..search.distance import equal_rows
 from ..search.filter import BLOCK, Filter, plain_products
 from ..search.halves import HalfFilter
+from .ranking import TIES, Ranking
 
-TIES = ("index", "optimistic", "pessimistic")
 _WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
@@ -62,20 +62,18 @@ class RankCounter:
         query: Tensor,
         self_index: Tensor,
         reference: Tensor,
-        distance: Distance,
-        ties: str,
-        memory: int,
-        exact: bool = True,
+        ranking: Ranking,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
-        self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
+        self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
+        self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
-        self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        self.filter = Filter(reference, self.distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
         kernels = operators.kernels(query.device)
         self.halves = HalfFilter(self.filter, kernels, parts=2) if kernels else None
         if self.native:

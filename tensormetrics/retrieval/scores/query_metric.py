@@ -10,11 +10,12 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Options
-from ..ranks.ranks import TIES, PositiveRanks, count_relevant
+from ..ranks.ranking import TIES, Ranking, Ties
+from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
-from ..search.distance import DISTANCES
+from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric
 
 AVERAGES = ("micro", "macro", "class", "none")
@@ -144,8 +145,8 @@ class QueryMetric(EmbeddingMetric):
         on_lone: str = "exclude",
         label_comparison_fn: Comparison | None = None,
         ignore: Ignore | None = None,
-        ties: str = "index",
-        distance: str = "l2",
+        ties: Ties = "index",
+        distance: DistanceName = "l2",
         memory_budget: int | None = None,
         **kwargs: Unpack[Options],
     ) -> None:
@@ -188,12 +189,5 @@ class QueryMetric(EmbeddingMetric):
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        tiles = tiles_of(
-            sides,
-            label_comparison_fn=self.label_comparison_fn,
-            depth=depth,
-            ties=self.ties,
-            distance=self.distance,
-            memory_budget=self.memory_budget,
-        )
-        return query_scores([self.score], tiles, sides.query_labels)[0]
+        ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
+        return query_scores([self.score], tiles_of(sides, ranking), sides.query_labels)[0]
