@@ -8,7 +8,7 @@
 #   clusters: k-means, and scores of clusterings
 #   calculator: many scores by name from one search
 
-from .calculator.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
+from .calculator.calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .clusters.cluster_accuracy import EmbeddingClusterAccuracy as EmbeddingClusterAccuracy
 from .clusters.cluster_accuracy import cluster_accuracy as cluster_accuracy

@@ -5,16 +5,24 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
 from ..._files import written
 from ..relevance import rows_of
 from ..rows import as_embeddings, budget, check_squares
-from .backend import first_references, search_arguments
+from .backend import Candidates, first_references, search_arguments
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
 from .nearest import FunctionSearch, NearestSearch
 from .references import References
+
+
+class MaskedCandidates(Candidates, total=False):
+    """The same with leading dimensions and padding."""
+
+    query_mask: Tensor | None  # (..., Q) bool
+    reference_mask: Tensor | None  # (..., R) bool
 
 
 class TorchKNN:
@@ -66,11 +74,7 @@ class TorchKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
-        query_mask: Tensor | None = None,
-        reference_mask: Tensor | None = None,
+        **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (..., Q, D)  reference: (..., R, D)  self_index: (..., Q) int64  ignore: (..., Q, R) bool
         # query_mask: (..., Q) bool  reference_mask: (..., R) bool  ->  (..., Q, k) floating, (..., Q, k) int64
@@ -83,8 +87,9 @@ class TorchKNN:
         left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
         at least float32.
         """
-        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
-        return self._search(query, k, reference, *options, with_distances=True)
+        distances, indices = self._search(query, k, reference, ref_includes_query, True, **candidates)
+        assert distances is not None
+        return distances, indices
 
     @torch.no_grad()
     def indices(
@@ -93,16 +98,11 @@ class TorchKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
-        query_mask: Tensor | None = None,
-        reference_mask: Tensor | None = None,
+        **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
         # as above  ->  (..., Q, k) int64
         """The indices alone, which cost less: most of them need no canonical distance."""
-        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
-        return self._search(query, k, reference, *options, with_distances=False)[1]
+        return self._search(query, k, reference, ref_includes_query, False, **candidates)[1]
 
     def train(self, embeddings: Tensor) -> None:
         # embeddings: (R, D)
@@ -150,11 +150,12 @@ class TorchKNN:
         k: int,
         reference: Tensor | None,
         ref_includes_query: bool,
-        self_index: Tensor | None,
-        ignore: Tensor | Callable[[slice], Tensor] | None,
-        query_mask: Tensor | None,
-        reference_mask: Tensor | None,
         with_distances: bool,
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        query_mask: Tensor | None = None,
+        reference_mask: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor]:
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
 from ...._files import written
 from ...rows import as_embeddings
-from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN
 
@@ -70,9 +71,7 @@ class FaissKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
@@ -80,8 +79,7 @@ class FaissKNN:
         Without `reference` the rows in the index are searched, whatever `reset_before` says.
         """
         rows = self._rows(query, reference)
-        query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-        ignored = ignored_pairs(ignore, query, len(rows))
+        query, k, rows, own, ignored = asked_of(query, k, rows, ref_includes_query, **candidates)
         wanted = max(min(k + most_ignored(ignored), len(rows)) + (own is not None), 1)
         reason = self._unable(query.device, wanted)
         if not reason:

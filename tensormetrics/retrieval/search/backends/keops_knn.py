@@ -1,12 +1,11 @@
 """k nearest neighbours by KeOps, behind the protocol of `TorchKNN`."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
-from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
+from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
 
 
@@ -33,14 +32,11 @@ class KeOpsKNN:
         k: int,
         reference: Tensor,
         ref_includes_query: bool,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first; see `TorchKNN`."""
-        query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
-        ignored = ignored_pairs(ignore, query, len(reference))
+        query, k, reference, own, ignored = asked_of(query, k, reference, ref_includes_query, **candidates)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
         indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
