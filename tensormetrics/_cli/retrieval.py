@@ -3,7 +3,7 @@
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import torch
@@ -17,6 +17,7 @@ from .inputs import BadInput, naming, read_labels, read_tensor
 from .output import common_options, draw_scores, find_device, on_a_terminal, publish, status_of, stdout_aside, table
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
+Sides = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # rows and labels of the queries, and of the references
 
 
 @click.command(epilog=f"Metrics: {', '.join(NAMES).replace('{k}', 'K')}.")
@@ -83,9 +84,10 @@ def retrieval(
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1 and (per_class or bootstrap):
         raise BadInput("--per-class, --bootstrap: not on several ranks; leave them out, or run without torchrun")
+    depth: int | Literal["max_bin_count"] | None = int(k) if k and k.isdecimal() else "max_bin_count" if k else None
     place = find_device(device)
     query, given, classes = _side(embeddings, labels)
-    sides: list[Tensor | None] = [query.to(place), given.to(place), None, None]
+    sides: Sides = (query.to(place), given.to(place), None, None)
     if reference and reference_labels:
         references, numbers, names = _side(reference, reference_labels)
         if (classes is None) != (names is None):
@@ -94,20 +96,19 @@ def retrieval(
             given, numbers, classes = _joined(given, classes, numbers, names)
         if not torch.isin(given, numbers).any():
             raise BadInput(f"{labels}: none of its labels is one of {reference_labels}")
-        sides = [query.to(place), given.to(place), references.to(place), numbers.to(place)]
+        sides = (query.to(place), given.to(place), references.to(place), numbers.to(place))
     files = {"query": embeddings, "query_labels": labels, "reference": reference, "reference_labels": reference_labels}
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
     with naming(**files, include="--metric", k="--k", distance="--distance"), aside:
         searcher = {"distance": distance} if knn == "torch" else {"knn_func": KNN[knn](distance=distance)}
-        calculator = AccuracyCalculator(
-            metrics, k=int(k) if k and k.isdecimal() else k, device=place, progress=on_a_terminal(), **searcher
-        )
+        calculator = AccuracyCalculator(metrics, k=depth, device=place, progress=on_a_terminal(), **searcher)
         if ranks > 1:
             values = _on_ranks(calculator, sides)
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
             values = calculator.get_accuracy(*sides)
+        assert calculator.last is not None  # what it has just scored
         scored = calculator.last.scores
         intervals = {}
         for name in scored if bootstrap else ():
@@ -135,15 +136,18 @@ def retrieval(
     )
 
 
-def _on_ranks(calculator: AccuracyCalculator, sides: list[Tensor | None]) -> dict[str, float]:
+def _on_ranks(calculator: AccuracyCalculator, sides: Sides) -> dict[str, float]:
     """Each rank holds a part of the rows; all get the answer of one process."""
     torch.distributed.init_process_group("gloo")
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        roles = ("both",) if sides[2] is None else ("query", "reference")
-        for role, rows, labels in zip(roles, sides[::2], sides[1::2], strict=False):
+        query, labels, reference, reference_labels = sides
+        given = [("both" if reference is None else "query", query, labels)]
+        if reference is not None and reference_labels is not None:
+            given.append(("reference", reference, reference_labels))
+        for role, rows, numbers in given:
             own = slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks)
-            calculator.update(rows[own], labels[own], role=role)
+            calculator.update(rows[own], numbers[own], role=role)
         return {name: float(value) for name, value in calculator.compute().items()}
     finally:
         torch.distributed.destroy_process_group()

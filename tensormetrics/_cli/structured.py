@@ -242,6 +242,7 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
     # Under a name of its own: a file may be called types.py.
     spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
+    assert spec is not None and spec.loader is not None  # there is a loader for .py
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded

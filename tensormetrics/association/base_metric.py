@@ -16,8 +16,8 @@ from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
-from .permutation import ALTERNATIVES, METHODS
-from .query import IndexedQuery, Query, Template
+from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
+from .query import Forms, IndexedQuery, Query, Template
 
 P_VALUE_OPTIONS = (
     "calculate_p_value",
@@ -53,7 +53,13 @@ class BaseMetric(Metric):
     metric_name: str
     metric_short_name: str
 
-    forms: Template | None = None  # how the sides arrive in `measure`; None: as the template says
+    apart: Tensor
+    total: Tensor
+    finite: Tensor
+    not_finite: Tensor
+    _scores: Tensor
+
+    forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
     paired = False  # are sets aligned by position?
     by_position = True  # does run_query take its options also by position?
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
@@ -62,8 +68,8 @@ class BaseMetric(Metric):
 
     # Options of metrics that define `p_values`.
     calculate_p_value = False
-    p_value_test_type = "right-sided"
-    p_value_method = "auto"
+    p_value_test_type: Alternative = "right-sided"
+    p_value_method: Method = "auto"
     p_value_iterations = 10000
     p_value_seed: int | None = 0
     p_value_verbose = False
@@ -93,7 +99,7 @@ class BaseMetric(Metric):
         # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
-    def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
         """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options.
 
         Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
@@ -113,7 +119,7 @@ class BaseMetric(Metric):
         """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
         return type(self).run_query is BaseMetric.run_query
 
-    def update(self, *sets: Tensor, **masks: Tensor) -> None:
+    def update(self, *sets: Any, **masks: Any) -> None:
         # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
         """Add the scores of a batch."""
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
@@ -157,7 +163,9 @@ class BaseMetric(Metric):
     def _run(self, call: Call) -> dict[str, Any]:
         index = call.look_up(self.paired)
         if index.reason:
-            own = {key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()}
+            own: dict[str, Any] = {
+                key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()
+            }
             return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
         sets, masks = self.arguments(index, call.model.vectors)
         if call.normalize:
@@ -182,9 +190,14 @@ class BaseMetric(Metric):
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks_and_words)
         if self.bootstrap_iterations:
-            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
-            options |= {"seed": self.bootstrap_seed, **masks_and_words}
-            interval = bootstrap_interval(self.score_function(), *sets, **options)
+            interval = bootstrap_interval(
+                self.score_function(),
+                *sets,
+                iterations=self.bootstrap_iterations,
+                confidence=self.confidence,
+                seed=self.bootstrap_seed,
+                **masks_and_words,
+            )
             measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
         return measured
 
@@ -243,7 +256,7 @@ class BaseMetric(Metric):
             if (seed := getattr(self, name)) is not None:
                 _checks.integer_at_least(name, seed, 0)
 
-    def _test(self) -> dict[str, Any]:
+    def _test(self) -> Test:
         """The options as the functions of `permutation` take them."""
         return {
             "alternative": self.p_value_test_type,
@@ -304,4 +317,4 @@ def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
     rows: dict[str, list[np.float64]] = {}
     for word, value in zip(words, values, strict=False):
         rows.setdefault(word, []).append(value)
-    return {word: np.mean(each) for word, each in rows.items()}
+    return {word: np.float64(np.mean(each)) for word, each in rows.items()}

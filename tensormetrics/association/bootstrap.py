@@ -69,7 +69,8 @@ def bootstrap_interval(
         return scores[..., 0], scores[..., 0]
     enough = 2 * scores.isfinite().sum(-1) >= iterations
     tails = (1 - confidence) / 2, (1 + confidence) / 2
-    return tuple(scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    low, high = (scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    return low, high
 
 
 def _counts(

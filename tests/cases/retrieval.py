@@ -324,4 +324,5 @@ FUNCTIONS = {
 ROWLESS = {
     "bootstrap": "draws by a torch.Generator, which is another on each device: see test_uncertainty.py",
     "paired_randomisation": "as `bootstrap`",
+    "evaluate_run": "takes files and names of documents: see test_runs.py",
 }

@@ -1,7 +1,7 @@
 """Ranks of the positives: the integers from which every retrieval score is made."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,8 +93,9 @@ def positive_ranks(
     lead, queries = query.shape[:-2], query.shape[-2]
     tiles = _batch_tiles(sides, (query_mask, reference_mask), ranking)
     ranks = joined(tiles, lead.numel() * queries, graded, ranking.depth, query.device)
-    fields = (part.view(*lead, queries, *part.shape[1:]) if isinstance(part, Tensor) else part for part in ranks)
-    return PositiveRanks(*fields)
+    tables: dict[str, Any] = {name: part for name, part in ranks._asdict().items() if isinstance(part, Tensor)}
+    tables = {name: part.view(*lead, queries, *part.shape[1:]) for name, part in tables.items()}
+    return ranks._replace(**tables)
 
 
 class Given(NamedTuple):
@@ -110,31 +111,30 @@ class Given(NamedTuple):
 
     def checked(self) -> Sides:
         """Without leading dimensions and masks; ValueError where they do not fit each other."""
-        given = self.with_references()
-        query = as_embeddings("query", given.query)
-        reference = query if given.reference is given.query else as_embeddings("reference", given.reference)
+        query = as_embeddings("query", self.query)
+        reference, reference_labels, own = self.candidates()
+        reference = query if reference is self.query else as_embeddings("reference", reference)
         _checks.shape("reference", reference, "N", query.shape[1])
-        _checks.same_length(query=query, query_labels=given.query_labels)
-        _checks.same_length(reference=reference, reference_labels=given.reference_labels)
-        _checks.same_device(**{name: side for name, side in given._asdict().items() if isinstance(side, Tensor)})
-        own = given.self_index
+        _checks.same_length(query=query, query_labels=self.query_labels)
+        _checks.same_length(reference=reference, reference_labels=reference_labels)
+        _checks.same_device(**{name: side for name, side in self._asdict().items() if isinstance(side, Tensor)})
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         own = check_self_index(own, len(query), len(reference))
         check_squares(query=query)
         if reference is not query:
             check_squares(reference=reference)
-        return Sides(query, given.query_labels, reference, given.reference_labels, 0, given.ignore, given.gains, own)
+        return Sides(query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, own)
 
-    def with_references(self) -> "Given":
-        """The queries, each of which is no candidate of its own, where no others are given."""
+    def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """References, their labels and self_index; by default the queries, each of which is no candidate of its own."""
         both_or_neither(reference=self.reference, reference_labels=self.reference_labels)
-        if self.reference is not None:
-            return self
+        if self.reference is not None and self.reference_labels is not None:
+            return self.reference, self.reference_labels, self.self_index
         query, own = self.query, self.self_index
         if own is None:
             own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
-        return self._replace(reference=query, reference_labels=self.query_labels, self_index=own)
+        return query, self.query_labels, own
 
 
 def rank_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
@@ -188,7 +188,8 @@ def _batch_tiles(
         if masks[1] is not None:
             raise ValueError("reference_mask: got one without reference, wanted query_mask")
         masks = (masks[0], masks[0])
-    query, query_labels, reference, reference_labels, own, gains, ignore = given.with_references()
+    query, query_labels, gains, ignore = given.query, given.query_labels, given.gains, given.ignore
+    reference, reference_labels, own = given.candidates()
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
     batch = Batch(query, reference, *masks, own)
@@ -284,7 +285,8 @@ def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth:
     # rank: (Q, P)  gain: (Q, P)
     """What is known of the positives, without ranks above `depth`."""
     if depth is not None:
-        rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+        near = rank <= depth
+        rank, gain = rank * near, None if gain is None else gain * near
     ideal = None if positives.gain is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 

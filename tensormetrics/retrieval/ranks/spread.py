@@ -38,7 +38,7 @@ def _spread_tiles(sides: Sides, spread: Spread, ranking: Ranking) -> Iterator[tu
     blocks = [block.sort().values for block in by_label.split(size)]
     order = torch.cat(blocks)
     own = sides.self_index()
-    ignore = None if sides.ignore is None else (sides.ignore[0][order], sides.ignore[1])
+    ignore = (sides.ignore[0][order], sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
     labels = sides.query_labels[order], sides.reference_labels
     relevance = Relevance(*labels, own[order], ranking.label_comparison_fn, sides.gains, ignore)
     most = max(ranking.memory(own.device) // 4 // relevance.bytes_per_query, 1)
@@ -98,7 +98,7 @@ class _BlockCounter:
         known = (index >= 0) & self.held[index]
         return torch.where(known, self.column[index], -1)
 
-    def _reduced(self, tensor: Tensor, how: dist.ReduceOp) -> Tensor:
+    def _reduced(self, tensor: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
         dist.all_reduce(tensor, how, group=self.group)
         return tensor
 

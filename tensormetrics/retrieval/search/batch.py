@@ -141,6 +141,7 @@ class Batch:
         check_squares(query=query, reference=reference)
         filter_ = Filter(reference, distance, torch.float64)
         x, error = filter_.query(query)
+        assert filter_.rows is not None  # the filter has all memory it wants
         sides = x.view(count, queries, dim), filter_.rows[: count * size].view(count, size, dim)
         values = torch.baddbmm(filter_.bias[: count * size].view(count, 1, size), sides[0], sides[1].mT)
         hidden = torch.arange(size, device=x.device) == self.self_index[items, :, None]

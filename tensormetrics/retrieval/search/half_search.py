@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from .references import References
+from .references import KnownQueries, References
 from .ways import Queries
 
 
@@ -17,8 +17,17 @@ class HalfSearch:
     canonical order.
     """
 
-    def __init__(self, dim: int, k: int, references: References, memory: int, kernels: ModuleType, alike: bool) -> None:
-        # `alike`: query i is reference i
+    def __init__(
+        self,
+        dim: int,
+        k: int,
+        references: References,
+        memory: int,
+        kernels: ModuleType,
+        alike: bool,
+        known: KnownQueries | None = None,
+    ) -> None:
+        # `alike`: query i is reference i; `known`: the queries
         self.references = references
         self.kernels, self.filter = kernels, references.halves(kernels, memory)
         self.k, self.room = k, self._room(k, len(references), kernels.BLOCK)
@@ -30,6 +39,9 @@ class HalfSearch:
         else:
             row += 4 * blocks + 80 * dim
         self.rows = max(memory // 2 // row, 1)
+        self.known = known
+        if known:
+            self.rows = max(self.rows // kernels.SIDE, 1) * kernels.SIDE
 
     @staticmethod
     def pays(k: int, references: int, kernels: ModuleType) -> bool:
@@ -55,7 +67,8 @@ class HalfSearch:
             halves, least, source = filter_.as_queries, self.least, filter_.position[queries.place]
             known = halves.known[queries.place]
         else:
-            halves = filter_.query(queries.rows)
+            ready = self.known.halves(queries.place, filter_) if self.known and queries.place else None
+            halves = ready or filter_.query(queries.rows)
             least = self.kernels.block_minima(halves, filter_)
             source, known = torch.arange(len(own), device=own.device), halves.known
         # One of them may be the query itself.

@@ -15,6 +15,7 @@ from .backend import Candidates, first_references, search_arguments
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
 from .nearest import FunctionSearch, NearestSearch
+from .references import KnownQueries as KnownQueries
 from .references import References
 
 
@@ -87,9 +88,7 @@ class TorchKNN:
         left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
         at least float32.
         """
-        distances, indices = self._search(query, k, reference, ref_includes_query, True, **candidates)
-        assert distances is not None
-        return distances, indices
+        return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
     @torch.no_grad()
     def indices(
@@ -115,7 +114,7 @@ class TorchKNN:
         if self._kept is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
-        kept = self._kept_rows()
+        kept = _rows_of(self._kept)
         _checks.same_device(embeddings=embeddings, kept=kept)
         _checks.shape("embeddings", embeddings, "N", kept.shape[1])
         self.train(torch.cat([kept, embeddings]))
@@ -124,7 +123,7 @@ class TorchKNN:
         self._kept = None
 
     def save(self, path: str | os.PathLike) -> None:
-        rows = self._kept_rows()
+        rows = _rows_of(self._references())
         with written(path) as file:
             torch.save({"embeddings": rows}, file)
 
@@ -139,10 +138,10 @@ class TorchKNN:
         check_squares(reference=rows)
         return References(rows, distance)
 
-    def _kept_rows(self) -> Tensor:
+    def _references(self) -> References | Tensor:
         if self._kept is None:
             raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
-        return self._kept if isinstance(self._kept, Tensor) else self._kept.rows
+        return self._kept
 
     def _search(
         self,
@@ -156,19 +155,20 @@ class TorchKNN:
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         query_mask: Tensor | None = None,
         reference_mask: Tensor | None = None,
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
-            rows = self._kept_rows() if reference is None else reference
+            rows = _rows_of(self._references()) if reference is None else reference
             query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-            references = self._kept if reference is None else self._prepared(query if reference is query else rows)
+            rows = query if reference is query else rows
+            references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
             return self.search(query, k, references, own, ignore, with_distances)
 
         k = _checks.integer_at_least("k", k, 1)
         if reference is None:
-            reference = self._kept_rows().expand(*query.shape[:-2], -1, -1)
+            reference = _rows_of(self._references()).expand(*query.shape[:-2], -1, -1)
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
@@ -177,11 +177,11 @@ class TorchKNN:
         ignored = None if ignore is None else batch.flattened("ignore", ignore, query.shape[-2], reference.shape[-2])
         distances, indices = self._search_batch(batch, k, ignored, with_distances)
         shape = (*query.shape[:-1], k)
-        return distances.view(shape) if with_distances else None, indices.view(shape)
+        return distances.view(shape) if with_distances else distances, indices.view(shape)
 
     def _search_batch(
         self, batch: Batch, k: int, ignored: Tensor | None, with_distances: bool
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         # ignored: (B, Q, R) bool  ->  (B Q, k) floating, (B Q, k) int64
         queries, size = batch.query.shape[1], batch.reference.shape[1]
         distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
@@ -217,11 +217,13 @@ class TorchKNN:
         own: Tensor | None = None,
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         with_distances: bool = False,
-    ) -> tuple[Tensor | None, Tensor]:
-        # query: (Q, D)  references: (R, D)  own: (Q,) int64  ->  (Q, k) floating or None, (Q, k) int64
-        """Neighbours of rows that a door has checked."""
+        known: KnownQueries | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  references: (R, D)  own: (Q,) int64
+        # ->  (Q, k) floating, or (Q, 0) without distances, (Q, k) int64
+        """Neighbours of rows that a door has checked; `known`: these rows."""
         distance = self.order
-        reference = references if isinstance(references, Tensor) else references.rows
+        reference = _rows_of(references)
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
@@ -235,8 +237,10 @@ class TorchKNN:
         if isinstance(distance, FunctionDistance):
             search = FunctionSearch(query, own, found, reference, distance, memory)
         else:
-            references = References(references, distance) if isinstance(references, Tensor) else references
-            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring=ignored is not None)
+            if isinstance(references, Tensor):
+                references = References(references, distance, known.frame if known else None)
+            ignoring = ignored is not None
+            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring, known)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
@@ -249,12 +253,15 @@ class TorchKNN:
 
     def _nothing(
         self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         # ->  (Q, k), (Q, k) int64
-        """Tables of neighbours that are all missing."""
+        """Tables of neighbours that are all missing; (Q, 0) without distances."""
         indices = torch.full((queries, k), -1, device=query.device)
-        if not with_distances:
-            return None, indices
         missing = -torch.inf if self.order.largest_first else torch.inf
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices
+        return torch.full((queries, k if with_distances else 0), missing, dtype=dtype, device=query.device), indices
+
+
+def _rows_of(references: References | Tensor) -> Tensor:
+    # ->  (R, D)
+    return references if isinstance(references, Tensor) else references.rows

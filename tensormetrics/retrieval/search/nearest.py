@@ -8,7 +8,7 @@ from .distance import FunctionDistance
 from .filter import BLOCK
 from .half_search import HalfSearch
 from .least import HalvedTiles
-from .references import References
+from .references import KnownQueries, References
 from .ways import Coarse, Exhaustive, Fine, Queries, Task, Way, kept_of, sorted_columns
 
 
@@ -28,12 +28,14 @@ class NearestSearch:
         memory: int,
         exact: bool = True,
         ignoring: bool = False,
+        known: KnownQueries | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given; `known`: the queries,
+        # in whose frame the references are
         self.query, self.self_index, self.references, self.memory = query, self_index, references, memory
         native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
-        dtype = torch.float64 if wide else torch.float32
+        dtype = known.dtype if known else torch.float64 if wide else torch.float32
         kept = kept_of(k, len(references), exact)
         row = 128 * kept + 48 * query.shape[1]
         if native:
@@ -49,10 +51,10 @@ class NearestSearch:
         if few and self._is_self_retrieval():
             halved = HalvedTiles(references.filter(dtype, memory), self_index, kept)
         fine = Fine(task, rows)
-        self.ways: list[Way] = [Coarse(task, rows, halved), fine, Exhaustive(fine)]
+        self.ways: list[Way] = [Coarse(task, rows, known, halved), fine, Exhaustive(fine)]
         kernels = None if ignoring else operators.kernels(query.device)
         if kernels and HalfSearch.pays(k, len(references), kernels):
-            halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval())
+            halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), known)
             self.ways.insert(0, halves)
         self.rows = self.ways[0].rows
 
@@ -65,12 +67,14 @@ class NearestSearch:
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
-        queries, nearest, left = Queries(self.query[rows], self.self_index[rows], ignored, rows), None, None
+        queries = Queries(self.query[rows], self.self_index[rows], ignored, rows)
+        nearest = queries.own.new_empty(0)
+        left: Tensor | None = None  # None: all of them
         for way in self.ways:
             if not way.serves(queries):
                 continue
             found, proven = self._by(way, queries)
-            nearest = found if nearest is None else nearest.index_copy_(0, left, found)
+            nearest = found if left is None else nearest.index_copy_(0, left, found)
             # Which queries are left has to be known on the host: once per tile.
             some = (~proven).nonzero()[:, 0]
             if not len(some):

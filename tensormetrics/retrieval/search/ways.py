@@ -10,7 +10,7 @@ from torch import Tensor
 from ..sums import lexsort
 from .filter import Filter
 from .least import HalvedTiles, least_values
-from .references import References
+from .references import KnownQueries, References
 
 
 class Queries(NamedTuple):
@@ -53,12 +53,15 @@ class Task(NamedTuple):
     def kept(self) -> int:
         return kept_of(self.k, len(self.references), self.exact)
 
-    def filtered(self, queries: Queries, filter_: Filter, halved: HalvedTiles | None = None) -> tuple[Tensor, Tensor]:
+    def filtered(
+        self, queries: Queries, filter_: Filter, known: KnownQueries | None = None, halved: HalvedTiles | None = None
+    ) -> tuple[Tensor, Tensor]:
         """`Way.search` by the values of a filter; own and ignored are references of it."""
-        x, error = filter_.query(queries.rows)
+        place = queries.place
+        x, error = known.query(place, filter_) if known and place else filter_.query(queries.rows)
         kept = min(self.kept, filter_.count)
-        if halved and queries.place and halved.serves(queries.place):
-            values, columns = halved(x, queries.place)
+        if halved and place and halved.serves(place):
+            values, columns = halved(x, place)
         else:
             values, columns = least_values(filter_, x, queries.own, queries.ignored, kept, self.columns)
         if filter_.chosen is not None:
@@ -72,15 +75,16 @@ class Task(NamedTuple):
 class Coarse:
     """By products with all references, in the dtype of the rows, at least float32."""
 
-    def __init__(self, task: Task, rows: int, halved: HalvedTiles | None) -> None:
-        self.task, self.rows, self.halved = task, rows, halved
+    def __init__(self, task: Task, rows: int, known: KnownQueries | None, halved: HalvedTiles | None) -> None:
+        # known: all queries  halved: where these are the references
+        self.task, self.rows, self.known, self.halved = task, rows, known, halved
 
     def serves(self, queries: Queries) -> bool:
         return True
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
         filter_ = self.task.references.filter(self.task.dtype, self.task.memory)
-        return self.task.filtered(queries, filter_, self.halved)
+        return self.task.filtered(queries, filter_, self.known, self.halved)
 
 
 class Fine:
