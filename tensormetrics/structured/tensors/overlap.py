@@ -1,6 +1,6 @@
 """The overlap of two collections: the heaviest relation between their items that a constraint allows."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -39,8 +39,9 @@ class Gain(NamedTuple):
 def read_similarity(similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Gain:
     # similarity: (..., N, M)  n_pred, n_ref: (...)
     similarity, n_pred, n_ref = without_padding(similarity, n_pred, n_ref)
-    number = similarity < torch.inf  # False for NaN
-    return Gain(similarity.where(number, 0).clamp(min=0), n_pred, n_ref, number.flatten(-2).all(-1))
+    pairs = similarity.flatten(-2)
+    valid = pairs.amax(-1) < torch.inf if pairs.shape[-1] else torch.ones_like(n_pred, dtype=torch.bool)
+    return Gain(similarity.nan_to_num(0, 0, 0).clamp(min=0), n_pred, n_ref, valid)
 
 
 def without_padding(
@@ -63,6 +64,23 @@ def without_padding(
     return similarity, n_pred, n_ref
 
 
+@overload
+def set_overlap(
+    similarity: Tensor,
+    n_pred: Tensor | None = ...,
+    n_ref: Tensor | None = ...,
+    constraint: str | Constraint = ...,
+    return_pairs: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def set_overlap(
+    similarity: Tensor,
+    n_pred: Tensor | None = ...,
+    n_ref: Tensor | None = ...,
+    constraint: str | Constraint = ...,
+    *,
+    return_pairs: Literal[True],
+) -> Pairs: ...
 def set_overlap(
     similarity: Tensor,  # (..., N, M)
     n_pred: Tensor | None = None,  # (...)
