@@ -43,7 +43,7 @@ def made(case: MetricCase) -> Metric:
     if type(metric).no_interval is not Metric.no_interval:
         return metric
     args, kwargs = metric._arguments
-    return type(metric)(*args, **kwargs, replicates=REPLICATES)
+    return type(metric)(*args, **{**kwargs, "replicates": REPLICATES})
 
 
 def options(metric: Metric) -> dict[str, int]:

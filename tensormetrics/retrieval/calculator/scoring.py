@@ -10,6 +10,7 @@ from ..ranks.ranks import PositiveRanks, joined
 from ..rows import Sides
 from ..scores.centroid import checked_centroids
 from ..scores.query_metric import Average, Classes, averaged, query_scores
+from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, needed_depth, rank_score, statistic_of
 from .progress import progressed
@@ -61,9 +62,19 @@ class QueryScorer:
             if sides.ignore is not None:
                 name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-            distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
-            scores[CENTROID] = checked_centroids(sides, distance, memory)
+            scores[CENTROID] = checked_centroids(sides, _distance(self.search.knn_func), self.search.memory_budget)
         return scores, ranks
+
+
+def _distance(knn_func: Callable) -> Distance:
+    """That of the search, by which centroids are compared; Euclidean where it tells none."""
+    name = getattr(knn_func, "distance", DEFAULT)
+    if not isinstance(name, str) or name not in DISTANCES:
+        raise ValueError(
+            f"{CENTROID}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
+            f"write exclude={(CENTROID,)!r}"
+        )
+    return DISTANCES[name]
 
 
 def built_in(

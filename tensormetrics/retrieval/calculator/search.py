@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..ranks.ranking import Ranking, Ties
 from ..ranks.ranks import PositiveRanks
 from ..ranks.spread import tiles_of
 from ..rows import Sides, alike, budget
-from ..scores.query_metric import Ties, log
+from ..scores.query_metric import log
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .knn_labels import flat_equality, ranks_of_matches
@@ -78,14 +79,8 @@ class Search:
             "ranks of rows that stay on their processes" if sides.spread else "ranks" if counted else "neighbours",
         )
         if counted:
-            yield from tiles_of(
-                sides,
-                label_comparison_fn=self.comparison,
-                depth=depth,
-                ties=self.ties,
-                distance=counted,
-                memory_budget=self.memory_budget,
-            )
+            ranking = Ranking(self.comparison, depth, self.ties, counted, memory_budget=self.memory_budget)
+            yield from tiles_of(sides, ranking)
             return
         depth = depth or len(sides.reference) - sides.all_shared()
         indices = neighbours.indices(depth)

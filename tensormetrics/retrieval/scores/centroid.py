@@ -17,9 +17,8 @@ from ..rows import (
     comparable_labels,
     few_rows,
 )
-from ..search.distance import DISTANCES, DistanceName, canonical
+from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
-from ..sums import halving_sum
 from .embedding_metric import EmbeddingOptions
 from .query_metric import Average, OnLone, QueryMetric
 
@@ -69,11 +68,11 @@ def nearest_centroid(
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
     sides = Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
-    return checked_centroids(sides, distance, memory_budget)
+    return checked_centroids(sides, DISTANCES[distance], memory_budget)
 
 
 @torch.no_grad()
-def checked_centroids(sides: Sides, distance: DistanceName, memory_budget: int | None) -> Tensor:
+def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
     """`nearest_centroid` of sides that a door has checked."""
     (query, query_labels, reference, reference_labels), self_index = sides[:4], sides.self_index()
@@ -83,24 +82,23 @@ def checked_centroids(sides: Sides, distance: DistanceName, memory_budget: int |
 
     def prepared(rows: Tensor) -> Tensor:
         # ->  float64, zeros where a row is not finite
-        rows = rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0)
-        return _unit(rows) if distance == "cosine" else rows
+        return distance.prepared(rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0))
 
     classes, codes = reference_labels.unique(return_inverse=True)
     there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
     sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
     centroids = sums / number[:, None]
-    knn, references = TorchKNN(distance, memory_budget=memory_budget), References(centroids, distance)
+    knn, references = TorchKNN(distance.name, memory_budget=memory_budget), References(centroids, distance)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
     itself = (self_index >= 0) & there[self_index]
     left = number[own] - itself.long()
     for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
         x, mine = prepared(query[piece]), own[piece]
         taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
-        near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
+        near = distance.canonical(x, (sums[mine] - taken) / left[piece, None])
         other = knn.search(x, 1, references, mine)[1][:, 0]
-        rival = canonical(x, centroids[other], distance)
+        rival = distance.canonical(x, centroids[other])
         won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
         scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
     return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
@@ -123,13 +121,6 @@ def _each_item(
     return scores
 
 
-def _unit(rows: Tensor) -> Tensor:
-    # rows: (N, D)  ->  (N, D) float64 of length 1, zero rows stay zero
-    rows = rows.double()
-    norm = halving_sum(rows * rows).sqrt()[:, None]
-    return rows / torch.where(norm > 0, norm, 1.0)
-
-
 class NearestCentroidAccuracy(QueryMetric):
     """Mean of `nearest_centroid`; options as in `QueryMetric`."""
 
@@ -150,4 +141,4 @@ class NearestCentroidAccuracy(QueryMetric):
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
-        return checked_centroids(sides, self.distance, self.memory_budget)
+        return checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)

@@ -11,7 +11,8 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._resampling import Items
-from ..ranks.ranks import TIES, PositiveRanks, count_relevant
+from ..ranks.ranking import TIES, Ranking, Ties
+from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
@@ -21,7 +22,6 @@ from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 Average = Literal["micro", "macro", "class", "none"]
 OnLone = Literal["exclude", "zero", "error"]
 Statistic = Literal["mean", "median"]
-Ties = Literal["index", "optimistic", "pessimistic"]
 AVERAGES: tuple[Average, ...] = get_args(Average)
 ON_LONE: tuple[OnLone, ...] = get_args(OnLone)
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
@@ -277,13 +277,6 @@ class QueryMetric(EmbeddingMetric):
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        tiles = tiles_of(
-            sides,
-            label_comparison_fn=self.label_comparison_fn,
-            depth=depth,
-            ties=self.ties,
-            distance=self.distance,
-            memory_budget=self.memory_budget,
-        )
+        ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
         assert self.score is not None  # who has none overrides this
-        return query_scores([self.score], tiles, sides.query_labels)[0]
+        return query_scores([self.score], tiles_of(sides, ranking), sides.query_labels)[0]
