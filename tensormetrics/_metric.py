@@ -15,7 +15,10 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
+from . import _resampling
+from ._estimates import check_confidence
 from ._plots import plot_values
+from ._weights import check_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,6 +96,7 @@ class Metric(torchmetrics.Metric):
 
     full_state_update = False
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    no_interval = "it has no interval"  # and why
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)
@@ -103,6 +107,9 @@ class Metric(torchmetrics.Metric):
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
+        # Set by the `compute` of a metric that keeps rows: what it found of each item.
+        self._items: Callable[[], _resampling.Items] | None = None
+        self._fed = 0  # items that a `SumMetric` numbered so far
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -141,11 +148,13 @@ class Metric(torchmetrics.Metric):
             state = super().__getstate__()
         batch.__setstate__({**state, "_lock": Lock()})
         batch.reset()
+        batch._fed = start = state["_fed"]
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
             self.merge_state(batch)
+            self._fed += batch._fed - start
             self._forward_cache = value
         return value
 
@@ -159,6 +168,33 @@ class Metric(torchmetrics.Metric):
         steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
         bounds = self.plot_lower_bound, self.plot_upper_bound
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
+        """`compute()` with the ends of its interval: an `Estimate`, or several by name.
+
+        The Bayesian bootstrap: in each of `replicates` (default 1000) every item weighs Exp(1), groups as a whole, and
+        the ends are the quantiles (1 -+ confidence) / 2. Draws depend on `seed` (default 0) and the items' `ids` alone.
+        Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
+        """
+        confidence = check_confidence(confidence)
+        return _resampling.interval(*self._resampled("interval", replicates, seed), confidence)
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None
+    ) -> "tuple[Any, _resampling.Resampled]":
+        """The value, and the sums that it is read off in each replicate."""
+        value = self.compute()
+        with torch.no_grad(), self._whole_state(asked):
+            return value, self._resampled_sums(replicates, seed)
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
+        if self._items is None:
+            raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
+        return self._items().resampled(*check_draws(replicates, seed))
+
+    def _better(self, name: str) -> int:
+        """-1 where less is better, of one of several values by its name."""
+        return -1 if self.higher_is_better is False else 1
 
     def extra_repr(self) -> str:
         """The arguments of the constructor that are not its defaults."""
@@ -229,7 +265,7 @@ class Metric(torchmetrics.Metric):
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores = {}
+        self._stores, self._items, self._fed = {}, None, 0
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
@@ -315,7 +351,7 @@ class Metric(torchmetrics.Metric):
     @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
         module = super()._apply(fn, exclude_state)
-        self._stores = {}  # the states may live elsewhere now
+        self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
         return module
 
     @one_at_a_time
@@ -323,7 +359,8 @@ class Metric(torchmetrics.Metric):
         # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
         state = super().__getstate__()
         rows = {name: getattr(self, name).clone() for name in self._stores}
-        return {**state, **rows, "_stores": {}, "_lock": Lock()}
+        found = {} if self._items is None else {"_items": None, "_computed": None}
+        return {**state, **rows, **found, "_stores": {}, "_lock": Lock()}
 
 
 def _shown(value: Any) -> str:

@@ -156,9 +156,9 @@ class RNSB(BaseMetric):
         if random_state is not None:
             _checks.integer_at_least("random_state", random_state, 0)
         check_estimator(estimator, estimator_params)
-        if self.bootstrap_iterations and (holdout or estimator):
+        if self.replicates and (holdout or estimator):
             got = "holdout=True" if holdout else "an estimator"
-            raise ValueError(f"bootstrap_iterations: got {self.bootstrap_iterations} with {got}, wanted 0")
+            raise ValueError(f"replicates: got {self.replicates} with {got}, wanted 0")
         self.C = C
         self.penalize_intercept = penalize_intercept
         self.holdout = holdout

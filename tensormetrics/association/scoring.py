@@ -145,7 +145,7 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
             groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
     table, mask = padded(rows, call.model.vectors.device)
     words = None if numbers is None else padded(numbers, call.model.vectors.device)[0]
-    shared = _shares(metric) and not metric.calculate_p_value and not metric.bootstrap_iterations
+    shared = _shares(metric) and not metric.calculate_p_value and not metric.replicates
     for (template, _), queries in groups.items():
         place = mask.shape[1] * call.model.vectors.shape[1]
         # Sets that stand in many queries are read once, if all of them fit.

@@ -66,8 +66,6 @@ from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
-from .scores.uncertainty import Interval as Interval
-from .scores.uncertainty import Test as Test
 from .scores.uncertainty import bootstrap as bootstrap
 from .scores.uncertainty import paired_randomisation as paired_randomisation
 from .search.backends.faiss_knn import FaissKNN as FaissKNN

@@ -1,5 +1,7 @@
 """k-means clustering, with results that do not depend on the order of the rows, nor on the device."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -36,7 +38,7 @@ class TorchKMeans:
         self,
         niter: int = 20,
         *,
-        init: str | Tensor = "random",
+        init: Literal["random", "k-means++"] | Tensor = "random",
         seed: int = 1234,
         n_init: int = 1,
         tol: float = 0.0,

@@ -116,8 +116,9 @@ def _order(run: Run, of_run: np.ndarray, places: np.ndarray) -> np.ndarray:
         member = np.zeros(len(order), bool)
         member[tied] = member[tied + 1] = True
         members = np.flatnonzero(member)
-        names = run.names(places[order[members]])
-        by_name = sorted(range(len(names)), key=names.__getitem__, reverse=True)
-        by_key = sorted_key[members][by_name].argsort(kind="stable")
-        order[members] = order[members[np.array(by_name)[by_key]]]
+        names = run.document[places[order[members]]].view("u1").reshape(-1, run.document.shape[1], 8)
+        words = np.ascontiguousarray(names[..., ::-1]).view("<u8")[
+            ..., 0
+        ]  # as numbers they are ordered as the bytes are
+        order[members] = order[members[np.lexsort((*(~words).T[::-1], sorted_key[members]))]]
     return order

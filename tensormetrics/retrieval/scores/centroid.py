@@ -1,14 +1,12 @@
 """Classification by the nearest class centroid."""
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Options
 from ..rows import (
     Sides,
     as_embeddings,
@@ -21,7 +19,8 @@ from ..rows import (
 )
 from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
-from .query_metric import QueryMetric
+from .embedding_metric import EmbeddingOptions
+from .query_metric import Average, OnLone, QueryMetric
 
 
 @torch.no_grad()
@@ -47,14 +46,18 @@ def nearest_centroid(
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
-    if reference is None:
+    if reference is None or reference_labels is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
             self_index = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
     if query.ndim > 2:
-        others = {"query_labels": query_labels, "reference": reference, "reference_labels": reference_labels}
-        others["self_index"] = self_index
-        return _each_item(query, others, distance=distance, memory_budget=memory_budget)
+        others = {
+            "query_labels": query_labels,
+            "reference": reference,
+            "reference_labels": reference_labels,
+            "self_index": self_index,
+        }
+        return _each_item(query, others, distance, memory_budget)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
@@ -101,18 +104,20 @@ def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | Non
     return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
 
 
-def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) -> Tensor:
+def _each_item(
+    query: Tensor, others: dict[str, Tensor | None], distance: DistanceName, memory_budget: int | None
+) -> Tensor:
     # query: (..., Q, D)  others: (..., *)  ->  (..., Q), one item of the batch after the other
     lead = query.shape[:-2]
-    others = {name: other for name, other in others.items() if other is not None}
-    for name, other in others.items():
+    given = {name: other for name, other in others.items() if other is not None}
+    for name, other in given.items():
         if other.shape[: len(lead)] != lead:
             wanted = f"leading dimensions {tuple(lead)}, those of query"
             raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
     scores = query.new_empty(query.shape[:-1], dtype=torch.float64)
     for item in itertools.product(*map(range, lead)):
-        of_item = {name: other[item] for name, other in others.items()}
-        scores[item] = nearest_centroid(query[item], **of_item, **options)
+        of_item = {name: other[item] for name, other in given.items()}
+        scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
     return scores
 
 
@@ -122,11 +127,11 @@ class NearestCentroidAccuracy(QueryMetric):
     def __init__(
         self,
         *,
-        average: str = "micro",
-        on_lone: str = "exclude",
+        average: Average = "micro",
+        on_lone: OnLone = "exclude",
         distance: DistanceName = "l2",
         memory_budget: int | None = None,
-        **kwargs: Unpack[Options],
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
@@ -135,5 +140,5 @@ class NearestCentroidAccuracy(QueryMetric):
     def scores(self, sides: Sides) -> Tensor:
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
-            raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
+            raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
         return checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)
