@@ -220,7 +220,8 @@ class AccuracyCalculator(EmbeddingMetric):
             self.compute()
         units, options = self.units, check_draws(replicates, seed)
         if groups is not None:
-            units = units_of("groups", groups, len(units), units.device)
+            lone = self.last.lone
+            units = units_of("groups", groups, lone.shape[-1], lone.device)
         found = []
         for suffix, (scores, classes) in self.averaged.items():
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
@@ -389,7 +390,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
         self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
-        self.averaged, self.units = {"": (scores, given["classes"])}, torch.arange(len(lone), device=lone.device)
+        self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:

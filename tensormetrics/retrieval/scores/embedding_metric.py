@@ -158,9 +158,7 @@ class EmbeddingMetric(Metric):
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
-        if not len(self.query_units):
-            self.query_units = torch.arange(len(query_labels), device=query_labels.device)
-        elif len(self.query_units) != len(query_labels):
+        if len(self.query_units) not in (0, len(query_labels)):
             raise ValueError("ids, groups: got some for a part of the queries, wanted them in every update or in none")
         cameras = query_cameras, reference_cameras
         if not any(map(len, cameras)):

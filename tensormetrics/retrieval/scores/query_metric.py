@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._resampling import Items
+from ..._weights import or_places
 from ..ranks.ranking import TIES, Ranking, Ties
 from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
@@ -115,7 +116,7 @@ def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, stat
         return items._replace(read=functools.partial(_read_mean, average=average))
     count = 1 if average == "micro" else len(classes.labels)
     scored = (classes.codes >= 0) & ~scores.isnan()
-    scores, units = scores[scored], units[scored]
+    scores, units = scores[scored], or_places(units, scores)[scored]
     codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
@@ -131,6 +132,7 @@ def items_of_several(scores: dict[str, Tensor], units: Tensor, classes: Classes,
     """The same for means by name."""
     _check_averaged(average)
     each = torch.stack(list(scores.values()), 1)
+    units = or_places(units, each)
     scored = (classes.codes >= 0)[:, None] & ~each.isnan()
     rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
     read = functools.partial(_read_means, names=tuple(scores), average=average)
