@@ -86,6 +86,7 @@ class RankCounter:
 
     @functools.cached_property
     def halves(self) -> HalfFilter:
+        assert self.kernels is not None  # who asks has them
         return HalfFilter(self.filter, self.kernels, parts=2)
 
     def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
