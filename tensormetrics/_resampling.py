@@ -76,7 +76,7 @@ def comparisons(
     if len(one.weighted) != len(two.weighted) or tested and one.plain.shape != two.plain.shape:
         raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
     sides = [value_a, value_b, one.read(one.weighted), two.read(two.weighted)]
-    if tested:
+    if one.half is not None and two.half is not None:
         moved = two.half - one.half
         sides += [one.read(one.plain), two.read(two.plain), one.read(one.plain + moved), two.read(two.plain - moved)]
 

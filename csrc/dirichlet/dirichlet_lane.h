@@ -75,8 +75,8 @@ class LaneMatrix {
       const Normals<T> x = normals<T>(w);
       gamma(2 * q) = value_of<kLinear>(x.even, even);
       gamma(2 * q + 1) = value_of<kLinear>(x.odd, odd);
-      const uint64_t unsure = uint64_t(!surely_accepts(x.even, w.w2, even)) | uint64_t(!surely_accepts(x.odd, w.w3, odd)) << 1;
-      open |= unsure << 2 * q;
+      open |= uint64_t(!surely_accepts(x.even, w.w2, even)) << 2 * q;
+      open |= uint64_t(!surely_accepts(x.odd, w.w3, odd)) << (2 * q + 1);
     }
     int32_t j = 0;
     for (uint32_t attempt = 0; open;) {

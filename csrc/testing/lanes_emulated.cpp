@@ -7,23 +7,22 @@
 
 namespace lsa {
 
-// A warp with the costs staged, a block with the costs where they lie; scratch for float64, shared memory for float32.
+// Scratch for float64; shared memory for float32, for a warp with the costs staged.
 template <class Team>
 Results on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
                  std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
                  std::optional<int64_t> work_limit) {
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
-    constexpr bool staged = Team::kTeams > 1;
-    const bool fits = cost.scalar_type() == ScalarType::Float;
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>;
+    constexpr auto place = sizeof(T) > 4 ? Place::kGlobal : Team::kTeams > 1 ? Place::kTile : Place::kShared;
     const int64_t blocks = (batch.problems + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each worker takes two
     const int64_t workers = blocks * Team::kTeams;
     const Room room(batch);
-    std::vector<char> scratch(fits ? 0 : workers * room.search);
-    std::vector<char> shared(Team::kTeams * ((fits ? room.search : 0) + (staged ? room.tile : 0)));
+    std::vector<char> memory(place == Place::kGlobal ? workers * room.search : Team::kTeams * (room.search + room.tile));
     for (int64_t block = 0; block < blocks; ++block)
       lanes::run_block(static_cast<unsigned>(block), Team::kThreads, [&] {
-        solve_share<Team>(batch, workers, staged, fits ? nullptr : scratch.data(), shared.data());
+        solve_share<Team, place>(batch, workers, memory.data());
       });
   });
 }

@@ -164,7 +164,9 @@ class CEAT(BaseMetric):
     def batched(self) -> bool:
         return False  # the thousand samples of one query are a batch
 
-    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> None:
+    def update(  # type: ignore[override]  # samples have no ids
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
+    ) -> None:
         # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
         """Add the effect size of each sample."""
         u_and_v = associations(*units_of(x, y, a, b, **masks))

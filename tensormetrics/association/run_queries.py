@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from .subqueries import Plan, plan_queries, plan_subqueries
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    Aggregation = Literal["sum", "avg", "abs_sum", "abs_avg"] | Callable[[pd.DataFrame], pd.Series]
 
 AGGREGATIONS = {
     "sum": "sum",
@@ -56,6 +58,42 @@ class QueryScores:
         return frame
 
 
+@overload
+def run_queries(
+    metric: BaseMetric | type[BaseMetric],
+    queries: Sequence[Query],
+    models: Sequence[WordEmbeddingModel] | None = ...,
+    queries_set_name: str = ...,
+    lost_vocabulary_threshold: float = ...,
+    metric_params: dict[str, Any] = ...,
+    generate_subqueries: bool = ...,
+    aggregate_results: bool = ...,
+    aggregation_function: "Aggregation" = ...,
+    return_only_aggregation: bool = ...,
+    warn_not_found_words: bool = ...,
+    *,
+    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
+    value: str = ...,
+    as_dataframe: Literal[True] = ...,
+) -> "pd.DataFrame": ...
+@overload
+def run_queries(
+    metric: BaseMetric | type[BaseMetric],
+    queries: Sequence[Query],
+    models: Sequence[WordEmbeddingModel] | None = ...,
+    queries_set_name: str = ...,
+    lost_vocabulary_threshold: float = ...,
+    metric_params: dict[str, Any] = ...,
+    generate_subqueries: bool = ...,
+    aggregate_results: bool = ...,
+    aggregation_function: "Aggregation" = ...,
+    return_only_aggregation: bool = ...,
+    warn_not_found_words: bool = ...,
+    *,
+    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
+    value: str = ...,
+    as_dataframe: Literal[False],
+) -> QueryScores: ...
 @torch.no_grad()
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
@@ -66,7 +104,7 @@ def run_queries(
     metric_params: dict[str, Any] = {},  # noqa: B006
     generate_subqueries: bool = False,
     aggregate_results: bool = False,
-    aggregation_function: "str | Callable[[pd.DataFrame], pd.Series]" = "abs_avg",
+    aggregation_function: "Aggregation" = "abs_avg",
     return_only_aggregation: bool = False,
     warn_not_found_words: bool = False,
     *,

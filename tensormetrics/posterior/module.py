@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
 from .summary import check_probability, equal_tailed, estimate
-from .sums import METHODS
+from .sums import METHODS, Method
 from .syntax import MetricCollection, get_metric
 
 
@@ -51,17 +51,23 @@ class ConfusionPosterior(Metric):
     Reference: doi:10.7717/peerj-cs.398.
     """
 
+    counts: Tensor
+    spilled: Tensor
+    ids: Tensor
+    groups: Tensor
+    cells: Tensor
+
     def __init__(
         self,
         num_classes: int,
         metrics: str | Iterable[str] = ("acc",),
         *,
         ci_probability: float = 0.95,
-        interval: str = "hdi",
+        interval: Literal["hdi", "eti"] = "hdi",
         num_samples: int = 10_000,
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "balanced",
-        method: str = "posterior",
+        method: Method = "posterior",
         zero_division: float | None = None,
         seed: int = 0,
         name: str = "posterior",

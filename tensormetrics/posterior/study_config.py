@@ -106,7 +106,7 @@ def told_experiment(
     C = len(classes)
     matrix = cells.bincount(minlength=C * C).view(C, C)
     labels = None if classes.tolist() == list(range(C)) else classes
-    named = {} if labels is None else {"labels": labels}
+    named: dict[str, Any] = {} if labels is None else {"labels": labels}
     if groups is not None:
         groups = units("groups", groups, len(cells), cells.device)
     truth = None if items is False else digest(classes.tolist(), cells // C)
@@ -183,7 +183,7 @@ def write(config: dict[str, Any], path: str | Path) -> None:
         file.write(text.encode())
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read(path: str | Path) -> Mapping[str, Any]:
     path = Path(path)
     kind = _suffix(path)
     wrong: tuple[type[Exception], ...] = (ValueError,)

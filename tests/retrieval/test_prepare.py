@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tensormetrics import _triton, _warm_up
-from tensormetrics.retrieval.search.distance import canonical_pairs
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter, Frame
 from tensormetrics.retrieval.search.halves import HalfFilter
 
@@ -31,7 +31,7 @@ def test_interpreted_kernels():
 def made(x: Tensor, distance: str, parts: int, frame: Frame | None = None) -> HalfFilter:
     from tensormetrics.retrieval.search.kernels import nearest
 
-    return HalfFilter(Filter(x, distance, torch.float32, frame=frame), nearest, parts)
+    return HalfFilter(Filter(x, DISTANCES[distance], torch.float32, frame=frame), nearest, parts)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
@@ -79,7 +79,7 @@ def test_bounds_hold(family, distance, both, device):
         order = halves.order[:-1].long()
         there = order >= 0
         row = torch.arange(N, device=device).repeat_interleave(N)
-        delta = canonical_pairs(x, x, row, order[there].repeat(N), distance, 2**28).view(N, N)
+        delta = DISTANCES[distance].of_pairs(x, x, row, order[there].repeat(N), 2**28).view(N, N)
         queries = halves.query(x)
         factor, shift = (part[:, None] for part in halves.place(x, queries))
         products = queries.rows.double() @ halves.rows.double().T

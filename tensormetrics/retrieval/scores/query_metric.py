@@ -3,26 +3,29 @@
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Options
 from ..._resampling import Items
 from ..._weights import or_places
-from ..ranks.ranks import TIES, PositiveRanks, count_relevant
+from ..ranks.ranking import TIES, Ranking, Ties
+from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
-from ..search.distance import DISTANCES
-from .embedding_metric import EmbeddingMetric
+from ..search.distance import DISTANCES, DistanceName
+from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 
-AVERAGES = ("micro", "macro", "class", "none")
-ON_LONE = ("exclude", "zero", "error")
-STATISTICS = ("mean", "median")
+Average = Literal["micro", "macro", "class", "none"]
+OnLone = Literal["exclude", "zero", "error"]
+Statistic = Literal["mean", "median"]
+AVERAGES: tuple[Average, ...] = get_args(Average)
+ON_LONE: tuple[OnLone, ...] = get_args(OnLone)
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 log = logging.getLogger("tensormetrics.retrieval")
 
@@ -182,6 +185,22 @@ def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
     return ((middle[0] + middle[1]) / 2).masked_fill(number == 0, torch.nan)
 
 
+class RankOptions(EmbeddingOptions, total=False):
+    """See `QueryMetric`."""
+
+    average: Average
+    on_lone: OnLone
+    label_comparison_fn: Comparison | None
+    ignore: Ignore | None
+    ties: Ties
+    distance: DistanceName
+    memory_budget: int | None
+
+
+class QueryOptions(RankOptions, total=False):
+    gains: Tensor | Comparison | None
+
+
 class QueryMetric(EmbeddingMetric):
     """An average over queries of `score`, a function of their ranks (or of what a subclass scores in `scores`).
 
@@ -201,23 +220,24 @@ class QueryMetric(EmbeddingMetric):
     """
 
     higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
 
     def __init__(
         self,
         score: Callable[[PositiveRanks], Tensor] | None,
-        depth: int | str | None,
-        statistic: str = "mean",
+        depth: int | Literal["relevant"] | None,
+        statistic: Statistic = "mean",
         *,
         gains: Tensor | Comparison | None = None,
-        average: str = "micro",
-        on_lone: str = "exclude",
+        average: Average = "micro",
+        on_lone: OnLone = "exclude",
         label_comparison_fn: Comparison | None = None,
         ignore: Ignore | None = None,
-        ties: str = "index",
-        distance: str = "l2",
+        ties: Ties = "index",
+        distance: DistanceName = "l2",
         memory_budget: int | None = None,
-        **kwargs: Unpack[Options],
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
         _checks.one_of("average", average, AVERAGES)
@@ -259,12 +279,6 @@ class QueryMetric(EmbeddingMetric):
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        tiles = tiles_of(
-            sides,
-            label_comparison_fn=self.label_comparison_fn,
-            depth=depth,
-            ties=self.ties,
-            distance=self.distance,
-            memory_budget=self.memory_budget,
-        )
-        return query_scores([self.score], tiles, sides.query_labels)[0]
+        ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
+        assert self.score is not None  # who has none overrides this
+        return query_scores([self.score], tiles_of(sides, ranking), sides.query_labels)[0]

@@ -1,5 +1,6 @@
 """The overlap of two collections of items with variables, under the best one-to-one mapping of the variables."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -122,8 +123,15 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
-        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
-        self.options["duplicates"] = "set" if self.policy.duplicates == "set" else "multiset"
+        self._overlap = functools.partial(
+            latent_overlap,
+            constraint=self.constraint,
+            solver=solver,
+            restarts=restarts,
+            node_limit=node_limit,
+            seed=seed,
+            duplicates="set" if self.policy.duplicates == "set" else "multiset",
+        )
 
     def update(
         self,
@@ -137,8 +145,10 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
-        def solve(left: tuple, right: tuple, n_left: Tensor | None, n_right: Tensor | None) -> Tensor:
-            return latent_overlap(*left, *right, n_left, n_right, self.constraint, **self.options).value
+        def solve(
+            left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], n_left: Tensor | None, n_right: Tensor | None
+        ) -> Tensor:
+            return self._overlap(*left, *right, n_left, n_right).value
 
         cross = solve(pred, ref, n_pred, n_ref)
         *batch, n, _ = pred_props.shape
