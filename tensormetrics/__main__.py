@@ -21,6 +21,7 @@ except ImportError as error:
 
 COMMANDS = {  # name -> file, and what it answers
     "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
+    "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
     "posterior": ("posterior", "How sure are the scores of a confusion matrix?"),
     "structured": ("structured", "How good are predicted structures, read as dataclasses?"),
@@ -28,6 +29,7 @@ COMMANDS = {  # name -> file, and what it answers
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
     "info": ("info", "What is installed, what native code is loaded, and what is missing."),
+    "warm-up": ("warm_up", "Compile the kernels for this GPU now, so that no first call does."),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 
@@ -42,7 +44,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         with leaving_at_once():
-            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name)
+            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name.replace("-", "_"))
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -15,6 +15,7 @@ from tensormetrics.retrieval import (
     positive_ranks,
     ranking_auroc,
 )
+from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
@@ -168,7 +169,7 @@ def results_of(rank, pair):
     x, labels = spread_rows()
     places = torch.arange(rank, N, 3)
     sides = Sides(x[places], labels, x[places], labels, N, spread=Spread(places, places, None))
-    return joined(tiles_of(sides), N, False, None, x.device)
+    return joined(tiles_of(sides, Ranking()), N, False, None, x.device)
 
 
 def test_ranks_of_rows_that_are_spread(rank_results):

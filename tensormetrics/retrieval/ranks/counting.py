@@ -11,11 +11,11 @@ from ... import _native
 from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
-from ..search.distance import canonical_pairs, equal_rows, native_code
+from ..search.distance import equal_rows
 from ..search.filter import BLOCK, Filter, plain_products
 from ..search.halves import HalfFilter
+from .ranking import TIES, Ranking
 
-TIES = ("index", "optimistic", "pessimistic")
 _WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
@@ -26,7 +26,7 @@ class _Asked(NamedTuple):
     own: Tensor  # (Q,) int64, the reference to leave out, -1 = none
     ignored: Tensor | None  # (Q, R) bool
     delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
-    index: Tensor  # (Q, P) int64, the positives, those without a distance last
+    positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class _Asked(NamedTuple):
             if ties == "optimistic":
                 before |= equal
             elif ties == "index":
-                before |= equal & (self.index[at] < column)
+                before |= equal & (self.positive[at] < column)
             before &= low < high
             low, high = torch.where(before, middle + 1, low), torch.where(before, high, middle)
         return low
@@ -62,20 +62,18 @@ class RankCounter:
         query: Tensor,
         self_index: Tensor,
         reference: Tensor,
-        distance: str,
-        ties: str,
-        memory: int,
-        exact: bool = True,
+        ranking: Ranking,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference)
-        self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
+        self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
+        self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
-        self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        self.filter = Filter(reference, self.distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
         kernels = operators.kernels(query.device)
         self.halves = HalfFilter(self.filter, kernels, parts=2) if kernels else None
         if self.native:
@@ -99,7 +97,8 @@ class RankCounter:
         found = (delta < torch.inf).sum(1)
         asked = _Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
         before = index.new_zeros(len(query), width + 1)
-        if not (self.halves and asked.ignored is None and width <= _WIDEST and self._count_by_kernel(asked, before)):
+        halves = self.halves if asked.ignored is None and width <= _WIDEST else None
+        if not (halves and self._count_by_kernel(halves, asked, before)):
             x, error = self.filter.query(query)
             interval = (*self.filter.place(query), error.clamp(max=1e30) * self.exact)
             count = self._count_native if self.native else self._count
@@ -116,8 +115,8 @@ class RankCounter:
         row = torch.arange(len(index), device=index.device)[:, None].expand_as(index)
         there = index >= 0
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
-        pairs = row[there], index[there], self.distance, self.memory // 4
-        delta[there] = canonical_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
+        pairs = row[there], index[there], self.memory // 4
+        delta[there] = self.distance.of_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
         order = torch.where(there, index, len(self.reference)).argsort(1)
         order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
         return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
@@ -125,19 +124,19 @@ class RankCounter:
     def _count_native(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         hidden = asked.own.contiguous(), asked.ignored
         sides = asked.query.double().contiguous(), self.reference, self.equal
-        places = (part.contiguous() for part in (asked.delta, asked.index, asked.relevant, *interval))
-        options = *places, native_code(self.distance), TIES.index(self.ties)
+        places = (part.contiguous() for part in (asked.delta, asked.positive, asked.relevant, *interval))
+        options = *places, self.distance.code, TIES.index(self.ties)
         with plain_products(x.device):
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
-    def _count_by_kernel(self, asked: _Asked, before: Tensor) -> bool:
+    def _count_by_kernel(self, halves: HalfFilter, asked: _Asked, before: Tensor) -> bool:
         """For all columns at once; False where too many entries are left open."""
         from ..search.kernels.counting import counts
 
-        halves, size = self.halves, asked.delta.shape[1]
+        size = asked.delta.shape[1]
         x = halves.query(asked.query)
-        factor, shift = (part[:, None] for part in halves.place(asked.query))
+        factor, shift = (part[:, None] for part in halves.place(asked.query, x))
         at, error = asked.values(factor, shift), halves.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), side).float())
@@ -153,7 +152,7 @@ class RankCounter:
         other = self._distances(asked.query, row, column)
         place = asked.place(row, other, column, "index")
         # The positives are among them: each is in its own interval.
-        negative = (place == asked.relevant[row]) | (asked.index[row, place.clamp(max=size - 1)] != column)
+        negative = (place == asked.relevant[row]) | (asked.positive[row, place.clamp(max=size - 1)] != column)
         row, other, column = row[negative], other[negative], column[negative]
         place = asked.place(row, other, column, self.ties)
         before[:, :-1] += torch.diff(below, dim=1, prepend=below.new_zeros(len(below), 1))
@@ -172,8 +171,8 @@ class RankCounter:
         # query: (Q, D)  row, column: (n,)  ->  (n,) float64, evaluated once for equal references
         size = len(self.reference)
         pair, inverse = (row * size + self.equal[column]).unique(return_inverse=True)
-        memory = self.memory // 4
-        return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
+        pairs = pair // size, pair % size, self.memory // 4
+        return self.distance.of_pairs(query, self.reference, *pairs)[inverse]
 
 
 def _count_tile(
@@ -189,7 +188,7 @@ def _count_tile(
     if asked.ignored is not None:
         hidden = asked.ignored[:, start : start + tile.shape[1]]
         tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
-    here = torch.cat([asked.own[:, None], asked.index], 1) - start
+    here = torch.cat([asked.own[:, None], asked.positive], 1) - start
     here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
     tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
     low, high = interval

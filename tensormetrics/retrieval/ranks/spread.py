@@ -14,47 +14,34 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._metric import gather
-from ..relevance import Comparison, Positives, Relevance
-from ..rows import Sides, budget, check_finite, check_squares
+from ..relevance import Positives, Relevance
+from ..rows import Sides, Spread, check_finite, check_squares
 from .counting import RankCounter
-from .ranks import PositiveRanks, checked_tiles, within_depth
+from .ranking import Ranking
+from .ranks import PositiveRanks, no_ranks, rank_tiles, within_depth
 
 BLOCKS = 4  # for each process
 LEAST = 256  # queries of a block
 
 
-def tiles_of(
-    sides: Sides,
-    *,
-    label_comparison_fn: Comparison | None = None,
-    depth: int | None = None,
-    ties: str = "index",
-    distance: str = "l2",
-    memory_budget: int | None = None,
-) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Ranks for the rows of this process, or of all where they are spread; rows as slices or (n,) int64."""
-    if sides.spread is None:
-        options = {"ties": ties, "distance": distance, "memory_budget": memory_budget}
-        return checked_tiles(sides, label_comparison_fn=label_comparison_fn, depth=depth, **options)
-    return _spread_tiles(sides, label_comparison_fn, depth, ties, distance, memory_budget)
+    return rank_tiles(sides, ranking) if sides.spread is None else _spread_tiles(sides, sides.spread, ranking)
 
 
 @torch.no_grad()
-def _spread_tiles(
-    sides: Sides, comparison: Comparison | None, depth: int | None, ties: str, distance: str, memory_budget: int | None
-) -> Iterator[tuple[Tensor, PositiveRanks]]:
+def _spread_tiles(sides: Sides, spread: Spread, ranking: Ranking) -> Iterator[tuple[Tensor, PositiveRanks]]:
     if not len(sides.query_labels):
         return
-    spread, memory = sides.spread, budget(memory_budget, sides.query.device)
     by_label = sides.query_labels.unique(dim=0, return_inverse=True)[1].argsort(stable=True)
     size = max(-(-len(by_label) // (BLOCKS * dist.get_world_size(spread.group))), LEAST)
     blocks = [block.sort().values for block in by_label.split(size)]
     order = torch.cat(blocks)
     own = sides.self_index()
-    ignore = None if sides.ignore is None else (sides.ignore[0][order], sides.ignore[1])
+    ignore = (sides.ignore[0][order], sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
     labels = sides.query_labels[order], sides.reference_labels
-    relevance = Relevance(*labels, own[order], comparison, sides.gains, ignore)
-    most = max(memory // 4 // relevance.bytes_per_query, 1)
+    relevance = Relevance(*labels, own[order], ranking.label_comparison_fn, sides.gains, ignore)
+    most = max(ranking.memory(own.device) // 4 // relevance.bytes_per_query, 1)
     for number, block in enumerate(blocks):
         start = number * size
         wanted = torch.zeros(len(sides.reference_labels), dtype=torch.bool, device=own.device)
@@ -62,15 +49,11 @@ def _spread_tiles(
             index = relevance(_moved(piece, start)).index
             wanted[index[index >= 0]] = True
         # Nothing is counted for a block of lone queries.
-        counter = _BlockCounter(sides, block, wanted, distance, ties, memory) if wanted.any() else None
+        counter = _BlockCounter(sides, spread, block, wanted, ranking) if wanted.any() else None
         for piece in _pieces(len(block), min(counter.rows, most) if counter else most):
             positives = relevance(_moved(piece, start))
-            if counter:
-                rank, gain = counter(piece, positives)
-            else:
-                rank = positives.index[:, :0].int()
-                gain = None if positives.gain is None else positives.gain[:, :0]
-            yield block[piece], within_depth(rank, gain, positives, depth)
+            found = counter(piece, positives) if counter else no_ranks(positives)
+            yield block[piece], within_depth(*found, positives, ranking.depth)
 
 
 class _BlockCounter:
@@ -80,9 +63,9 @@ class _BlockCounter:
     are counted; the others say where the relevant ones lie.
     """
 
-    def __init__(self, sides: Sides, block: Tensor, wanted: Tensor, distance: str, ties: str, memory: int) -> None:
+    def __init__(self, sides: Sides, spread: Spread, block: Tensor, wanted: Tensor, ranking: Ranking) -> None:
         # block: (B,) int64 among the queries of all  wanted: (N,) bool, the references that are relevant to them
-        places, self.group = sides.spread.reference, sides.spread.group
+        places, self.group = spread.reference, spread.group
         relevant = rows_at(sides.reference, places, wanted, self.group)
         self.held = wanted.index_fill(0, places, True)
         self.column = self.held.cumsum(0) - 1
@@ -93,9 +76,9 @@ class _BlockCounter:
         self.foreign[self.column[places]] = False
         self_index = sides.self_index()
         of_block = torch.zeros_like(self_index, dtype=torch.bool).index_fill(0, block, True)
-        query = rows_at(sides.query, sides.spread.query, of_block, self.group)
+        query = rows_at(sides.query, spread.query, of_block, self.group)
         check_squares(query=query, reference=reference)
-        self.counter = RankCounter(query, self._column_of(self_index[block]), reference, distance, ties, memory)
+        self.counter = RankCounter(query, self._column_of(self_index[block]), reference, ranking)
         # Processes go on in step, as far as the one with the least room.
         self.rows = int(self._reduced(block.new_tensor(self.counter.rows), dist.ReduceOp.MIN))
 
@@ -115,7 +98,7 @@ class _BlockCounter:
         known = (index >= 0) & self.held[index]
         return torch.where(known, self.column[index], -1)
 
-    def _reduced(self, tensor: Tensor, how: dist.ReduceOp) -> Tensor:
+    def _reduced(self, tensor: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
         dist.all_reduce(tensor, how, group=self.group)
         return tensor
 

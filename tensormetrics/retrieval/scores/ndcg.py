@@ -2,20 +2,22 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from ..sums import halving_sum
-from .query_metric import QueryMetric
+from .query_metric import QueryMetric, RankOptions
 
-GAINS = ("linear", "exp2")
+Gain = Literal["linear", "exp2"]
+GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
-def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Tensor:
+def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  gain, ideal: (..., Q, P) or None  ->  (..., Q) float64
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
 
@@ -41,7 +43,7 @@ def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Te
     return score.masked_fill(ranks.relevant == 0, torch.nan)
 
 
-def _scaled(gains: Tensor, gain: str) -> Tensor:
+def _scaled(gains: Tensor, gain: Gain) -> Tensor:
     return gains if gain == "linear" else torch.exp2(gains) - 1
 
 
@@ -56,9 +58,9 @@ class NDCG(QueryMetric):
     def __init__(
         self,
         k: int | None = None,
-        gain: str = "linear",
+        gain: Gain = "linear",
         gains: Tensor | Callable[[Tensor, Tensor], Tensor] | None = None,
-        **options: Any,
+        **options: Unpack[RankOptions],
     ) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)
         _checks.one_of("gain", gain, GAINS)

@@ -1,14 +1,20 @@
 """Scores of a corpus of objects: families of averages of one metric, and suites of families."""
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._estimates import Estimate, check_confidence
 from ..._metric import Lock, NoDataError, one_at_a_time
+from ..._resampling import Resampled, together
+from ..._resampling import interval as intervals
+from ..._weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -42,9 +48,9 @@ def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
 class OverlapScores(OverlapMetric):
     """Scores of overlaps that are known already; see `normalize`."""
 
-    def update(self, overlap: Overlap) -> None:
+    def update(self, overlap: Overlap, **items: Unpack[Identity]) -> None:
         # overlap: (B,) each
-        self.add_documents(torch.stack(overlap, -1))
+        self.add_documents(torch.stack(overlap, -1), **items)
 
 
 class Prepared(NamedTuple):
@@ -75,6 +81,17 @@ class Corpus(nn.Module):
         """`update` under the name that it has in metametric."""
         self.update(preds, refs)
 
+    def interval(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
+        """Key -> `Estimate`, for the averages of families made with `replicates`; those of single labels have none."""
+        return intervals(*self._resampled("interval"), check_confidence(confidence))
+
+    @abstractmethod
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        """As that of a `Metric`; `replicates` and `seed` are those of the constructor."""
+
+    def _better(self, name: str) -> int:
+        return 1
+
     def with_extra(self, function: Extra) -> "Corpus":
         """Let `function` of the computed values add values of its own."""
         self.extras.append(function)
@@ -95,7 +112,7 @@ class Family(Corpus):
     under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    bootstrap, confidence, seed: see `CountMetric`. on_invalid: "raise", or "empty" for predictions that are no values
+    replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values
     of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
     there were as "invalid". References are always to be valid.
     """
@@ -144,14 +161,14 @@ class Family(Corpus):
         self.documents = 0
 
     @one_at_a_time
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        self._add(self._prepared(preds, refs))
+        self._add(self._prepared(preds, refs), **items)
 
     @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
-        return self._add_and_score(self._prepared(preds, refs))
+        return self._add_and_score(self._prepared(preds, refs), **items)
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         """All that can fail: what is to be added for some documents."""
@@ -159,10 +176,10 @@ class Family(Corpus):
         return Prepared(preds, refs, overlap, [scores.sums_of(preds, refs) for scores in self.by_label])
 
     @one_at_a_time
-    def _add(self, batch: Prepared) -> None:
+    def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
         """Add what was prepared."""
         for average in self.averages:
-            average.update(batch.overlap)
+            average.update(batch.overlap, **items)
         for count in self.invalid:
             count.update(batch.preds)
         for scores, sums in zip(self.by_label, batch.by_label, strict=True):
@@ -170,9 +187,9 @@ class Family(Corpus):
         self._run_hooks(batch.preds, batch.refs)
 
     @one_at_a_time
-    def _add_and_score(self, batch: Prepared) -> dict[str, Tensor]:
+    def _add_and_score(self, batch: Prepared, **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add what was prepared; the values of it alone."""
-        values = self._keyed([average(batch.overlap) for average in self.averages])
+        values = self._keyed([average(batch.overlap, **items) for average in self.averages])
         for count in self.invalid:
             values |= count(batch.preds)
         for scores, sums in zip(self.by_label, batch.by_label, strict=True):
@@ -190,6 +207,10 @@ class Family(Corpus):
         for scores in self.by_label:
             values |= scores.compute()
         return self.extended(values)
+
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        values, found = zip(*(average._resampled(asked, *options) for average in self.averages), strict=True)
+        return self._keyed(values), together(list(found), self._keyed)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
@@ -248,14 +269,14 @@ class Suite(Corpus):
         return dict(zip(self.names, self.parts, strict=True))
 
     @one_at_a_time
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        self._add(self._prepared(preds, refs))
+        self._add(self._prepared(preds, refs), **items)
 
     @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
-        return self._add_and_score(self._prepared(preds, refs))
+        return self._add_and_score(self._prepared(preds, refs), **items)
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
         """All that can fail: what is to be added to each member for some documents."""
@@ -264,21 +285,29 @@ class Suite(Corpus):
             return {name: member._prepared(preds, refs) for name, member in self.members.items()}
 
     @one_at_a_time
-    def _add(self, batch: dict[str, Any]) -> None:
+    def _add(self, batch: dict[str, Any], **items: Unpack[Identity]) -> None:
         """Add what was prepared."""
         for name, member in self.members.items():
-            member._add(batch[name])
+            member._add(batch[name], **items)
 
     @one_at_a_time
-    def _add_and_score(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _add_and_score(self, batch: dict[str, Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add what was prepared; the values of it alone."""
-        members = self.members.items()
-        return self.extended(self._named({name: member._add_and_score(batch[name]) for name, member in members}))
+        found = {name: member._add_and_score(batch[name], **items) for name, member in self.members.items()}
+        return self.extended(self._named(found))
 
     @one_at_a_time
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
+
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        values, found = zip(*(member._resampled(asked, *options) for member in self.parts), strict=True)
+
+        def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+            return self._named(dict(zip(self.names, parts, strict=True)))
+
+        return named(values), together(list(found), named)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Key -> (B,) float64; the state is left as it is."""

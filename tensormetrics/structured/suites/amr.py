@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..objects.variable import Variable
 from ..tensors._lengths import in_chunks
 from ..tensors._programme import check_solver
@@ -121,7 +123,7 @@ class Smatch(CountMetric):
         self.top = top
         self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add pairs of graphs."""
         for name, graphs in (("preds", preds), ("refs", refs)):
             if isinstance(graphs, str | bytes):
@@ -135,12 +137,13 @@ class Smatch(CountMetric):
         tables = [*_encode(pred, constants), *_encode(ref, constants)]
         n_pred, n_ref = sizes(pred), sizes(ref)
         lengths = (n_pred, n_pred, n_ref, n_ref)
-        self.add_documents(in_chunks(self._count, tables, lengths, _search_cells, flat=True, device=self.device))
+        counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True, device=self.device)
+        self.add_documents(counts, **items)
 
     def _count(self, *given: Tensor) -> Tensor:
         # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)
-        *items, n_pred, _, n_ref, _ = given
-        solved = latent_overlap(*items, n_pred, n_ref, **self.options)
+        *triples, n_pred, _, n_ref, _ = given
+        solved = latent_overlap(*triples, n_pred, n_ref, **self.options)
         columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
         return torch.stack([column.double() for column in columns], -1)
 

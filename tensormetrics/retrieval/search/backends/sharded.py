@@ -11,9 +11,8 @@ from .... import _checks
 from ...relevance import rows_of
 from ...rows import budget
 from ..backend import nearest, search_arguments
-from ..distance import as_distance, canonical
+from ..distance import Distance
 from ..knn import TorchKNN
-from ..nearest import largest_first
 
 Kind = tuple[tuple[int, ...], torch.dtype]
 
@@ -74,10 +73,13 @@ class ShardedKNN:
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
         delta, indices = self._search(query, own, ignore, k, reference, sizes)
-        if largest_first(self.knn.distance) and callable(self.knn.distance):
+        distance = self.knn.order
+        if isinstance(distance, Distance):
+            delta = distance.from_canonical(delta)
+        elif distance.largest_first:
             delta = -delta
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return as_distance(delta, self.knn.distance).to(dtype), indices
+        return delta.to(dtype), indices
 
     def _search(
         self,
@@ -135,9 +137,10 @@ class ShardedKNN:
         stop = offset + len(block)
         hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
         search = query, min(k, len(block)), block, False
-        if callable(self.knn.distance):
+        distance = self.knn.order
+        if not isinstance(distance, Distance):
             values, found = self.knn(*search, self_index=own, ignore=hidden)
-            values = torch.cat([delta, -values if largest_first(self.knn.distance) else values], 1)
+            values = torch.cat([delta, -values if distance.largest_first else values], 1)
             candidates = torch.cat([indices, torch.where(found < 0, -1, found + offset)], 1)
             delta[:], indices[:] = nearest(values, candidates, k)
             return
@@ -150,23 +153,24 @@ class ShardedKNN:
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
             near = found[tile]
-            deltas = self._canonical(query[tile], block, near, delta[tile, -1], columns)
+            deltas = _canonical(distance, query[tile], block, near, delta[tile, -1], columns)
             values = torch.cat([delta[tile], deltas], 1)
             candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
             delta[tile], indices[tile] = nearest(values, candidates, k)
 
-    def _canonical(self, query: Tensor, block: Tensor, found: Tensor, worst: Tensor, columns: int) -> Tensor:
-        # query: (Q, D)  block: (R, D)  found: (Q, C) nearest first  worst: (Q,)  ->  (Q, C) float64
-        """Canonical distances, `columns` at a time; infinity from where all queries have found enough nearer ones."""
-        delta = torch.full(found.shape, torch.inf, dtype=torch.float64, device=query.device)
-        for start in range(0, found.shape[1], columns):
-            piece = found[:, start : start + columns].clamp(min=0)
-            evaluated = canonical(query[:, None], block[piece], self.knn.distance)
-            delta[:, start : start + columns] = evaluated
-            # Waits for the device, to spare most of the work on all blocks but the first.
-            if (evaluated[:, -1] > worst).all():
-                break
-        return delta
+
+def _canonical(distance: Distance, query: Tensor, block: Tensor, found: Tensor, worst: Tensor, columns: int) -> Tensor:
+    # query: (Q, D)  block: (R, D)  found: (Q, C) nearest first  worst: (Q,)  ->  (Q, C) float64
+    """Canonical distances, `columns` at a time; infinity from where all queries have found enough nearer ones."""
+    delta = torch.full(found.shape, torch.inf, dtype=torch.float64, device=query.device)
+    for start in range(0, found.shape[1], columns):
+        piece = found[:, start : start + columns].clamp(min=0)
+        evaluated = distance.canonical(query[:, None], block[piece])
+        delta[:, start : start + columns] = evaluated
+        # Waits for the device, to spare most of the work on all blocks but the first.
+        if (evaluated[:, -1] > worst).all():
+            break
+    return delta
 
 
 def _exchange(outcome: Any, group: dist.ProcessGroup | None) -> list[Any]:

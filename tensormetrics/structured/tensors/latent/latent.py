@@ -1,12 +1,15 @@
 """The overlap of two collections of items with variables, under the best one-to-one mapping of the variables."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
+from ...._weights import Identity
 from .. import _lengths
 from .._lengths import cuts
 from .._programme import check_solver
@@ -121,8 +124,15 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
-        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
-        self.options["duplicates"] = "set" if self.policy.duplicates == "set" else "multiset"
+        self._overlap = functools.partial(
+            latent_overlap,
+            constraint=self.constraint,
+            solver=solver,
+            restarts=restarts,
+            node_limit=node_limit,
+            seed=seed,
+            duplicates="set" if self.policy.duplicates == "set" else "multiset",
+        )
 
     def update(
         self,
@@ -132,11 +142,14 @@ class LatentMatch(OverlapMetric):
         ref_is_var: Tensor,  # (..., M, F) bool
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
-        def solve(left: tuple, right: tuple, n_left: Tensor | None, n_right: Tensor | None) -> Tensor:
-            return latent_overlap(*left, *right, n_left, n_right, self.constraint, **self.options).value
+        def solve(
+            left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], n_left: Tensor | None, n_right: Tensor | None
+        ) -> Tensor:
+            return self._overlap(*left, *right, n_left, n_right).value
 
         cross = solve(pred, ref, n_pred, n_ref)
         *batch, n, _ = pred_props.shape
@@ -145,4 +158,4 @@ class LatentMatch(OverlapMetric):
         selves = (full_pred, full_ref)
         if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
             selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
-        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref)
+        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref, **items)
