@@ -12,6 +12,7 @@ PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py"
 GROUND = "_metric", "_checks", "_exact_sums", "_files", "_interruptible", "_native", "_plots", "_triton", "_version"
+GROUND += ("_ranks",)
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it
     "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator"),

@@ -74,7 +74,7 @@ class Relevance:
         own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)
         if self.gains or self.compare:
             values = self.gains(rows) if self.gains else self._compared(self.labels[rows])
-            index = _columns((values > 0) & (others != own))
+            index = columns_of((values > 0) & (others != own))
         else:
             index = self._of_same_label(rows, own)
         ignored = _as_mask(self.ignore(rows)) & (others != own) if self.ignore else None
@@ -142,7 +142,7 @@ def scattered(index: Tensor, values: Tensor, width: int) -> Tensor:
     return table.scatter_(1, torch.where(index < 0, width, index), values)[:, :width]
 
 
-def _columns(found: Tensor) -> Tensor:
+def columns_of(found: Tensor) -> Tensor:
     # found: (Q, N) bool  ->  (Q, P) int64, the columns found in each row, then -1
     row, column = found.nonzero().unbind(1)
     number = found.sum(1)

@@ -16,8 +16,9 @@ from tensormetrics.retrieval import (
     ranking_auroc,
 )
 from tensormetrics.retrieval.ranks.ranks import joined
-from tensormetrics.retrieval.ranks.spread import tiles_of
+from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
+from tensormetrics.retrieval.search.ring import in_places
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]
@@ -167,8 +168,10 @@ def results_of(rank, pair):
     """The ranks of rows that stay on three processes."""
     x, labels = spread_rows()
     places = torch.arange(rank, N, 3)
-    sides = Sides(x[places], labels, x[places], labels, N, spread=Spread(places, places, None))
-    return joined(tiles_of(sides), N, False, None, x.device)
+    own, sizes = in_places(x[places], places, N, None)
+    spread = Spread(sizes, sizes, None, 2**28, {})
+    sides = Sides(own, labels, own, labels, N, spread=spread)
+    return gathered_ranks(joined(tiles_of(sides), len(own), False, None, x.device), spread)
 
 
 def test_ranks_of_rows_that_are_spread(rank_results):

@@ -19,7 +19,7 @@ TIES = ("index", "optimistic", "pessimistic")
 _WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """Some queries with their positives, which are in canonical order."""
 
     query: Tensor  # (Q, D)
@@ -66,11 +66,12 @@ class RankCounter:
         ties: str,
         memory: int,
         exact: bool = True,
+        equal: Tensor | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
-        self.equal = equal_rows(reference)
+        self.equal = equal_rows(reference) if equal is None else equal
         self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
         self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
@@ -97,17 +98,21 @@ class RankCounter:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
         delta, index, gain = self._in_order(query, index, gain, width)
         found = (delta < torch.inf).sum(1)
-        asked = _Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
+        asked = Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
         before = index.new_zeros(len(query), width + 1)
-        if not (self.halves and asked.ignored is None and width <= _WIDEST and self._count_by_kernel(asked, before)):
-            x, error = self.filter.query(query)
-            interval = (*self.filter.place(query), error.clamp(max=1e30) * self.exact)
-            count = self._count_native if self.native else self._count
-            count(x, asked, interval, before)
-        place = torch.arange(1, width + 1, device=index.device)
-        rank = place + before[:, :-1].cumsum(1)
-        missing = place > found[:, None]
-        return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
+        self.count(asked, before)
+        return ranks_of(before, found, gain)
+
+    def count(self, asked: Asked, before: Tensor) -> None:
+        # before: (Q, P + 1) int64, what is added to
+        """How many references come before each positive and after those before it, which are none of them."""
+        if self.halves and asked.ignored is None and asked.index.shape[1] <= _WIDEST:
+            if self._count_by_kernel(asked, before):
+                return
+        x, error = self.filter.query(asked.query)
+        interval = (*self.filter.place(asked.query), error.clamp(max=1e30) * self.exact)
+        count = self._count_native if self.native else self._count
+        count(x, asked, interval, before)
 
     def _in_order(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
@@ -118,11 +123,9 @@ class RankCounter:
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
         pairs = row[there], index[there], self.distance, self.memory // 4
         delta[there] = canonical_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
-        order = torch.where(there, index, len(self.reference)).argsort(1)
-        order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
-        return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
+        return in_order(delta, index, gain, width)
 
-    def _count_native(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
+    def _count_native(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         hidden = asked.own.contiguous(), asked.ignored
         sides = asked.query.double().contiguous(), self.reference, self.equal
         places = (part.contiguous() for part in (asked.delta, asked.index, asked.relevant, *interval))
@@ -131,7 +134,7 @@ class RankCounter:
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
-    def _count_by_kernel(self, asked: _Asked, before: Tensor) -> bool:
+    def _count_by_kernel(self, asked: Asked, before: Tensor) -> bool:
         """For all columns at once; False where too many entries are left open."""
         from ..search.kernels.counting import counts
 
@@ -160,7 +163,7 @@ class RankCounter:
         before.view(-1).scatter_add_(0, row * (size + 1) + place, torch.ones_like(place))
         return True
 
-    def _count(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
+    def _count(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
         factor, shift, error = (part[:, None] for part in interval)
         at = asked.values(factor, shift)
@@ -176,10 +179,25 @@ class RankCounter:
         return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
 
 
+def in_order(delta: Tensor, index: Tensor, gain: Tensor | None, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    # delta, index, gain: (Q, K), -1 and inf = none  ->  the first `width` of each by (distance, index)
+    order = torch.where(index >= 0, index, torch.iinfo(torch.int64).max).argsort(1)
+    order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
+    return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
+
+
+def ranks_of(before: Tensor, found: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    # before: (Q, P + 1) from `RankCounter.count`  found: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
+    place = torch.arange(1, before.shape[1], device=before.device)
+    rank = place + before[:, :-1].cumsum(1)
+    missing = place > found[:, None]
+    return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
+
+
 def _count_tile(
     tile: Tensor,
     start: int,
-    asked: _Asked,
+    asked: Asked,
     interval: tuple[Tensor, Tensor],
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     ties: str,
@@ -227,6 +245,6 @@ def _count_before(
         return operators.canonical_pairs(query, reference, row, column, distance)
 
     tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
-    asked = _Asked(query, own, ignored, delta, index, relevant)
+    asked = Asked(query, own, ignored, delta, index, relevant)
     at, error = asked.values(factor[:, None], shift[:, None]), error[:, None]
     _count_tile(tile, first, asked, (at - error, at + error), distances, TIES[ties], before)

@@ -204,7 +204,7 @@ def checked_tiles(
                 rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
                 gain = None if gains is None else rank.double()
             elif shallow:
-                rank, gain = _read_off(search(tile, positives.ignored), positives)
+                rank, gain = read_off(search(tile, positives.ignored), positives)
             else:
                 rank, gain = search(tile, positives)
             yield tile, within_depth(rank, gain, positives, depth)
@@ -281,7 +281,7 @@ def _ranks_together(
         positives = relevance(slice(0, len(own)))
         candidates = present.sum(1).repeat_interleave(query_labels.shape[1]) - (own >= 0).long()
         positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
-        rank, _ = _read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
+        rank, _ = read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
         numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
         yield items, numbers.flatten(), within_depth(rank, None, positives, options["depth"])
 
@@ -323,7 +323,7 @@ def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth:
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
 
-def _read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
+def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
     # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
     width = int(positives.relevant.max())
     if not width:

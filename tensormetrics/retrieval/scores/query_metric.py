@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Options
 from ..ranks.ranks import TIES, PositiveRanks, count_relevant
-from ..ranks.spread import tiles_of
+from ..ranks.spread import gathered_scores, tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
 from ..search.distance import DISTANCES
@@ -41,15 +41,16 @@ def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: 
 def query_scores(
     functions: Sequence[Callable[[PositiveRanks], Tensor]],
     tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
-    like: Tensor,
+    sides: Sides,
 ) -> Tensor:
-    # like: (Q, ...)  ->  (F, Q) float64
+    # ->  (F, Q) float64
     """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
-    scores = like.new_empty(len(functions), len(like), dtype=torch.float64)
+    own = sides.query_labels if sides.spread is None else sides.query  # each rank scores its own
+    scores = own.new_empty(len(functions), len(own), dtype=torch.float64)
     for rows, ranks in tiles:
         for score, function in zip(scores, functions, strict=True):
             score[rows] = function(ranks)
-    return scores
+    return gathered_scores(scores, sides.spread)
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
@@ -196,4 +197,4 @@ class QueryMetric(EmbeddingMetric):
             distance=self.distance,
             memory_budget=self.memory_budget,
         )
-        return query_scores([self.score], tiles, sides.query_labels)[0]
+        return query_scores([self.score], tiles, sides)[0]
