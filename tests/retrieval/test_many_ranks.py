@@ -11,7 +11,7 @@ from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKNN
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
-NAMES = ("mean_average_precision", "precision_at_1", "mean_auroc")
+NAMES = ("mean_average_precision", "precision_at_1")
 
 
 def families():
@@ -47,7 +47,7 @@ def run_rank(rank: int, folder: str) -> None:
                 results[sizes, family, memory] = knn(own, 2, own, True)
             if rows.isfinite().all():
                 for k in (None, 3):
-                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
+                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=100_000)
                     if len(own):
                         metric.update(own, labels().split(sizes)[rank])
                     results[sizes, family, f"k={k}"] = metric.compute()

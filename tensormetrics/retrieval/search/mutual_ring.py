@@ -38,8 +38,8 @@ class MutualRing:
             self._among_own(known)
         except BaseException as error:
             failure = error
+        finish(requests, self.group)
         for step in steps:
-            finish(requests, self.group)
             owner, other = self._before(step), (self.rank + step) % self.world
             arrived, left = self._number(owner, step), self._number(self.rank, step)
             block, worst = room[step % len(room)][:arrived], known.delta.new_empty(arrived)
