@@ -145,7 +145,7 @@ def bootstraps() -> list[tuple]:
     tensors, arrays = random_sets(*[(25,)] * 4)
     generator = np.random.default_rng(0)
     rivals = {
-        "ours": lambda: association.bootstrap_interval(association.weat, *tensors, iterations=1000),
+        "ours": lambda: association.bootstrap_interval(association.weat, *tensors, replicates=1000),
         "numpy": lambda: numpy_bootstrap(*arrays, iterations=1000, generator=generator),
     }
     ours, theirs = (np.array([float(bound) for bound in rivals[name]()]) for name in ("ours", "numpy"))

@@ -116,7 +116,7 @@ fi
 
 device=cuda quick=()
 [[ -z ${TENSORMETRICS_STAND_IN:-} ]] || device=cpu quick=(--quick)
-for benchmark in retrieval_gpu:110 assignment:50 plain_torch:45 retrieval_clustering:40; do
+for benchmark in retrieval_gpu:110 assignment:50 validation_hook:60 plain_torch:45 retrieval_clustering:40; do
   name=${benchmark%:*}
   step "$name" "${benchmark#*:}" python3 -m benchmarks --device "$device" ${quick[@]+"${quick[@]}"} --output "$out" --only "$name"
 done

@@ -50,7 +50,7 @@ def one_by_one(pairs: list[Pair]) -> list[float]:
 def batch(pairs: list[Pair]) -> list[float]:
     METRIC.reset()
     METRIC.update(*zip(*pairs, strict=True))
-    matched, _, _, exact = METRIC.sums[0, :4].tolist()
+    matched, _, _, exact = METRIC.sums[:4].tolist()
     assert exact == len(pairs)
     return [matched]
 

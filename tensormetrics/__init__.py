@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import assignment, association, posterior, retrieval, structured
+    from . import assignment, association, posterior, retrieval, structured, uncertainty
 
-__all__ = ["assignment", "association", "posterior", "retrieval", "structured"]
+__all__ = ["assignment", "association", "posterior", "retrieval", "structured", "uncertainty"]
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that exists
 

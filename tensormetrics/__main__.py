@@ -21,6 +21,7 @@ except ImportError as error:
 
 COMMANDS = {  # name -> file, and what it answers
     "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
+    "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
     "posterior": ("posterior", "How sure are the scores of a confusion matrix?"),
     "structured": ("structured", "How good are predicted structures, read as dataclasses?"),

@@ -75,7 +75,7 @@ class Validation:
             self.clusters.update(embeddings, labels)
             self.posterior.update(logits, labels)
         counts = self.posterior.counts
-        result = {name: float(value) for name, value in self.retrieval.compute().items()}
+        result: dict[str, Any] = {name: float(value) for name, value in self.retrieval.compute().items()}
         result["cluster_accuracy"] = float(self.clusters.compute())
         result["plain_accuracy"] = float(counts.diagonal().sum() / counts.sum())
         for name, (median, low, high) in self.posterior.compute().items():
@@ -166,21 +166,22 @@ def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> A
     rare = 1 + len(history) // 20  # more bars than that would cover each other
     for i, (name, label) in enumerate(POSTERIOR.items()):
         medians, low, high = (np.array([row[name][field] for row in history]) for field in ("median", "low", "high"))
-        bars = {"yerr": (medians - low, high - medians), "capsize": 2, "errorevery": rare, "markevery": rare}
+        bars = medians - low, high - medians
+        style = line_style(i) | {"errorevery": rare, "markevery": rare}
         beside = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
-        curves.errorbar(beside, medians, label=label, **bars, **line_style(i))
+        curves.errorbar(beside, medians, bars, capsize=2, label=label, **style)
     for i, (name, label) in enumerate(RETRIEVAL.items(), len(POSTERIOR)):
         curves.plot(epochs, [row[name] for row in history], label=label, markevery=rare, **line_style(i))
     curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))
     curves.set_title("Held-out digits (bars: 95% highest-density intervals)", fontsize=FONT + 1)
-    curves.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    curves.locator_params(axis="x", integer=True, min_n_ticks=1)
     legend_beside(curves)
 
     points = TSNE(init="pca", random_state=0).fit_transform(embeddings.cpu().numpy())
-    labels = labels.cpu().numpy()
+    digits = labels.cpu().numpy()
     for digit, color in enumerate((*COLORS, "black", "0.5")):
-        thin = {"edgecolors": "0.2", "linewidths": 0.1}
-        view.scatter(*points[labels == digit].T, s=30, facecolors=color, marker=f"${digit}$", **thin)
+        x, y = points[digits == digit].T
+        view.scatter(x, y, s=30, facecolors=color, marker=f"${digit}$", edgecolors="0.2", linewidths=0.1)
     view.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     view.set_title("Held-out embeddings, each drawn as its digit", fontsize=FONT + 1)
     return figure

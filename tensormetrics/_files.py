@@ -34,19 +34,19 @@ def written(path: str | os.PathLike) -> Iterator[BinaryIO]:
         open(path, "r+b").close()  # a file that may not be written to may not be replaced either
     target = os.path.realpath(path)
     beside = os.path.join(os.path.dirname(target), f".{secrets.token_hex(8)}.tmp")
+    new = None
     try:
-        file = open(beside, "xb")
+        new = open(beside, "xb")
     except OSError as error:
         if not (there and isinstance(error, PermissionError)):
             error.filename = os.fspath(path)
             raise
-        file = None
-    if file is None:  # a file may be written to where its folder may not
+    if new is None:  # a file may be written to where its folder may not
         with open(target, "wb") as file:
             yield file
         return
     try:
-        with file:
+        with new as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

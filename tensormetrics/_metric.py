@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast
 
 import torch
 import torchmetrics
@@ -14,34 +14,45 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
+from . import _resampling
+from ._estimates import check_confidence
 from ._plots import plot_values
 from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
+from ._weights import check_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+Owner = TypeVar("Owner")
+Answer = TypeVar("Answer")
+P = ParamSpec("P")
+
+
 class NoDataError(RuntimeError, ValueError):
     """`compute()` was called before any `update()`."""
 
 
-class Lock(type(threading.RLock())):
+class Lock(type(threading.RLock())):  # type: ignore[misc]  # the class of these locks has no public name
     """A re-entrant lock; a pickle or a copy of its owner gets a free one of its own."""
 
     def __reduce__(self) -> tuple[type, tuple]:
         return Lock, ()
 
 
-def one_at_a_time(method: Callable) -> Callable:
+def one_at_a_time(method: Callable[Concatenate[Owner, P], Answer]) -> Callable[Concatenate[Owner, P], Answer]:
     """A method that threads run one after the other: it holds the `_lock` of its object."""
 
     @functools.wraps(method)
-    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
+    def locked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with cast(Any, self)._lock:
             return method(self, *args, **kwargs)
 
     return locked
+
+
+State = dict[str, Tensor] | torchmetrics.Metric  # what `merge_state` adds
 
 
 class Options(TypedDict, total=False):
@@ -66,6 +77,8 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    no_interval = "it has no interval"  # and why
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)
@@ -76,6 +89,9 @@ class Metric(torchmetrics.Metric):
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
+        # Set by the `compute` of a metric that keeps rows: what it found of each item.
+        self._items: Callable[[], _resampling.Items] | None = None
+        self._fed = 0  # items that a `SumMetric` numbered so far
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -94,10 +110,12 @@ class Metric(torchmetrics.Metric):
             )
         start, stop = len(kept), len(kept) + len(rows)
         dtype = torch.promote_types(kept.dtype, rows.dtype)
-        store = self._stores.get(name)
+        there = self._stores.get(name)
         # After a load or a shared state in a MetricCollection the state is not ours to write behind.
-        ours = store is not None and store.data_ptr() == kept.data_ptr() and store.dtype == dtype
-        if not ours or len(store) < stop:
+        ours = there is not None and there.data_ptr() == kept.data_ptr() and there.dtype == dtype
+        if there is not None and ours and len(there) >= stop:
+            store = there
+        else:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
                 store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
             store[:start] = kept
@@ -112,11 +130,13 @@ class Metric(torchmetrics.Metric):
             state = super().__getstate__()
         batch.__setstate__({**state, "_lock": Lock()})
         batch.reset()
+        batch._fed = start = state["_fed"]
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
             self.merge_state(batch)
+            self._fed += batch._fed - start
             self._forward_cache = value
         return value
 
@@ -130,6 +150,33 @@ class Metric(torchmetrics.Metric):
         steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
         bounds = self.plot_lower_bound, self.plot_upper_bound
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
+
+    def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
+        """`compute()` with the ends of its interval: an `Estimate`, or several by name.
+
+        The Bayesian bootstrap: in each of `replicates` (default 1000) every item weighs Exp(1), groups as a whole, and
+        the ends are the quantiles (1 -+ confidence) / 2. Draws depend on `seed` (default 0) and the items' `ids` alone.
+        Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
+        """
+        confidence = check_confidence(confidence)
+        return _resampling.interval(*self._resampled("interval", replicates, seed), confidence)
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None
+    ) -> "tuple[Any, _resampling.Resampled]":
+        """The value, and the sums that it is read off in each replicate."""
+        value = self.compute()
+        with torch.no_grad(), self._whole_state(asked):
+            return value, self._resampled_sums(replicates, seed)
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
+        if self._items is None:
+            raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
+        return self._items().resampled(*check_draws(replicates, seed))
+
+    def _better(self, name: str) -> int:
+        """-1 where less is better, of one of several values by its name."""
+        return -1 if self.higher_is_better is False else 1
 
     def extra_repr(self) -> str:
         """The arguments of the constructor that are not its defaults."""
@@ -149,28 +196,30 @@ class Metric(torchmetrics.Metric):
         return self.compute()
 
     @torch.no_grad()
-    def merge_state(self, incoming_state: "dict[str, Tensor] | Metric | Sequence[dict[str, Tensor] | Metric]") -> None:
+    def merge_state(self, incoming_state: State | Sequence[State]) -> None:
         """Add another metric's state (or its `metric_state`, or several) to this one, as if they came after ours.
 
         All are added or none. ValueError for a metric of another class or other options.
         """
-        several = isinstance(incoming_state, list | tuple)
-        states = [self._state_of(state) for state in (incoming_state if several else [incoming_state])]
+        several = incoming_state if isinstance(incoming_state, Sequence) else [incoming_state]
+        states = [self._state_of(state) for state in several]
         with self._lock, self._all_or_nothing():
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
             self._computed = None
 
-    def _state_of(self, state: "dict[str, Tensor] | Metric") -> tuple[int, dict[str, Tensor]]:
+    def _state_of(self, incoming: State) -> tuple[int, dict[str, Tensor]]:
         # ->  its updates, its state
         updates = 1
-        if not isinstance(state, dict):
-            if type(state) is not type(self):
-                got, wanted = type(state).__name__, type(self).__name__
-                raise ValueError(f"incoming_state: got {got}, wanted {wanted}, its metric_state, or a list of these")
-            with state._lock:
-                updates, state = state.update_count, state.metric_state
+        if isinstance(incoming, dict):
+            state = incoming
+        elif isinstance(incoming, Metric) and type(incoming) is type(self):
+            with incoming._lock:
+                updates, state = incoming.update_count, incoming.metric_state
+        else:
+            got, wanted = type(incoming).__name__, type(self).__name__
+            raise ValueError(f"incoming_state: got {got}, wanted {wanted}, its metric_state, or a list of these")
         if missing := self._defaults.keys() - state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
         return updates, state
@@ -191,19 +240,19 @@ class Metric(torchmetrics.Metric):
 
     @property
     @one_at_a_time
-    def metric_state(self) -> dict[str, Tensor]:
-        return super().metric_state
+    def metric_state(self) -> dict[str, Tensor]:  # type: ignore[override]  # no state is a list
+        return {name: getattr(self, name) for name in self._defaults}
 
     @one_at_a_time
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores = {}
+        self._stores, self._items, self._fed = {}, None, 0
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
 
-    def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather, process_group: Any = None) -> None:
         group = process_group or self.process_group
         kinds = self._agreed_kinds(group) if dist_sync_fn is gather else {}
         whole = {}
@@ -226,8 +275,8 @@ class Metric(torchmetrics.Metric):
         check_same_options(options)
         return {name: [kind[name] for kind in kinds] for name in self._defaults}
 
-    def _copy_state_dict(self) -> dict[str, Tensor]:
-        return dict(self.metric_state)  # references suffice: what a state tensor shows never changes
+    def _copy_state_dict(self) -> dict[str, Tensor | list[Any]]:
+        return {**self.metric_state}  # references suffice: what a state tensor shows never changes
 
     def _wrap_update(self, update: Callable) -> Callable:
         wrapped = super()._wrap_update(update)
@@ -281,26 +330,27 @@ class Metric(torchmetrics.Metric):
 
     @one_at_a_time
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        names = [name for name in self._defaults if prefix + name in state_dict]
+        new = cast("dict[str, Tensor]", self._defaults)  # torchmetrics has lists too
+        names = [name for name in new if prefix + name in state_dict]
         for name in names:
-            got, wanted = tuple(state_dict[prefix + name].shape), tuple(self._defaults[name].shape)
+            got, wanted = tuple(state_dict[prefix + name].shape), tuple(new[name].shape)
             if self._reductions[name] is dim_zero_sum and got != wanted:
                 args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
                 del state_dict[prefix + name]
         super()._load_from_state_dict(state_dict, prefix, *args)
         if names:
             # What differs from the state of a new metric counts as one update.
-            self._update_count = int(any(not _equal(getattr(self, name), x) for name, x in self._defaults.items()))
+            self._update_count = int(any(not _equal(getattr(self, name), x) for name, x in new.items()))
             self._computed = None
 
     @one_at_a_time
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         return super().state_dict(*args, **kwargs)
 
     @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
         module = super()._apply(fn, exclude_state)
-        self._stores = {}  # the states may live elsewhere now
+        self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
         return module
 
     @one_at_a_time
@@ -308,7 +358,8 @@ class Metric(torchmetrics.Metric):
         # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
         state = super().__getstate__()
         rows = {name: getattr(self, name).clone() for name in self._stores}
-        return {**state, **rows, "_stores": {}, "_lock": Lock()}
+        found = {} if self._items is None else {"_items": None, "_computed": None}
+        return {**state, **rows, **found, "_stores": {}, "_lock": Lock()}
 
 
 def _shown(value: Any) -> str:

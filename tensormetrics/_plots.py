@@ -4,7 +4,7 @@ of any metric's values."""
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -38,22 +38,22 @@ def plot_values(
     figure, (axes,) = new_axes(ax, size)
     for i, (key, label) in enumerate(zip(names, labels, strict=True)):
         middle, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
-        place, spread = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
-        spread = None if np.isnan(spread).all() else spread
+        place, sides = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
+        spread = None if np.isnan(sides).all() else sides
         style = line_style(i if many else 0) | ({} if many else {"linestyle": "none"})
         if many:
             axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **style)
         else:
             axes.errorbar(middle, place, xerr=spread, capsize=2, **style)
-    said = {True: ", higher is better", False: ", lower is better"}.get(higher_is_better, "")
+    said = {True: ", higher is better", False: ", lower is better", None: ""}[higher_is_better]
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if many else (axes.set_xlim, axes.set_xlabel)
     low, high = bounds
-    margin = 0.03 if None in bounds else 0.03 * (high - low)  # a point on the bound is seen whole
+    margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # a point on the bound is seen whole
     set_limits(None if low is None else low - margin, None if high is None else high + margin)
     set_label(f"{name}{said}")
     if many:
         axes.set_xlabel("step")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         if len(names) > 1:
             legend_beside(axes)
     else:
@@ -96,19 +96,23 @@ def new_axes(
     if ax is None:
         figure = figure_class()(figsize=size, layout="constrained")
         return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
-    found = list(np.ravel(ax))
+    found: list[Axes] = np.ravel(np.asarray(ax, dtype=object)).tolist()
     if len(found) != rows * columns:
         raise ValueError(f"ax: got {len(found)} axes, this plot has {rows * columns}")
-    return found[0].figure, found
+    return cast("Figure", found[0].figure), found  # or what is drawn on like one, within a figure
 
 
 def dress(
-    ax: "Axes", *, fontsize: float = FONT, grid: str | None = None, frame: Iterable[str] = ("left", "bottom")
+    ax: "Axes",
+    *,
+    fontsize: float = FONT,
+    grid: Literal["x", "y"] | None = None,
+    frame: Iterable[str] = ("left", "bottom"),
 ) -> None:
     """Text of one size, no more frame than is wanted, and faint lines behind the data along one axis."""
     ax.tick_params(labelsize=fontsize)
     for text in (ax.xaxis.label, ax.yaxis.label):
-        text.set_size(fontsize)
+        text.set_fontsize(fontsize)
     for side, spine in ax.spines.items():
         spine.set_visible(side in frame)
     if grid:

@@ -30,6 +30,7 @@ LIBRARIES = {  # part of csrc -> the domain whose tests see it
     "dirichlet": "posterior",
     "nearest": "retrieval",
     "sequence": "structured",
+    "text": "retrieval",
 }
 
 

@@ -11,11 +11,27 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
 COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py"
-GROUND = "_metric", "_checks", "_exact_sums", "_files", "_interruptible", "_native", "_plots", "_triton", "_version"
-GROUND += ("_ranks",)
+GROUND = (
+    "_metric",
+    "_sum_metric",
+    "_checks",
+    "_columns",
+    "_estimates",
+    "_exact_sums",
+    "_files",
+    "_interruptible",
+    "_native",
+    "_philox",
+    "_plots",
+    "_ranks",
+    "_resampling",
+    "_triton",
+    "_version",
+    "_weights",
+)
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it
-    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator"),
+    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator", "runs"),
     "structured": ("tensors", "objects", "dsl", "suites"),
 }
 OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator

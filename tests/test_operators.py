@@ -53,6 +53,7 @@ def random_keys(*shape: int) -> Tensor:
     return torch.randint(0, 2**32, (*shape, 2))
 
 
+TEXT = torch.tensor(list(b"a 1.25 -3\n\n nan +7 c"), dtype=torch.uint8)
 CELLS = torch.arange(1.0, 19, dtype=torch.float64).view(2, 3, 3)
 ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "lsa": lambda: (torch.rand(2, 3, 4), False),
@@ -64,6 +65,9 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "keep_least": lambda: filtered(torch.float32, False),
     "sorted_least": lambda: kept(torch.float32),
     "count_before": counted,
+    "split_columns": lambda: (TEXT, 3, [0, 2]),
+    "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
+    "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
 }
 

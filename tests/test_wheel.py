@@ -11,7 +11,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence")}
+LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence", "text")}
 VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
 PIP = [sys.executable, "-m", "pip"]
 
@@ -77,7 +77,7 @@ def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
     wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
     assert told.returncode == 0 and wheel is not None, told
     (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
-    assert line.startswith("tensormetrics: not compiled: dirichlet, lsa, nearest, sequence. ")
+    assert line.startswith("tensormetrics: not compiled: dirichlet, lsa, nearest, sequence, text. ")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
     shown = run(sys.executable, "-m", "tensormetrics", "info", PYTHONPATH=str(tmp_path / "unpacked")).stdout

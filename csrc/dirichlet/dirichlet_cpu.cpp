@@ -213,6 +213,43 @@ struct ItemSums {
   }
 };
 
+// The weight of each item in each replicate: an entry of the table, chosen by half a word. A block serves 8 replicates.
+struct ItemWeights {
+  Key key;
+  int64_t items, replicates, start;
+  const int64_t* unit;  // (items,)
+  const double* table;  // 2^16 numbers
+  double* out;          // (replicates, items)
+  stop::Flag stop{};
+
+  int64_t steps() const { return (replicates + 7) / 8; }
+  void run(int64_t begin, int64_t end) const {
+    const Key words = key;
+    alignas(64) uint32_t halves[8][kTile], low[kTile], high[kTile];
+    for (int64_t first = 0; first < items && !stop(); first += kTile) {
+      const int64_t n = std::min<int64_t>(items - first, kTile);
+      for (int64_t i = 0; i < kTile; ++i) {
+        const auto address = uint64_t(i < n ? unit[first + i] : 0);
+        low[i] = uint32_t(address), high[i] = uint32_t(address >> 32);
+      }
+      for (int64_t step = begin; step < end; ++step) {
+        const auto number = uint32_t(start + step);
+        for (int i = 0; i < kTile; ++i) {
+          const Words w = philox<10>({low[i], high[i], number, 0}, words.low, words.high);
+          halves[0][i] = w.w0 & 0xffff, halves[1][i] = w.w0 >> 16;
+          halves[2][i] = w.w1 & 0xffff, halves[3][i] = w.w1 >> 16;
+          halves[4][i] = w.w2 & 0xffff, halves[5][i] = w.w2 >> 16;
+          halves[6][i] = w.w3 & 0xffff, halves[7][i] = w.w3 >> 16;
+        }
+        for (int64_t k = 0; k < std::min<int64_t>(replicates - 8 * step, 8); ++k) {
+          double* __restrict const row = out + (8 * step + k) * items + first;
+          for (int64_t i = 0; i < n; ++i) row[i] = table[halves[k][i]];
+        }
+      }
+    }
+  }
+};
+
 // Four numbers from each block.
 struct Uniforms {
   Key key;
@@ -265,6 +302,13 @@ void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
   in_parallel("item_sums", ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
 }
 
+void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int64_t start) {
+  STD_TORCH_CHECK(table.numel() == 65536 && out.size(1) == units.numel(), "wanted a table of 2^16, and a unit for each column");
+  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
+  in_parallel("item_weights", ItemWeights{{uint32_t(words[0]), uint32_t(words[1])}, out.size(1), out.size(0), start,
+                                          static_cast<const int64_t*>(units.data_ptr()), doubles_of(table), doubles_of(out)});
+}
+
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
   const auto* const words = static_cast<const int64_t*>(key.data_ptr());
   in_parallel("uniforms", Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
@@ -276,5 +320,6 @@ STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("dirichlet_sums", TORCH_BOX(&dirichlet::sums_on_cpu));
   m.impl("log_gamma", TORCH_BOX(&dirichlet::log_gamma_on_cpu));
   m.impl("item_sums", TORCH_BOX(&dirichlet::item_sums_on_cpu));
+  m.impl("item_weights", TORCH_BOX(&dirichlet::item_weights_on_cpu));
   m.impl("uniforms", TORCH_BOX(&dirichlet::uniforms_on_cpu));
 }

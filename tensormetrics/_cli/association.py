@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import torch
+import numpy as np
 
 from .. import association as domain
 from .._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
 from ..association import BaseMetric, Query, WordEmbeddingModel
+from ..association._fasttext import is_fasttext
 from .inputs import BadInput, existing, naming, open_text
 from .output import common_options, find_device, publish, table
 
@@ -67,6 +68,12 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
     help="Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000 "
     "random ones, or exact where that is cheap.",
 )
+@click.option("--member", metavar="NAME", help="Which file of a .zip with several, such as glove.6B.100d.txt.")
+@click.option(
+    "--words",
+    metavar="FILE",
+    help="The words of the rows of a .npz or .safetensors file, one to a line, or .json; .npz may hold them itself.",
+)
 @click.option("--lowercase", is_flag=True, help="Look words up in lower case where they are not found as they stand.")
 @click.option(
     "--lost",
@@ -82,22 +89,25 @@ def association(
     queries: str | None,
     metrics: tuple[str, ...],
     p_value: str | None,
+    member: str | None,
+    words: str | None,
     lowercase: bool,
     lost: float,
     device: str | None,
     **outputs: Path | None,
 ) -> int:
-    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's;
-    also .gz. Only the words of the queries are kept in memory.
+    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,
+    also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
     tensormetrics association vectors.txt --p-value auto
+    tensormetrics association glove.6B.zip --member glove.6B.100d.txt
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
     """
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
     asked = _read_queries(queries) if queries else _standard()
-    model = _read_vectors(vectors, asked, find_device(device))
+    model = _read_vectors(vectors, asked, member, words).to(find_device(device))
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
     answer: dict[str, Any] = {}
     tables = []
@@ -153,21 +163,43 @@ def _read_queries(file: str) -> list[Query]:
     return queries
 
 
-def _read_vectors(file: str, queries: list[Query], device: torch.device) -> WordEmbeddingModel:
-    words = {
+def _read_vectors(file: str, queries: list[Query], member: str | None, words: str | None) -> WordEmbeddingModel:
+    """A model of the words of the queries alone."""
+    asked = {
         word for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets for word in s
     }
-    words |= {word.lower() for word in words}
+    asked |= {word.lower() for word in asked}
+    stored = existing(file).suffix in (".npz", ".safetensors")
+    if words and not stored:
+        raise BadInput(f"--words: got {words} for {file}, wanted a .npz or .safetensors file")
+    if member and Path(file).suffix != ".zip":
+        raise BadInput(f"--member: got {member} for {file}, which is no .zip")
     try:
-        model = WordEmbeddingModel.from_word2vec(existing(file), only=words, device=device)
-    except (OSError, ValueError) as error:
-        what = str(error).partition("; write ")[0]  # options of Python, which the command finds out
-        raise BadInput(what if what.startswith(file) else f"{file}: {what}") from error
-    if not len(model.vectors):
+        with naming(member="--member"):
+            model = _all_vectors(file, member, existing(words) if words else None, asked)
+            found = model.arrays(sorted(word for word in asked if word in model))
+    except OSError as error:
+        raise BadInput(f"{file}: {error}") from error
+    except BadInput as error:
+        what = error.message.partition("; write ")[0]  # options of Python, which the command finds out
+        raise BadInput(what if file in what or str(words) in what else f"{file}: {what}") from error
+    if not found:
         raise BadInput(f"{file}: none of the words of the queries is in it")
-    if bad := (~model.vectors.isfinite().all(1)).nonzero().flatten().tolist():
-        raise BadInput(f"{file}: the vector of {list(model.vocab)[bad[0]]!r} holds NaN or infinity")
-    return model
+    if bad := [word for word, vector in found.items() if not np.isfinite(vector).all()]:
+        raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
+    return WordEmbeddingModel.from_numpy(np.stack(list(found.values())), list(found), model.name)
+
+
+def _all_vectors(file: str, member: str | None, words: Path | None, asked: set[str]) -> WordEmbeddingModel:
+    if file.endswith(".npz"):
+        return WordEmbeddingModel.from_npz(file, words)
+    if file.endswith(".safetensors"):
+        if not words:
+            raise BadInput(f"{file}: this has no words; give them by --words")
+        return WordEmbeddingModel.from_safetensors(file, words)
+    if is_fasttext(file):
+        return WordEmbeddingModel.from_fasttext(file)
+    return WordEmbeddingModel.from_word2vec(file, only=asked, member=member)
 
 
 def _scores(
@@ -179,7 +211,7 @@ def _scores(
     p_value: str | None,
 ) -> dict[str, dict[str, Any]]:
     """Query -> its score, what else the metric says of it in one number, and why it has none."""
-    values = {"score": ("result", {})}
+    values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
     if metric == "weat":
         values["effect size"] = ("effect_size", {})
     if p_value:

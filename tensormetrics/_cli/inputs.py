@@ -202,8 +202,16 @@ def read_table(path: Path) -> Table:
     named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
         skip, columns = begin if header else 0, range(1, len(head)) if named else None
-        options = {"delimiter": ",", "quotechar": '"', "comments": None, "ndmin": 2, "encoding": "utf-8-sig"}
-        values = np.loadtxt(path, skiprows=skip, usecols=columns, **options)
+        values = np.loadtxt(
+            path,
+            comments=None,
+            delimiter=",",
+            skiprows=skip,
+            usecols=columns,
+            ndmin=2,
+            encoding="utf-8-sig",
+            quotechar='"',
+        )
     except ValueError as error:
         raise BadInput(_first_fault(path, header, named) or f"{path}: {error}") from error
     fault = _first_fault(path, header, named) if named or not np.isfinite(values).all() else None
@@ -288,12 +296,12 @@ def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
     """(N,) int64 labels, and the classes they number if they are words, sorted."""
     path, _ = _split(location)
     if path.suffix in TEXT_LABELS:
-        labels = TEXT_LABELS[path.suffix](path)
-        if not labels:
+        words = TEXT_LABELS[path.suffix](path)
+        if not words:
             raise BadInput(f"{path}: got no label, wanted one per line")
-        if isinstance(labels[0], int):
-            return torch.tensor(labels), None
-        classes, numbers = np.unique(np.array(labels), return_inverse=True)
+        if isinstance(words[0], int):
+            return torch.tensor(words), None
+        classes, numbers = np.unique(np.array(words), return_inverse=True)
         return torch.from_numpy(numbers), classes.tolist()
     labels = read_tensor(location)
     if labels.is_floating_point():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import torch
 
 from .._files import written
@@ -179,8 +180,8 @@ def draw_scores(
     dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):
         if math.isnan(value):
-            middle = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center"}
-            ax.text(0.5, y, "undefined", fontsize=FONT, **middle)
+            across = ax.get_yaxis_transform()
+            ax.text(0.5, y, "undefined", fontsize=FONT, transform=across, ha="center", va="center")
             continue
         if name in intervals:
             label = f"{100 * confidence:g}% interval"
@@ -191,7 +192,7 @@ def draw_scores(
         ax.annotate(f"{value:.3f}", (value, y), (0, 6), textcoords="offset points", ha="center", fontsize=FONT - 1)
     name_rows(ax, names)
     ax.set_xlabel("Score")
-    if len(shown := [x for line in ax.lines for x in line.get_xdata() if math.isfinite(x)]):
+    if shown := [x for line in ax.lines for x in np.asarray(line.get_xdata()).tolist() if math.isfinite(x)]:
         margin = 0.05 * (max(shown) - min(shown)) or 0.05
         right = max(shown) + margin
         ax.set_xlim(min(shown) - margin, min(right, 1) if max(shown) <= 1 else right)

@@ -182,12 +182,14 @@ def draw(
             continue
         best, *others = study.get_listwise_comparison_result(*column).experiment_names
         for other in others:
-            options = {
-                "min_sig_diff": min_sig_diff,
-                "style": {"rope_edges": {"label": "equivalence"}},
-                "ax": next(free),
-            }
-            study.plot_pairwise_comparison(*column, experiment_a=best, experiment_b=other, **options)
+            study.plot_pairwise_comparison(
+                *column,
+                experiment_a=best,
+                experiment_b=other,
+                min_sig_diff=min_sig_diff,
+                style={"rope_edges": {"label": "equivalence"}},
+                ax=next(free),
+            )
     legend_below(figure, axes)
     return figure
 

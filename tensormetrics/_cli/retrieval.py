@@ -3,7 +3,7 @@
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import torch
@@ -14,9 +14,20 @@ from ..retrieval.calculator.metric_names import NAMES, statistic_of
 from ..retrieval.scores.query_metric import Classes, averaged
 from ..retrieval.search.distance import DISTANCES
 from .inputs import BadInput, naming, read_labels, read_tensor
-from .output import common_options, draw_scores, find_device, on_a_terminal, publish, status_of, stdout_aside, table
+from .output import (
+    common_options,
+    draw_scores,
+    find_device,
+    on_a_terminal,
+    percent,
+    publish,
+    status_of,
+    stdout_aside,
+    table,
+)
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
+Sides = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # rows and labels of the queries, and of the references
 
 
 @click.command(epilog=f"Metrics: {', '.join(NAMES).replace('{k}', 'K')}.")
@@ -42,12 +53,20 @@ KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 @click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
 @click.option("--per-class", is_flag=True, help="Also a table with a row for each class.")
 @click.option(
-    "--bootstrap",
+    "--replicates",
     type=click.IntRange(0),
     default=0,
     show_default=True,
     metavar="N",
-    help="95% intervals from N resamples of whole classes; 0: none.",
+    help="Intervals from N reweightings of whole classes; 0: none.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Of the intervals.",
 )
 @common_options
 def retrieval(
@@ -60,7 +79,8 @@ def retrieval(
     knn: str,
     distance: str,
     per_class: bool,
-    bootstrap: int,
+    replicates: int,
+    confidence: float,
     device: str | None,
     **outputs: Path | None,
 ) -> int:
@@ -73,7 +93,7 @@ def retrieval(
     Under torchrun each rank holds a part of the rows, and the answer is that of one process.
 
     \b
-    tensormetrics retrieval embeddings.npy labels.txt --bootstrap 1000 --plot scores.png
+    tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
     """
     if (reference is None) != (reference_labels is None):
@@ -81,11 +101,12 @@ def retrieval(
     if k not in (None, "max_bin_count") and not (k.isdecimal() and int(k)):
         raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if ranks > 1 and (per_class or bootstrap):
-        raise BadInput("--per-class, --bootstrap: not on several ranks; leave them out, or run without torchrun")
+    if ranks > 1 and per_class:
+        raise BadInput("--per-class: not on several ranks; leave it out, or run without torchrun")
+    depth: int | Literal["max_bin_count"] | None = int(k) if k and k.isdecimal() else "max_bin_count" if k else None
     place = find_device(device)
     query, given, classes = _side(embeddings, labels)
-    sides: list[Tensor | None] = [query.to(place), given.to(place), None, None]
+    sides: Sides = (query.to(place), given.to(place), None, None)
     if reference and reference_labels:
         references, numbers, names = _side(reference, reference_labels)
         if (classes is None) != (names is None):
@@ -94,28 +115,29 @@ def retrieval(
             given, numbers, classes = _joined(given, classes, numbers, names)
         if not torch.isin(given, numbers).any():
             raise BadInput(f"{labels}: none of its labels is one of {reference_labels}")
-        sides = [query.to(place), given.to(place), references.to(place), numbers.to(place)]
+        sides = (query.to(place), given.to(place), references.to(place), numbers.to(place))
     files = {"query": embeddings, "query_labels": labels, "reference": reference, "reference_labels": reference_labels}
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
     with naming(**files, include="--metric", k="--k", distance="--distance"), aside:
         searcher = {"distance": distance} if knn == "torch" else {"knn_func": KNN[knn](distance=distance)}
-        calculator = AccuracyCalculator(
-            metrics, k=int(k) if k and k.isdecimal() else k, device=place, progress=on_a_terminal(), **searcher
-        )
+        calculator = AccuracyCalculator(metrics, k=depth, device=place, progress=on_a_terminal(), **searcher)
         if ranks > 1:
             values = _on_ranks(calculator, sides)
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
             values = calculator.get_accuracy(*sides)
+        assert calculator.last is not None  # what it has just scored
         scored = calculator.last.scores
-        intervals = {}
-        for name in scored if bootstrap else ():
-            if statistic_of(name) == "mean":
-                interval = calculator.interval(name, n_resamples=bootstrap, groups=sides[1])
-                intervals[name] = (float(interval.low), float(interval.high))
+        options = {"confidence": confidence, "replicates": replicates, "groups": sides[1] if ranks == 1 else None}
+        found = (
+            calculator.interval(**options)
+            if replicates and any(statistic_of(name) == "mean" for name in scored)
+            else {}
+        )
+        intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
         by_class = _by_class(scored, sides[1], classes) if per_class else {}
-    head = ["metric", "value", *(["95% interval"] if bootstrap else [])]
+    head = ["metric", "value", *([f"{percent(confidence)} interval"] if replicates else [])]
     tables = [table(head, ([name, value, intervals.get(name)][: len(head)] for name, value in values.items()))]
     if by_class:
         tables.append(table(["class", *scored], ([label, *row.values()] for label, row in by_class.items())))
@@ -131,19 +153,27 @@ def retrieval(
     }
     spread = {name: [row[name] for row in by_class.values()] for name in scored} if by_class else {}
     return publish(
-        "retrieval", tables, answer, lambda: draw_scores(values, intervals, spread), values.values(), **outputs
+        "retrieval",
+        tables,
+        answer,
+        lambda: draw_scores(values, intervals, spread, confidence=confidence),
+        values.values(),
+        **outputs,
     )
 
 
-def _on_ranks(calculator: AccuracyCalculator, sides: list[Tensor | None]) -> dict[str, float]:
+def _on_ranks(calculator: AccuracyCalculator, sides: Sides) -> dict[str, float]:
     """Each rank holds a part of the rows; all get the answer of one process."""
     torch.distributed.init_process_group("gloo")
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        roles = ("both",) if sides[2] is None else ("query", "reference")
-        for role, rows, labels in zip(roles, sides[::2], sides[1::2], strict=False):
+        query, labels, reference, reference_labels = sides
+        given = [("both" if reference is None else "query", query, labels)]
+        if reference is not None and reference_labels is not None:
+            given.append(("reference", reference, reference_labels))
+        for role, rows, numbers in given:
             own = slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks)
-            calculator.update(rows[own], labels[own], role=role)
+            calculator.update(rows[own], numbers[own], role=role, groups=numbers[own])
         return {name: float(value) for name, value in calculator.compute().items()}
     finally:
         torch.distributed.destroy_process_group()

@@ -33,9 +33,9 @@ def comparison(command: Callable) -> Callable:
     command = common_options(command)
     for option in (
         click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
-                     default=0.95, show_default=True, help="Of the intervals of --bootstrap."),
-        click.option("--bootstrap", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-                     help="Intervals from N resamples of the documents (sentences, graphs); 0: none."),
+                     default=0.95, show_default=True, help="Of the intervals."),
+        click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+                     help="Intervals from N reweightings of the documents (sentences, graphs); 0: none."),
         click.argument("reference"),
         click.argument("predicted"),
     ):  # fmt: skip
@@ -89,7 +89,7 @@ def coref(singletons: str, predicted: str, reference: str, **options: Any) -> in
     such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
 
     \b
-    tensormetrics coref predicted.conll reference.conll --bootstrap 1000
+    tensormetrics coref predicted.conll reference.conll --replicates 1000
     """
 
     def read(file: str) -> list[tuple[str, Any]]:
@@ -164,7 +164,7 @@ def amr(**options: Any) -> int:
     """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
 
     \b
-    tensormetrics amr predicted.amr reference.amr --bootstrap 1000
+    tensormetrics amr predicted.amr reference.amr --replicates 1000
     """
 
     def read(file: str) -> list[Any]:
@@ -186,7 +186,7 @@ def _report(
     unit: str = "document",
     predicted: str,
     reference: str,
-    bootstrap: int,
+    replicates: int,
     confidence: float,
     device: str | None,
     **outputs: Path | None,
@@ -200,12 +200,11 @@ def _report(
     if len(sides[0]) != len(sides[1]):
         raise BadInput(f"{predicted}: number of {unit}s is {len(sides[0])}, but that of {reference} is {len(sides[1])}")
     with naming(preds=predicted, refs=reference, confidence="--confidence"):
-        scores = make(*sides, bootstrap=bootstrap, confidence=confidence).to(place)
+        scores = make(*sides, replicates=replicates).to(place)
         update(scores, *sides)
         values = {key: float(value) for key, value in scores.compute().items()}
-    ends = {
-        key: (values.pop(f"{key}-low"), values.pop(f"{key}-high")) for key in list(values) if f"{key}-low" in values
-    }
+        found = scores.interval(confidence=confidence) if replicates else {}
+    ends = {key: (float(each.low), float(each.high)) for key, each in found.items()}
     head = ["score", "value", *([f"{percent(confidence)} interval"] if ends else [])]
     found = table(head, ([key, value, ends.get(key)][: len(head)] for key, value in values.items()))
     answer = {
@@ -242,6 +241,7 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
     # Under a name of its own: a file may be called types.py.
     spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
+    assert spec is not None and spec.loader is not None  # there is a loader for .py
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded

@@ -1,6 +1,8 @@
 """Matching predictions to targets in set-prediction losses (DETR and its descendants)."""
 
+import functools
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -10,9 +12,21 @@ from .. import _checks
 from .solver import linear_sum_assignment
 
 Pairs = list[tuple[Tensor, Tensor]]
-LOGITS = ("pred_logits", ("B", "Q", "K"), "labels", ("n",))
-BOXES = ("pred_boxes", ("B", "Q", 4), "boxes", ("n", 4))
-MASKS = ("pred_masks", ("B", "Q", "H", "W"), "masks", ("n", "H'", "W'"))
+ClassCost = Literal["softmax", "focal"]
+
+
+class Input(NamedTuple):
+    """What a term of the cost reads: names and shapes in the outputs and in the targets."""
+
+    given: str
+    given_shape: tuple[int | str, ...]
+    wanted: str
+    wanted_shape: tuple[int | str, ...]
+
+
+LOGITS = Input("pred_logits", ("B", "Q", "K"), "labels", ("n",))
+BOXES = Input("pred_boxes", ("B", "Q", 4), "boxes", ("n", 4))
+MASKS = Input("pred_masks", ("B", "Q", "H", "W"), "masks", ("n", "H'", "W'"))
 INPUTS = {"cost_class": LOGITS, "cost_bbox": BOXES, "cost_giou": BOXES, "cost_mask": MASKS, "cost_dice": MASKS}
 
 
@@ -44,11 +58,11 @@ class HungarianMatcher(nn.Module):
         cost_mask: float = 0.0,
         cost_dice: float = 0.0,
         *,
-        class_cost: str = "softmax",
+        class_cost: ClassCost = "softmax",
         alpha: float = 0.25,
         gamma: float = 2.0,
         num_points: int | None = 12544,
-        nonfinite: str = "avoid",
+        nonfinite: Literal["avoid", "raise"] = "avoid",
     ) -> None:
         super().__init__()
         _checks.one_of("nonfinite", nonfinite, ("avoid", "raise"))
@@ -56,7 +70,8 @@ class HungarianMatcher(nn.Module):
         self.weights = dict(zip(INPUTS, (cost_class, cost_bbox, cost_giou, cost_mask, cost_dice), strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
-        self.class_cost, self.alpha, self.gamma = class_cost, alpha, gamma
+        self.class_cost: ClassCost = class_cost
+        self.alpha, self.gamma = alpha, gamma
         self.num_points = None if num_points is None else _checks.integer_at_least("num_points", num_points, 1)
         self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8)
 
@@ -82,10 +97,11 @@ class HungarianMatcher(nn.Module):
             self._raise(broken, outputs, targets)
         solved = linear_sum_assignment(dearest(cost, broken, inside), col_lengths=counts, check=False)
         taken = solved.col_of_row[..., None] == torch.arange(cost.shape[2], device=cost.device)
-        self.status = sum(pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
+        some, one_taken = (pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
+        self.status = some + one_taken
         queries = torch.arange(cost.shape[1], device=cost.device)
         return [
-            tuple(query_of[:n].sort()) if n <= len(queries) else (queries, target_of)
+            (*query_of[:n].sort(),) if n <= len(queries) else (queries, target_of)
             for query_of, target_of, n in zip(solved.row_of_col, solved.col_of_row, lengths, strict=True)
         ]
 
@@ -109,13 +125,15 @@ class HungarianMatcher(nn.Module):
             masks = [target["masks"].to(given["pred_masks"]) for target in targets]
             sampled = at_points(given["pred_masks"], masks, self.num_points, n, generator)
             terms["cost_mask"], terms["cost_dice"] = mask_costs(*sampled)
-        return sum(self.weights[name] * term for name, term in terms.items() if self.weights[name]), lengths
+        weighted = [self.weights[name] * term for name, term in terms.items() if self.weights[name]]
+        return functools.reduce(torch.add, weighted), lengths
 
     def _raise(self, broken: Tensor, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> None:
         image, query, target = broken.nonzero()[0].tolist()
-        given, wanted = ({names[side] for weight, names in INPUTS.items() if self.weights[weight]} for side in (0, 2))
-        sources = {f"outputs[{name!r}]": outputs[name][image] for name in sorted(given)}
-        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in sorted(wanted)}
+        read = [names for weight, names in INPUTS.items() if self.weights[weight]]
+        given, wanted = sorted({names.given for names in read}), sorted({names.wanted for names in read})
+        sources = {f"outputs[{name!r}]": outputs[name][image] for name in given}
+        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in wanted}
         faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
         raise ValueError(
             f"image {image}: got a cost that is no finite number for query {query} and target {target}, from "
@@ -168,7 +186,7 @@ def pad_to(n: int, rows: list[Tensor]) -> Tensor:
     return padded
 
 
-def class_costs(logits: Tensor, kind: str, alpha: float, gamma: float) -> Tensor:
+def class_costs(logits: Tensor, kind: ClassCost, alpha: float, gamma: float) -> Tensor:
     # logits: (B, Q, K)  ->  (B, Q, K)
     if kind == "softmax":
         return -logits.softmax(-1)

@@ -1,10 +1,11 @@
 """The linear sum assignment problem: match rows to columns, one to one, at the least total cost."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from .._native import derivative_wanted
@@ -117,13 +118,14 @@ def _raise(
     where = f"problem {problem}" if problem else "the problem"
     if status[problem] == INFEASIBLE:
         raise ValueError(f"cost: {where} has no complete matching, a row or column has too few allowed pairs")
-    most = {"row_lengths": cost.shape[-2], "col_lengths": cost.shape[-1], "col_capacity": None}
+    sizes = {"row_lengths": cost.shape[-2], "col_lengths": cost.shape[-1]}
     for name, count in counts.items():
         if count is None:
             continue
+        most = sizes.get(name)
         low, high = (int(bound) for bound in torch.aminmax(count[problem])) if count[problem].numel() else (0, 0)
-        if low < 0 or (most[name] is not None and high > most[name]):
-            wanted = ">= 0" if most[name] is None else f"0 to {most[name]}"
+        if low < 0 or (most is not None and high > most):
+            wanted = ">= 0" if most is None else f"0 to {most}"
             raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {wanted}")
     forbidden = "+inf" if maximize else "-inf"
     allowed = "-inf" if maximize else "+inf"
@@ -141,6 +143,15 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     return rows, assignment.col_of_row[rows]
 
 
+class Sizes(TypedDict, total=False):
+    """What a `LinearAssignment` is given beside the cost; see `linear_sum_assignment`."""
+
+    row_lengths: Tensor | None
+    col_lengths: Tensor | None
+    mask: Tensor | None
+    col_capacity: Tensor | None
+
+
 class LinearAssignment(nn.Module):
     """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`."""
 
@@ -148,8 +159,10 @@ class LinearAssignment(nn.Module):
         self, *, maximize: bool = False, unmatched_cost: float | Tensor | None = None, check: bool = True
     ) -> None:
         super().__init__()
-        self.options = {"maximize": maximize, "unmatched_cost": unmatched_cost, "check": check}
+        self.maximize, self.unmatched_cost, self.check = maximize, unmatched_cost, check
 
-    def forward(self, cost: Tensor, **sizes: Tensor) -> Assignment:
-        # cost: (..., R, C)  sizes: row_lengths, col_lengths, mask, col_capacity
-        return linear_sum_assignment(cost, **sizes, **self.options)
+    def forward(self, cost: Tensor, **sizes: Unpack[Sizes]) -> Assignment:
+        # cost: (..., R, C)
+        return linear_sum_assignment(
+            cost, maximize=self.maximize, unmatched_cost=self.unmatched_cost, check=self.check, **sizes
+        )

@@ -152,9 +152,9 @@ def found_rows(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet
     """The rows of the tuples that the vocabulary has whole; the others are logged unless `quiet`."""
     found = []
     for words in tuples:
-        rows = [model.vocab.get((model.vocab_prefix or "") + word) for word in words]
-        if None not in rows:
-            found.append(rows)
+        keys = [(model.vocab_prefix or "") + word for word in words]
+        if all(key in model.vocab for key in keys):
+            found.append([model.vocab[key] for key in keys])
         elif not quiet:
             log.warning("%s: left out, not in the vocabulary of %r", ", ".join(words), model.name)
     return found
@@ -233,7 +233,7 @@ def neutralize_and_equalize(
     """
     sizes = sorted(set(map(len, tuples)))
     of_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
-    equalized = {}  # tuple -> its words (S, D)
+    equalized: dict[int, Tensor] = {}  # tuple -> its words (S, D)
     for chosen in of_size:
         found = equalize(table[torch.tensor([tuples[i] for i in chosen], device=table.device)])
         equalized |= dict(zip(chosen, found, strict=True))

@@ -4,6 +4,8 @@ Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU. 
 nothing depends on their order.
 """
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -160,7 +162,8 @@ def count_extreme(chosen: Tensor, units: Tensor, null: Null) -> Tensor:
     low, high = (None if bound is None else pad(bound, (0, more)) for bound in null)
     tails = ([] if low is None else [(units, low)]) + ([] if high is None else [(-units, -high)])
     added = len(masks) - rows  # draws of nothing, whose sum is 0
-    count = sum(_count_at_least(masks, *tail) - added * (tail[1] <= 0) for tail in tails)
+    counts = (_count_at_least(masks, *tail) - added * (tail[1] <= 0) for tail in tails)
+    count = functools.reduce(torch.add, counts)
     return count[:batch].clamp(max=rows)  # tails that meet count what lies between them twice
 
 

@@ -24,7 +24,9 @@ def check_estimator(estimator: Any, params: Any) -> None:
 def estimated(t: Words, a: Words, b: Words, estimator: type, params: dict[str, Any]) -> Tensor:
     # ->  (..., T), the probability of class -1, when a is 1 and b is -1; NaN where either has no word
     """Each query by itself, on the host."""
-    lead = torch.broadcast_shapes(*(s.shape[:-1] for words in (t, a, b) for s in (words.vectors[..., 0], words.count)))
+    lead = torch.broadcast_shapes(
+        *(s.shape[:-1] for words in (t, a, b) for s in (words.vectors[..., 0], words.weights))
+    )
     queries = zip(*(_on_the_host(words, lead) for words in (t, a, b)), strict=True)
     p = np.full((lead.numel(), t.vectors.shape[-2]), np.nan)
     for i, ((words, _), (positive, a_count), (negative, b_count)) in enumerate(queries):
@@ -39,7 +41,7 @@ def estimated(t: Words, a: Words, b: Words, estimator: type, params: dict[str, A
 def _on_the_host(words: Words, lead: torch.Size) -> list[tuple[np.ndarray, np.ndarray]]:
     # ->  per query (W, D) and (W,)
     vectors = words.vectors.expand(*lead, *words.vectors.shape[-2:]).reshape(-1, *words.vectors.shape[-2:])
-    count = words.count.expand(*lead, words.count.shape[-1]).reshape(-1, words.count.shape[-1])
+    count = words.weights.expand(*lead, words.weights.shape[-1]).reshape(-1, words.weights.shape[-1])
     return list(zip(vectors.cpu().numpy(), count.long().cpu().numpy(), strict=True))
 
 

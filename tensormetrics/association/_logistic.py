@@ -18,7 +18,7 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
     # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN where the gradient does not vanish
     """Minimise |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 in place of |v|^2."""
     x, y = _labelled(a, b)
-    counts = a.count, b.count
+    counts = a.weights, b.weights
     usable = torch.minimum(*(count.sum(-1) for count in counts)) > 0
     weight = C * join(*counts).where(usable.unsqueeze(-1), torch.nan)
     dual = x.shape[-2] <= x.shape[-1]

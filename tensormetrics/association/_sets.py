@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,21 @@ from .. import _checks
 
 PIECE = 2**21  # numbers that the caches of a CPU hold
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
+
+
+Score = TypeVar("Score", bound=Callable[..., Any])
+
+
+class XYAMasks(TypedDict, total=False):
+    """Of sets x, y and a, where words are."""
+
+    x_mask: Tensor | None
+    y_mask: Tensor | None
+    a_mask: Tensor | None
+
+
+class XYABMasks(XYAMasks, total=False):
+    b_mask: Tensor | None
 
 
 class Words(NamedTuple):
@@ -27,7 +42,7 @@ class Words(NamedTuple):
     scale: Tensor | None = None
 
     @property
-    def count(self) -> Tensor:
+    def weights(self) -> Tensor:
         # ->  (..., W)
         return self.vectors.new_ones(self.vectors.shape[-2]) if self.counts is None else self.counts
 
@@ -47,9 +62,9 @@ class Words(NamedTuple):
         # ->  (..., D), NaN for an empty set
         if self.counts is None and self.scale is None:
             return self.vectors.mean(-2)
-        weight = self.count if self.scale is None else self.scale if self.counts is None else self.counts * self.scale
+        weight = self.weights if self.scale is None else self.scale if self.counts is None else self.counts * self.scale
         size = self.size()
-        return weighted_sum(weight, self.vectors) / (size if self.counts is None else size.unsqueeze(-1))
+        return weighted_sum(weight, self.vectors) / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
@@ -70,24 +85,24 @@ class Words(NamedTuple):
         return values if self.counts is None else values.masked_fill(self.counts == 0, torch.nan)
 
 
-def grouped(*names: str) -> Callable[[Callable], Callable]:
+def grouped(*names: str) -> Callable[[Score], Score]:
     """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
 
-    def mark(score: Callable) -> Callable:
-        score.grouped = names
+    def mark(score: Score) -> Score:
+        vars(score)["grouped"] = names
         return score
 
     return mark
 
 
-def in_pieces(*, rereads: bool) -> Callable[[Callable], Callable]:
+def in_pieces(*, rereads: bool) -> Callable[[Score], Score]:
     """On a CPU, large batches in pieces: small ones for a score that reads its vectors again and again, larger ones, of
     vectors that are not yet float64, for one that does not and would get memory for longer than it computes.
 
     For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
     """
 
-    def mark(score: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    def mark(score: Score) -> Score:
         @functools.wraps(score)
         def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
             tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
@@ -104,7 +119,7 @@ def in_pieces(*, rereads: bool) -> Callable[[Callable], Callable]:
             ]
             return tuple(map(torch.cat, zip(*parts, strict=True)))
 
-        return pieces
+        return cast(Score, pieces)
 
     return mark
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Numbers = tuple[int, ...]
+Form = int | Literal["n", "joined", "distinct"]  # how a side arrives in a score, see `IndexedQuery.sets`
 
 
 class Side(NamedTuple):
@@ -28,9 +29,10 @@ class Side(NamedTuple):
         side = Side(torch.from_numpy(rows).to(device), None, lengths, lengths)
         if all(numbers is None for numbers in words):
             return side
-        words = [range(size) if each is None else each for each, size in zip(words, lengths, strict=True)]
-        counts = tuple(len(set(each)) for each in words)
-        return side._replace(words=torch.tensor([n for each in words for n in each], device=device), word_counts=counts)
+        numbers = [range(size) if each is None else each for each, size in zip(words, lengths, strict=True)]
+        counts = tuple(len(set(each)) for each in numbers)
+        of_rows = torch.tensor(list(chain.from_iterable(numbers)), device=device)
+        return side._replace(words=of_rows, word_counts=counts)
 
     @staticmethod
     def stack(sides: "Sequence[Side]") -> "Side":
@@ -57,10 +59,8 @@ class Side(NamedTuple):
         shortest, longest = (tuple(extreme(lengths[chosen], 0).tolist()) for extreme in (np.min, np.max))
         widths = (rows.shape[-1],) * chosen.shape[1]
         chosen = torch.from_numpy(chosen).to(rows.device)
-        rows, mask, words = (
-            None if table is None else _fitted(table[chosen].flatten(-2), widths, longest)
-            for table in (rows, mask, words)
-        )
+        rows, mask = (_fitted(table[chosen].flatten(-2), widths, longest) for table in (rows, mask))
+        words = None if words is None else _fitted(words[chosen].flatten(-2), widths, longest)
         return Side(rows, None if shortest == longest else mask, shortest, longest, words)
 
     def stacked(self) -> tuple[Tensor, Tensor | None]:
@@ -69,13 +69,13 @@ class Side(NamedTuple):
         mask = self.mask
         if mask is None and min(self.longest, default=0) < width:
             mask = torch.ones_like(self.rows, dtype=torch.bool)
-        rows, mask = (
-            None if t is None else _fitted(t, self.longest, (width,) * sets).unflatten(-1, (sets, width))
-            for t in (self.rows, mask)
-        )
-        return rows, mask
 
-    def sets(self, vectors: Tensor, form: int | str) -> Sequence[Tensor]:
+        def fitted(t: Tensor) -> Tensor:
+            return _fitted(t, self.longest, (width,) * sets).unflatten(-1, (sets, width))
+
+        return fitted(self.rows), None if mask is None else fitted(mask)
+
+    def sets(self, vectors: Tensor, form: Form) -> Sequence[Tensor]:
         # vectors: (..., V, D)  ->  (..., W, D) each
         rows = self.stacked()[0] if form == "n" else self.rows
         found = vectors.index_select(-2, rows.flatten())
@@ -83,7 +83,7 @@ class Side(NamedTuple):
             found = found.unflatten(-2, rows.shape)
         return (found,) if isinstance(form, str) else found.split_with_sizes(self.longest, -2)
 
-    def masks(self, form: int | str) -> Sequence[Tensor | None]:
+    def masks(self, form: Form) -> Sequence[Tensor | None]:
         # ->  (..., W) each
         if form == "n":
             return (self.stacked()[1],)
@@ -97,7 +97,7 @@ class Side(NamedTuple):
         sizes = zip(masks, self.shortest, self.longest, strict=True)
         return tuple(None if least == most else mask for mask, least, most in sizes)
 
-    def words_of_rows(self, form: int | str) -> Sequence[Tensor | None]:
+    def words_of_rows(self, form: Form) -> Sequence[Tensor | None]:
         # ->  (..., W) each, as `masks`
         if self.words is None:
             return (None,) * (1 if isinstance(form, str) else len(self.longest))

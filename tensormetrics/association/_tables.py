@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+
+Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 
 
 class Table:
@@ -46,24 +48,37 @@ class Table:
 
 
 class EncodedTable(Table):
-    """Every word is in it: its templates, filled in, are encoded once and kept. "mean" adds a row for their mean."""
+    """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
+
+    Every word is in it, or those that `known` says yes to. `mark` is how a word is written in a template.
+    """
 
     def __init__(
         self,
-        encode: Callable[[list[str]], Tensor],
+        encode: Encode,
         templates: Sequence[str],
         contexts: str,
         batch_size: int,
         device: Any,
         dtype: torch.dtype | None = None,
+        known: Callable[[str], bool] = lambda word: True,
+        mark: str = "{}",
     ) -> None:
+        _checks.one_of("contexts", contexts, ("all", "mean"))
+        batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
+        if isinstance(templates, str) or not templates:
+            raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
+        for template in templates:
+            if "{}" not in template:
+                raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
         super().__init__(torch.empty(0, 0, device=device, dtype=dtype), {})
-        self.options = (encode, templates, contexts, batch_size)
+        self.options = (encode, tuple(templates), contexts, batch_size)
+        self.known, self.mark = known, mark
         self.device, self.dtype = device, dtype
         self.row_of: dict[str, int] = {}  # of an encoded string
 
     def __contains__(self, word: Any) -> bool:
-        return isinstance(word, str)
+        return isinstance(word, str) and (word in self.vocab or self.known(word))
 
     @property
     def vocabulary(self) -> Container[str]:
@@ -73,7 +88,7 @@ class EncodedTable(Table):
     def add(self, words: Iterable[str]) -> None:
         encode, templates, contexts, batch_size = self.options
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
-        contexts_of = {word: [template.replace("{}", word) for template in templates] for word in words}
+        contexts_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
         new = [s for s in dict.fromkeys(sum(contexts_of.values(), [])) if s not in self.row_of]
         for start in range(0, len(new), batch_size):
             strings = new[start : start + batch_size]
@@ -92,7 +107,7 @@ class EncodedTable(Table):
         return super().rows(word)
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype)
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, self.known, self.mark)
         table.vectors = _moved(self.vectors, device, dtype)
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
         return table
@@ -121,6 +136,22 @@ class EncodedTable(Table):
         self.vectors = torch.cat([self.vectors, rows]) if len(self.vectors) else rows.clone()
 
 
+def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
+    # contexts: per word (K, D)
+    if not contexts:
+        raise ValueError("contexts: got no word, wanted at least one")
+    pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
+    for word, pool in zip(contexts, pools, strict=True):
+        _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
+    ends = np.cumsum([len(pool) for pool in pools]).tolist()
+    rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
+    if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
+        raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
+    vocabulary_of(list(contexts), len(contexts))  # the words are str
+    members = dict(zip(contexts, rows, strict=True))
+    return Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members)
+
+
 def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
     """The tensor itself if nothing changes, else a copy that is no part of a graph."""
     if torch.device(device or vectors.device) == vectors.device and (dtype or vectors.dtype) == vectors.dtype:
@@ -136,8 +167,8 @@ def table_of(wv: Any) -> Table:
     if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
         raise TypeError(
             f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
-            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, "
-            "from_encoder or from_contexts"
+            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another "
+            "of its from_..."
         )
     listed = getattr(wv, listing)
     rows = None
@@ -195,7 +226,7 @@ def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) ->
         raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
     vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
     if len(vocab) < rows:
-        raise ValueError(f"words: got {repeated_words(words)} more than once, wanted distinct words")
+        raise ValueError(f"words: got {repeated_words(list(words))} more than once, wanted distinct words")
     if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
         raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
     return vocab

@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._estimates import check_confidence
 from .._exact_sums import GRIDS, parts, total
-from .._metric import Metric
+from .._sum_metric import SumMetric
+from .._weights import identity
 from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
-from .permutation import ALTERNATIVES, METHODS
-from .query import IndexedQuery, Query, Template
+from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
+from .query import Forms, IndexedQuery, Query, Template
 
 P_VALUE_OPTIONS = (
     "calculate_p_value",
@@ -27,10 +29,10 @@ P_VALUE_OPTIONS = (
     "p_value_seed",
     "p_value_verbose",
 )
-BOOTSTRAP_OPTIONS = ("bootstrap_iterations", "confidence", "bootstrap_seed")
+BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
 
 
-class BaseMetric(Metric):
+class BaseMetric(SumMetric):
     """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
 
     A subclass that defines `measure(self, *sets, **masks)`, tensors (..., W, D) with masks (..., W) in, named tensors
@@ -53,7 +55,13 @@ class BaseMetric(Metric):
     metric_name: str
     metric_short_name: str
 
-    forms: Template | None = None  # how the sides arrive in `measure`; None: as the template says
+    apart: Tensor
+    total: Tensor
+    finite: Tensor
+    not_finite: Tensor
+    _scores: Tensor
+
+    forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
     paired = False  # are sets aligned by position?
     by_position = True  # does run_query take its options also by position?
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
@@ -62,27 +70,25 @@ class BaseMetric(Metric):
 
     # Options of metrics that define `p_values`.
     calculate_p_value = False
-    p_value_test_type = "right-sided"
-    p_value_method = "auto"
+    p_value_test_type: Alternative = "right-sided"
+    p_value_method: Method = "auto"
     p_value_iterations = 10000
     p_value_seed: int | None = 0
     p_value_verbose = False
 
-    # Options of metrics that define `score_function`.
-    bootstrap_iterations = 0
-    confidence = 0.95
-    bootstrap_seed: int | None = 0
+    confidence = 0.95  # of metrics that define `score_function`
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
-        super().__init__(**kwargs)
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
         for name, value in options.items():
             setattr(self, name, value)
         self._check_shared_options()
         if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
             self.result_keys = {**self.result_keys, "p_value": float}
-        if self.bootstrap_iterations:
-            self.result_keys = {**self.result_keys, "ci_low": float, "ci_high": float}
+        if self.replicates and "replicates" in self._shared_options():
+            self.result_keys = {**self.result_keys, "low": float, "high": float}
+        self.add_weighted(2)
         # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
         self.add_state("apart", torch.tensor(torch.nan), "sum")
         self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
@@ -93,7 +99,7 @@ class BaseMetric(Metric):
         # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
-    def p_values(self, *sets: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
         """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options.
 
         Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
@@ -113,19 +119,30 @@ class BaseMetric(Metric):
         """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
         return type(self).run_query is BaseMetric.run_query
 
-    def update(self, *sets: Tensor, **masks: Tensor) -> None:
-        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`
-        """Add the scores of a batch."""
+    def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
+        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`  ids, groups: (queries,)
+        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, see `Identity`."""
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
         self.finite = self.finite + usable.sum()
+        given = identity(scores.numel(), scores.device, ids, groups)
+        if self.replicates:
+            self.weigh(torch.stack([finite.detach().flatten(), usable.flatten().double()], 1), **given)
         self.not_finite = self.not_finite + (~usable).sum()
 
     def compute(self) -> Tensor:
         # -> () float64, NaN if no score was finite
         return total(self.total) / self.finite
+
+    def all_sums(self) -> Tensor:
+        # ->  (2,): of the scores, and how many
+        return torch.stack([total(self.total), self.finite.double()])
+
+    def read_sums(self, sums: Tensor) -> Tensor:
+        # sums: (..., 2)  ->  (...)
+        return sums[..., 0] / sums[..., 1]
 
     def batch_value(self) -> Tensor:
         return self._scores
@@ -157,7 +174,9 @@ class BaseMetric(Metric):
     def _run(self, call: Call) -> dict[str, Any]:
         index = call.look_up(self.paired)
         if index.reason:
-            own = {key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()}
+            own: dict[str, Any] = {
+                key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()
+            }
             return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
         sets, masks = self.arguments(index, call.model.vectors)
         if call.normalize:
@@ -168,7 +187,7 @@ class BaseMetric(Metric):
             log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
         values.pop("result", None)
         own = self.describe(values, index)
-        own |= {key: np.float64(values[key]) for key in ("p_value", "ci_low", "ci_high") if key in values}
+        own |= {key: np.float64(values[key]) for key in ("p_value", "low", "high") if key in values}
         own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
         if self.p_value_verbose:
             p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
@@ -181,11 +200,16 @@ class BaseMetric(Metric):
         measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks_and_words)
-        if self.bootstrap_iterations:
-            options = {"iterations": self.bootstrap_iterations, "confidence": self.confidence}
-            options |= {"seed": self.bootstrap_seed, **masks_and_words}
-            interval = bootstrap_interval(self.score_function(), *sets, **options)
-            measured |= dict(zip(("ci_low", "ci_high"), interval, strict=True))
+        if self.replicates and "replicates" in self._shared_options():
+            interval = bootstrap_interval(
+                self.score_function(),
+                *sets,
+                replicates=self.replicates,
+                confidence=self.confidence,
+                seed=self.seed,
+                **masks_and_words,
+            )
+            measured |= {"low": interval.low, "high": interval.high}
         return measured
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
@@ -236,14 +260,11 @@ class BaseMetric(Metric):
         _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
         _checks.one_of("p_value_method", self.p_value_method, METHODS)
         _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
-        _checks.integer_at_least("bootstrap_iterations", self.bootstrap_iterations, 0)
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence: got {self.confidence!r}, wanted a number between 0 and 1")
-        for name in ("p_value_seed", "bootstrap_seed"):
-            if (seed := getattr(self, name)) is not None:
-                _checks.integer_at_least(name, seed, 0)
+        check_confidence(self.confidence)
+        if self.p_value_seed is not None:
+            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
 
-    def _test(self) -> dict[str, Any]:
+    def _test(self) -> Test:
         """The options as the functions of `permutation` take them."""
         return {
             "alternative": self.p_value_test_type,
@@ -304,4 +325,4 @@ def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
     rows: dict[str, list[np.float64]] = {}
     for word, value in zip(words, values, strict=False):
         rows.setdefault(word, []).append(value)
-    return {word: np.mean(each) for word, each in rows.items()}
+    return {word: np.float64(np.mean(each)) for word, each in rows.items()}

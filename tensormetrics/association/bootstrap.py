@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._estimates import Estimate, check_confidence
 from ._random import random_uniform, stream
 from ._words import check_words, count_words, word_places
 from .permutation import chunks
@@ -16,34 +17,33 @@ from .permutation import chunks
 def bootstrap_interval(
     metric: Callable[..., Tensor],
     *sets: Tensor,
-    iterations: int = 1000,
+    replicates: int = 1000,
     confidence: float = 0.95,
     seed: int | None = 0,
     **masks: Tensor,
-) -> tuple[Tensor, Tensor]:
-    # sets, masks: as `metric` takes them, words as masks, int64  ->  low (...), high (...) float64
+) -> Estimate:
+    # sets, masks: as `metric` takes them, words as masks, int64  ->  Estimate of (...) float64
     """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
 
     The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
-    the bounds are the (1 -+ confidence) / 2 quantiles of `iterations` such scores, linearly interpolated. Scores that
+    the bounds are the (1 -+ confidence) / 2 quantiles of `replicates` such scores, linearly interpolated. Scores that
     are NaN are left out; the bounds are NaN if over half are. `metric` gives one score per query, and options are
     bound to it by functools.partial: every score of this package but `ceat`, which has a standard error, and `sc_weat`,
     for which take `mean_sc_weat`. A word that has several rows is drawn with all of them: for each mask, such as
     `x_mask`, there is `x_words`, which numbers the word of each row. Draws depend on `seed` (None: fresh) and the sizes
-    of the sets alone. No gradient. ValueError for iterations < 1 and a confidence outside (0, 1).
+    of the sets alone. No gradient. ValueError for replicates < 1 and a confidence outside (0, 1).
     Efron 1979, doi:10.1214/aos/1176344552.
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
-    iterations = _checks.integer_at_least("iterations", iterations, 1)
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence: got {confidence!r}, wanted a number between 0 and 1")
+    replicates = _checks.integer_at_least("replicates", replicates, 1)
+    confidence = check_confidence(confidence)
     parameters = list(inspect.signature(metric).parameters)
     words = {name: masks.pop(name) for name in list(masks) if name.endswith("_words")}
     known = {name for name in parameters if name.endswith("_mask")}
     if unknown := (masks.keys() - known) | (words.keys() - {name[:-4] + "words" for name in known}):
         raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
-    metric(*sets, **masks)  # its own checks, before anything is taken apart
+    value = metric(*sets, **masks)  # its own checks, before anything is taken apart
     vectors = dict(zip(parameters, sets, strict=False))
     grouped = getattr(getattr(metric, "func", metric), "grouped", ())
     draws = {}  # mask -> what it takes to draw its counts
@@ -62,14 +62,15 @@ def bootstrap_interval(
     repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
     scores = [
         metric(*repeated, **{name: _counts(*draw, start, rows, sets[0].device) for name, draw in draws.items()})
-        for start, rows in chunks(iterations, max(s.numel() for s in sets))
+        for start, rows in chunks(replicates, max(s.numel() for s in sets))
     ]
     scores = torch.cat(scores, -1)
     if scores.numel() == 0:  # a batch of no queries, which has no quantiles
-        return scores[..., 0], scores[..., 0]
-    enough = 2 * scores.isfinite().sum(-1) >= iterations
+        return Estimate(value, value, value)
+    enough = 2 * scores.isfinite().sum(-1) >= replicates
     tails = (1 - confidence) / 2, (1 + confidence) / 2
-    return tuple(scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    low, high = (scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    return Estimate(value, low, high)
 
 
 def _counts(

@@ -1,20 +1,23 @@
 """The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
 from ._random import random_uniform, stream
+from ._sets import XYABMasks
 from .base_metric import BaseMetric
-from .permutation import ALTERNATIVES, chunks
+from .permutation import ALTERNATIVES, Alternative, chunks
 from .query import IndexedQuery
 from .weat import associations, units_of
 
-VARIANCES = ("sample", "standard")
+Variance = Literal["sample", "standard"]
+VARIANCES: tuple[Variance, ...] = get_args(Variance)
 
 
 class CombinedEffect(NamedTuple):
@@ -26,7 +29,7 @@ class CombinedEffect(NamedTuple):
     p_value: Tensor
 
 
-def random_effects(e: Tensor, v: Tensor, *, alternative: str = "right-sided") -> CombinedEffect:
+def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-sided") -> CombinedEffect:
     # e, v: (..., N) effects and their variances  ->  (...) float64
     """The mean effect when effects vary by more than their variances say (DerSimonian-Laird).
 
@@ -65,9 +68,9 @@ def ceat(
     samples: int = 1000,
     seed: int | None = 0,
     correction: int = 1,
-    variance: str = "sample",
+    variance: Variance = "sample",
     *,
-    alternative: str = "right-sided",
+    alternative: Alternative = "right-sided",
     x_mask: Tensor | None = None,
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
@@ -107,7 +110,7 @@ def _effect_and_variance(u: _sets.Values, v: _sets.Values, correction: int, vari
 def draw_contexts(pool: _sets.Words, begin: int, start: int, rows: int) -> _sets.Words:
     # pool: (..., W, K, D)  ->  (..., rows, W, D)
     """One present context per word for each of the samples number `start` and following; its count is 0 without any."""
-    present = pool.count.expand(torch.broadcast_shapes(pool.count.shape, pool.vectors.shape[:-1])) > 0
+    present = pool.weights.expand(torch.broadcast_shapes(pool.weights.shape, pool.vectors.shape[:-1])) > 0
     size = present.sum(-1)
     uniform = random_uniform(begin, start, rows, size.shape[-1], present.device)
     nth = (uniform * size.unsqueeze(-2)).long()
@@ -130,6 +133,7 @@ class CEAT(BaseMetric):
     metric_short_name = "CEAT"
     by_position = False
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
+    effects: Tensor
     result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
 
     def __init__(
@@ -138,8 +142,8 @@ class CEAT(BaseMetric):
         samples: int = 1000,
         seed: int | None = 0,
         correction: int = 1,
-        variance: str = "sample",
-        p_value_test_type: str = "right-sided",
+        variance: Variance = "sample",
+        p_value_test_type: Alternative = "right-sided",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -159,7 +163,7 @@ class CEAT(BaseMetric):
     def batched(self) -> bool:
         return False  # the thousand samples of one query are a batch
 
-    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> None:
+    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> None:
         # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
         """Add the effect size of each sample."""
         u_and_v = associations(*units_of(x, y, a, b, **masks))
@@ -172,7 +176,7 @@ class CEAT(BaseMetric):
         usable = e.isfinite() & (v > 0)
         return random_effects(e[usable], v[usable]).effect
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
         options = (self.samples, self.seed, self.correction, self.variance)
         effect = ceat(x, y, a, b, *options, alternative=self.p_value_test_type, **masks)
         return {

@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
@@ -14,14 +15,45 @@ from ._call import check_groups, check_template
 from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery, Query
 
+Direction = Literal["pca", "mean_difference"]
 
+
+class Masks(TypedDict, total=False):
+    """Where words are, and where tuples are."""
+
+    t_mask: Tensor | None
+    tuple_mask: Tensor | None
+
+
+@overload
+def direct_bias(
+    t: Tensor,
+    groups: Tensor,
+    strictness: float = ...,
+    n_components: int = ...,
+    direction: Direction = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def direct_bias(
+    t: Tensor,
+    groups: Tensor,
+    strictness: float = ...,
+    n_components: int = ...,
+    direction: Direction = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
 @_sets.grouped("groups")
 def direct_bias(
     t: Tensor,
     groups: Tensor,
     strictness: float = 1.0,
     n_components: int = 1,
-    direction: str = "pca",
+    direction: Direction = "pca",
     *,
     t_mask: Tensor | None = None,
     tuple_mask: Tensor | None = None,
@@ -53,7 +85,10 @@ def direct_bias(
         )
     least = _sets.resolution(groups)
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
-    vectors, count = _sets.unit(groups.vectors), groups.count[..., 0, :] if groups.count.ndim > 1 else groups.count
+    vectors, count = (
+        _sets.unit(groups.vectors),
+        groups.weights[..., 0, :] if groups.weights.ndim > 1 else groups.weights,
+    )
     basis = _principal(vectors, count, k, least) if direction == "pca" else _mean_difference(vectors, count, least)
     cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
@@ -118,22 +153,23 @@ class DirectBias(BaseMetric):
     result_keys = {"direct_bias": float, "bias_by_word": dict}
 
     def __init__(
-        self, *, strictness: float = 1.0, n_components: int = 1, direction: str = "pca", **kwargs: Any
+        self, *, strictness: float = 1.0, n_components: int = 1, direction: Direction = "pca", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         check_options(strictness, n_components, direction)
         self.strictness = strictness
         self.n_components = n_components
-        self.direction = direction
+        self.direction: Direction = direction
 
-    def measure(self, t: Tensor, groups: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
         options = (self.strictness, self.n_components, self.direction)
         score, bias = direct_bias(t, groups, *options, per_word=True, **masks)
         return {"direct_bias": score, "bias_by_word": bias}
 
     def score_function(self) -> Callable[..., Tensor]:
-        options = {"strictness": self.strictness, "n_components": self.n_components, "direction": self.direction}
-        return functools.partial(direct_bias, **options)
+        return functools.partial(
+            direct_bias, strictness=self.strictness, n_components=self.n_components, direction=self.direction
+        )
 
     def check_query(self, query: Query) -> None:
         check_template(query, self.metric_template, self.metric_short_name)

@@ -1,5 +1,6 @@
 """Double-hard debiasing: one principal component, where word frequency shows, is taken out before the direction."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,11 +149,10 @@ def _principal(table: Tensor, k: int) -> tuple[Tensor, Tensor]:
     _checks.shape("table", table, "...", "V", "D")
     _checks.floating("table", table)
     parts = table.split(max(1, _debias.CHUNK * table.shape[-1] // max(1, table[..., :1, :].numel())), -2)
-    mean = sum(_sets.as_words(part, None).vectors.sum(-2) for part in parts) / table.shape[-2]
-    covariance = 0
-    for part in parts:
-        centred = _sets.as_words(part, None).vectors - mean.unsqueeze(-2)
-        covariance = covariance + centred.mT @ centred
+    sums = (_sets.as_words(part, None).vectors.sum(-2) for part in parts)
+    mean = functools.reduce(torch.add, sums) / table.shape[-2]
+    centred = (_sets.as_words(part, None).vectors - mean.unsqueeze(-2) for part in parts)
+    covariance = functools.reduce(torch.add, (rows.mT @ rows for rows in centred))
     _, axes = torch.linalg.eigh(covariance)  # ascending
     return mean, axes.mT.flip(-2)[..., :k, :]
 

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from . import _sets
+from ._sets import XYAMasks
 from .base_metric import BaseMetric
-from .target_permutation import target_permutation_p_value
+from .target_permutation import XYAWords, target_permutation_p_value
 
 
 @torch.no_grad()
@@ -31,7 +33,7 @@ def ect(
     words = a.unit()
     ranks = []
     for target in (x, y):
-        rank = _ranks(words.project(_sets.unit(target.mean())), a.count)
+        rank = _ranks(words.project(_sets.unit(target.mean())), a.weights)
         ranks.append(rank - a.average(rank).unsqueeze(-1))
     u, v = ranks
     return a.average(u * v) / (a.average(u * u) * a.average(v * v)).sqrt()
@@ -56,12 +58,12 @@ class ECT(BaseMetric):
     p_value_test_type = "left-sided"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
         return {"ect": ect(x, y, a, **masks)}
 
     @torch.no_grad()
     def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
-        count = attributes.count.unsqueeze(-2)
+        count = attributes.weights.unsqueeze(-2)
         ranks = _ranks(attributes.unit().project_all(_sets.unit(targets.mean())).mT, count)
         ranks = ranks - _sets.Words(ranks.mT, attributes.counts).mean().unsqueeze(-1)  # (A, T, W)
         products = (ranks * count) @ ranks.mT  # (A, T, T)
@@ -72,7 +74,7 @@ class ECT(BaseMetric):
         return ect
 
     def p_values(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
     ) -> dict[str, Tensor]:
         # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from . import _sets
+from ._sets import XYAMasks
 from .base_metric import BaseMetric
-from .target_permutation import target_permutation_p_value
+from .target_permutation import XYAWords, target_permutation_p_value
 
 
 def example_metric(
@@ -36,7 +38,7 @@ class ExampleMetric(BaseMetric):
     metric_short_name = "EM"
     result_keys = {"em": float}
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
         return {"em": example_metric(x, y, a, **masks)}
 
     def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
@@ -48,7 +50,7 @@ class ExampleMetric(BaseMetric):
         return example_metric
 
     def p_values(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
     ) -> dict[str, Tensor]:
         # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

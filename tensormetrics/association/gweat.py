@@ -1,11 +1,12 @@
 """The Generalized Word Embedding Association Test."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
@@ -13,10 +14,21 @@ from ._call import check_groups
 from ._random import random_words, stream
 from ._words import check_words, count_words, joined_words, word_places
 from .base_metric import BaseMetric
-from .permutation import chunks, is_exact, is_extreme
+from .permutation import Alternative, chunks, is_exact, is_extreme
 from .query import IndexedQuery, Query
 
 
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    x_mask: Tensor | None
+    a_mask: Tensor | None
+
+
+@overload
+def gweat(x: Tensor, a: Tensor, *, per_group: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
+@overload
+def gweat(x: Tensor, a: Tensor, *, per_group: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
 @_sets.grouped("x", "a")
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
@@ -43,7 +55,7 @@ def group_permutation_p_value(
     x: Tensor,
     a: Tensor,
     *,
-    alternative: str = "right-sided",
+    alternative: Alternative = "right-sided",
     iterations: int = 10000,
     seed: int | None = 0,
     x_mask: Tensor | None = None,
@@ -60,8 +72,8 @@ def group_permutation_p_value(
     is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
     check_words("x_words", x_words, "x", x[..., 0])
     (targets,) = _sets.read("x", x=(x, x_mask))
-    lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.count.shape[:-2]), x.shape[-3:]
-    present = (targets.count.expand(*lead, groups, width) > 0).flatten(-2)
+    lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.weights.shape[:-2]), x.shape[-3:]
+    present = (targets.weights.expand(*lead, groups, width) > 0).flatten(-2)
     each = [(None if x_words is None else x_words[..., g, :], width, x.device) for g in range(groups)]
     words = joined_words(lead, *each)
     place = word_places(present, words)  # (..., G * X)
@@ -102,17 +114,35 @@ class GWEAT(BaseMetric):
         super().__init__(**kwargs)
         _checks.one_of("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
 
-    def measure(self, x: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, a: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True, **masks)
         return {"gweat": score, "by_group": terms}
 
     def score_function(self) -> Callable[..., Tensor]:
         return gweat
 
-    def p_values(self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor) -> dict[str, Tensor]:
-        test = self._test()  # attribute words do not move
-        del test["method"]
-        return {"p_value": group_permutation_p_value(x, a, **masks, **test)}
+    def p_values(
+        self,
+        x: Tensor,
+        a: Tensor,
+        *,
+        x_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        x_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        p = group_permutation_p_value(
+            x,
+            a,
+            alternative=self.p_value_test_type,
+            iterations=self.p_value_iterations,
+            seed=self.p_value_seed,
+            x_mask=x_mask,
+            a_mask=a_mask,
+            x_words=x_words,
+        )
+        return {"p_value": p}
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

@@ -63,7 +63,7 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     accents = options.get("strip_accents")
     if not accents:
         return cased
-    stays = ACCENTS["unicode" if accents is True else accents]
+    stays = ACCENTS["ascii" if accents == "ascii" else "unicode"]
     return lambda word: "".join(filter(stays, unicodedata.normalize("NFKD", cased(word))))
 
 
@@ -103,7 +103,7 @@ def check_flag(name: str, value: Any) -> None:
 def check_threshold(threshold: Any) -> None:
     if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
         raise TypeError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
-    if not 0 <= threshold <= 1:
+    if not 0 <= float(threshold) <= 1:
         raise ValueError(f"lost_vocabulary_threshold: got {threshold!r}, wanted a number between 0 and 1")
 
 
@@ -139,9 +139,10 @@ class Search:
         words = dict.fromkeys(words)
         if self.functions == [str] and not self.prefix:  # as they stand
             lost = [word for word in words if word not in self.vocabulary]
-            keys = [word for word in words if word in self.vocabulary] if lost else list(words)
-            return Found(keys, lost, len(words), lost)
-        keys, not_found, lost = {}, [], []
+            known = [word for word in words if word in self.vocabulary] if lost else list(words)
+            return Found(known, lost, len(words), lost)
+        keys: dict[str, int] = {}
+        not_found, lost = [], []
         for i, word in enumerate(words):
             found = False
             for function in self.functions:
@@ -159,7 +160,8 @@ class Search:
 
     def tuples(self, tuples: Iterable[tuple[str, ...]]) -> "Found":
         """Words that belong together; a tuple is found if all of them are, under "all" by the same preprocessor."""
-        keys, origins, lost, total = [], [], [], 0
+        keys: list[tuple[str | None, ...]] = []
+        origins, lost, total = [], [], 0
         for words in tuples:
             total += 1
             if self.strategy == "first":
@@ -182,7 +184,7 @@ class Found(NamedTuple):
     keys: list  # what is in the vocabulary: each key once, or a tuple of keys per tuple of words
     lost: list  # words, or tuples, of which nothing is
     total: int  # distinct words, or tuples, that were asked for
-    not_found: list[str] = ()  # every form tried in vain
+    not_found: Sequence[str] = ()  # every form tried in vain
     origins: list[int] | None = None  # the number of each key's word or tuple; None: no two are of one
 
     def trouble(self, threshold: float, kind: str = "words") -> str | None:
@@ -210,7 +212,9 @@ def look_up(
 
     `paired`: the target sets, or if there is one only the attribute sets, are aligned by position, as pairs or tuples.
     """
-    words, origins, lost = ([], []), ([], []), ([], [])
+    words: tuple[list, list] = ([], [])
+    origins: tuple[list, list] = ([], [])
+    lost: tuple[list, list] = ([], [])
     troubles = []
     aligned = (0 if len(query.target_sets) > 1 else 1) if paired else None
     sides = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))

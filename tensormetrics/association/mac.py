@@ -1,17 +1,29 @@
 """Mean Average Cosine Similarity."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from . import _sets
 from .base_metric import BaseMetric, by_set, by_word
 from .query import IndexedQuery
 
 
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    a_mask: Tensor | None
+
+
+@overload
+def mac(t: Tensor, a: Tensor, *, per_word: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
+@overload
+def mac(t: Tensor, a: Tensor, *, per_word: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
 @_sets.grouped("a")
 def mac(
     t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
@@ -29,7 +41,7 @@ def mac(
     if not per_word:
         return score
     distances = 1 - t.project_all(centres)
-    return score, distances.masked_fill((t.count == 0).unsqueeze(-1), torch.nan)
+    return score, distances.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan)
 
 
 class MAC(BaseMetric):
@@ -41,7 +53,7 @@ class MAC(BaseMetric):
     forms = ("joined", "n")
     result_keys = {"mac": float, "targets_eval": dict}
 
-    def measure(self, t: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, t: Tensor, a: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
         score, distances = mac(t, a, per_word=True, **masks)
         return {"mac": score, "targets_eval": distances}
 

@@ -1,16 +1,20 @@
 """`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
+from ._fasttext import FastText
+from ._stored import npz_table, safetensors_table
 from ._tables import (
+    Encode,
     EncodedTable,
     Table,
     check_members,
@@ -19,8 +23,10 @@ from ._tables import (
     repeated_words,
     rows_of,
     table_of,
+    table_of_contexts,
     vocabulary_of,
 )
+from ._transformers import MARK, Transformer
 from .lookup import (
     AS_THEY_STAND,
     PreprocessorArgs,
@@ -31,7 +37,7 @@ from .lookup import (
     look_up,
 )
 from .query import IndexedQuery, Query, check_query, check_words
-from .word2vec import read_word2vec
+from .word2vec import Options, read_word2vec
 
 
 class WordEmbeddingModel:
@@ -39,8 +45,8 @@ class WordEmbeddingModel:
 
     `wv`: anything with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
     gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` ask for a copy. `vocab_prefix`
-    is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec`,
-    `from_encoder`, `from_contexts`.
+    is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
+    GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
 
         model = WordEmbeddingModel.from_tensor(net.embedding.weight, words)  # no copy
         index = model.index_query(query)
@@ -59,8 +65,10 @@ class WordEmbeddingModel:
         for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
             if not isinstance(value, str | None):
                 raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
-        table = wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
-        self._table = table.to(device, dtype) if device or dtype else table
+        table: Table = (
+            wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
+        )
+        self._table: Table = table.to(device, dtype) if device or dtype else table
         self.wv = None if isinstance(wv, Table) else wv
         self.name = "Unnamed model" if name is None else name
         self.vocab_prefix = vocab_prefix
@@ -90,18 +98,77 @@ class WordEmbeddingModel:
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> "WordEmbeddingModel":
-        """From a word2vec or GloVe file; `options` as in `read_word2vec`: limit, only, no_header, encoding, errors."""
+        """From a word2vec or GloVe file, or one of a .zip; `options` as in `read_word2vec`: limit, only, member, ..."""
         words, vectors = read_word2vec(path, binary, **options)
         table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
-        stem = Path(path).name.removesuffix(".gz")
+        stem = Path(options.get("member") or path).name.removesuffix(".gz")
         return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
+
+    @classmethod
+    def from_fasttext(
+        cls, path: str | PathLike, name: str | None = None, *, device: torch.device | str | None = None
+    ) -> "WordEmbeddingModel":
+        """From fastText's .bin: unknown words get the mean vector of their parts. Rows are read when asked for."""
+        model = FastText(path)
+        table = EncodedTable(model.encode, ("{}",), "all", 2**14, device, known=model.__contains__)
+        return cls(table, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_npz(
+        cls, path: str | PathLike, words: Any = None, *, vectors: str | None = None, name: str | None = None
+    ) -> "WordEmbeddingModel":
+        """From a .npz file: the array `vectors` (V, D), by default the only one with two dimensions.
+
+        `words`: V str, a text file with one to a line, or .json with a list or word -> row; default: the file's only
+        array of str.
+        """
+        table, words = npz_table(path, words, vectors)
+        return cls.from_tensor(table, words, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_safetensors(
+        cls, path: str | PathLike, words: Any, *, tensor: str | None = None, name: str | None = None
+    ) -> "WordEmbeddingModel":
+        """From the `tensor` (V, D) of a .safetensors file, by default its only one with two dimensions.
+
+        `words` as in `from_npz`. ImportError without safetensors.
+        """
+        table, words = safetensors_table(path, words, tensor)
+        return cls.from_tensor(table, words, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_transformers(
+        cls,
+        model: Any,
+        tokenizer: Any,
+        *,
+        layer: int | Literal["input"] = "input",
+        templates: Sequence[str] = ("{}",),
+        contexts: Literal["all", "mean"] = "all",
+        pool: Literal["word", "all", "first", "last"] = "word",
+        batch_size: int = 64,
+        name: str | None = None,
+    ) -> "WordEmbeddingModel":
+        """A language model of the transformers library, with its fast tokenizer.
+
+        A vector is the mean, over the tokens of the word in a template (`pool`; or all that are not special, or the
+        first or last token), of the input embeddings, or of hidden states: `layer` 0 comes before the first layer, -1
+        is the last. `templates`, `contexts` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to which
+        a word within a text begins with a space. Words of unknown tokens alone are lost.
+
+            WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, templates=["This is {}.", "I see {}."])
+        """
+        encoder = Transformer(model, tokenizer, layer, pool)
+        device = model.get_input_embeddings().weight.device
+        table = EncodedTable(encoder.encode, templates, contexts, batch_size, device, known=encoder.knows, mark=MARK)
+        return cls(table, getattr(model, "name_or_path", None) if name is None else name)
 
     @classmethod
     def from_encoder(
         cls,
-        encode: Callable[[list[str]], Tensor | np.ndarray | Sequence],
+        encode: Encode,
         *,
         templates: Sequence[str] = ("{}",),
         contexts: str = "all",
@@ -115,14 +182,7 @@ class WordEmbeddingModel:
         Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
         turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
         """
-        _checks.one_of("contexts", contexts, ("all", "mean"))
-        batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
-        if isinstance(templates, str) or not templates:
-            raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
-        for template in templates:
-            if "{}" not in template:
-                raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
-        return cls(EncodedTable(encode, tuple(templates), contexts, batch_size, device), name)
+        return cls(EncodedTable(encode, templates, contexts, batch_size, device), name)
 
     @classmethod
     def from_contexts(
@@ -130,20 +190,7 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         # contexts: per word (K, D)
         """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
-        if not contexts:
-            raise ValueError("contexts: got no word, wanted at least one")
-        pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
-        for word, pool in zip(contexts, pools, strict=True):
-            _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
-        ends = np.cumsum([len(pool) for pool in pools]).tolist()
-        rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
-        if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
-            raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
-        vocabulary_of(list(contexts), len(contexts))  # the words are str
-        members = dict(zip(contexts, rows, strict=True))
-        return cls(
-            Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members), name, vocab_prefix
-        )
+        return cls(table_of_contexts(contexts), name, vocab_prefix)
 
     @property
     def vectors(self) -> Tensor:
@@ -174,7 +221,7 @@ class WordEmbeddingModel:
 
     def rows(self, word: str) -> Tensor:
         # -> (K,) int64
-        """The rows of a word, on the device: `model.vectors[model.rows(word)]`."""
+        """The rows of a word in `vectors`, on the device. Read `vectors` after it: an encoder makes rows when asked."""
         self._require([word])
         return torch.tensor(self._table.rows(word), device=self.vectors.device)
 
@@ -324,8 +371,6 @@ class WordEmbeddingModel:
         if (self.name, self.vocab_prefix or "", self.vocab) != (other.name, other.vocab_prefix or "", other.vocab):
             return False
         return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
-
-    __hash__ = None  # the table may change
 
     def __repr__(self) -> str:
         name = "'Unnamed model'" if self.name == "Unnamed model" else f"named {self.name!r}"

@@ -7,6 +7,7 @@ at least as large, or as small, as a bound?
 import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor
@@ -16,8 +17,10 @@ from . import _sets
 from ._random import Null, random_words, stream
 from ._words import check_words, word_sums
 
-ALTERNATIVES = ("right-sided", "left-sided", "two-sided")
-METHODS = ("auto", "exact", "approximate")
+Alternative = Literal["right-sided", "left-sided", "two-sided"]
+Method = Literal["auto", "exact", "approximate"]
+ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
+METHODS: tuple[Method, ...] = get_args(Method)
 AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
 MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
 BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
@@ -28,12 +31,21 @@ GPU_BUDGET = 2**26  # of draws: there small pieces would be spent on launches
 UNIT, ABSENT = 2**50, 2**56
 
 
+class Test(TypedDict):
+    """The options of a permutation test."""
+
+    alternative: Alternative
+    method: Method
+    iterations: int
+    seed: int | None
+
+
 def permutation_p_value(
     u: Tensor,
     v: Tensor,
     *,
-    alternative: str = "right-sided",
-    method: str = "auto",
+    alternative: Alternative = "right-sided",
+    method: Method = "auto",
     iterations: int = 10000,
     seed: int | None = 0,
     u_mask: Tensor | None = None,
@@ -83,8 +95,8 @@ def permutation_p_value(
 def sign_flip_p_value(
     r: Tensor,
     *,
-    alternative: str = "right-sided",
-    method: str = "auto",
+    alternative: Alternative = "right-sided",
+    method: Method = "auto",
     iterations: int = 10000,
     seed: int | None = 0,
     mask: Tensor | None = None,
@@ -102,7 +114,7 @@ def sign_flip_p_value(
     if words is not None:
         check_words("words", words, "r", r)
         sums, rows = word_sums(_units(values), present, words.expand(*lead, -1).reshape(values.shape))
-        options = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+        options: Test = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
         share = sign_flip_p_value(sums * _grid(values), mask=_unless_all(rows > 0), **options)
         return share.where(values.isfinite().all(-1), torch.nan).reshape(lead)
     pairs = values.shape[-1]
@@ -150,7 +162,9 @@ def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.de
     return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
 
 
-def is_exact(alternative: str, method: str, iterations: int, got: int, auto: int, most: int, unit: str) -> bool:
+def is_exact(
+    alternative: Alternative, method: Method, iterations: int, got: int, auto: int, most: int, unit: str
+) -> bool:
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     _checks.one_of("method", method, METHODS)
     _checks.integer_at_least("iterations", iterations, 1)
@@ -161,9 +175,9 @@ def is_exact(alternative: str, method: str, iterations: int, got: int, auto: int
 
 def joined(sets: tuple[_sets.Words, ...]) -> tuple[Tensor, Tensor]:
     # ->  (..., N, D), (..., N) bool: which of them are present
-    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.count)))
+    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.weights)))
     words = torch.cat([s.vectors.expand(*lead, *s.vectors.shape[-2:]) for s in sets], -2)
-    return words, torch.cat([s.count.expand(*lead, s.count.shape[-1]) for s in sets], -1) > 0
+    return words, torch.cat([s.weights.expand(*lead, s.weights.shape[-1]) for s in sets], -1) > 0
 
 
 def present_first(present: Tensor) -> Tensor:
@@ -205,8 +219,8 @@ def _share_of_words(
     lead: torch.Size,
     u: tuple[Tensor, Tensor | None],
     v: tuple[Tensor, Tensor | None],
-    alternative: str,
-    method: str,
+    alternative: Alternative,
+    method: Method,
     iterations: int,
     seed: int | None,
 ) -> Tensor:
@@ -219,7 +233,7 @@ def _share_of_words(
     counts = torch.cat([rows for _, rows in sides], -1)
     equal = ((counts == counts.amax(-1, keepdim=True)) | (counts == 0)).all(-1)
     share, grid = torch.empty_like(scores[:, 0]), _grid(scores)
-    options = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+    options: Test = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
     for chosen, by_means in ((equal, True), (~equal, False)):
         if not chosen.any():
             continue
@@ -227,16 +241,21 @@ def _share_of_words(
         widths = [max(1, int((rows > 0).sum(-1).amax())) for _, rows in kept]
         kept = [(sums[:, :width], rows[:, :width]) for (sums, rows), width in zip(kept, widths, strict=True)]
         if by_means:
-            means = [sums / rows.clamp(min=1) * grid[chosen] for sums, rows in kept]
-            masks = {f"{side}_mask": _unless_all(rows > 0) for side, (_, rows) in zip("uv", kept, strict=True)}
-            share[chosen] = permutation_p_value(*means, **masks, **options)
+            u_mean, v_mean = (sums / rows.clamp(min=1) * grid[chosen] for sums, rows in kept)
+            u_mask, v_mask = (_unless_all(rows > 0) for _, rows in kept)
+            share[chosen] = permutation_p_value(u_mean, v_mean, u_mask=u_mask, v_mask=v_mask, **options)
         else:
-            share[chosen] = _share_of_unequal(*kept, **options)
+            share[chosen] = _share_of_unequal(kept[0], kept[1], **options)
     return share
 
 
 def _share_of_unequal(
-    u: tuple[Tensor, Tensor], v: tuple[Tensor, Tensor], alternative: str, method: str, iterations: int, seed: int | None
+    u: tuple[Tensor, Tensor],
+    v: tuple[Tensor, Tensor],
+    alternative: Alternative,
+    method: Method,
+    iterations: int,
+    seed: int | None,
 ) -> Tensor:
     # u, v: the sum of the units of each word, and its rows (B, W) int64, 0 for no word  ->  (B,) float64
     (u_sums, u_rows), (v_sums, v_rows) = u, v
@@ -272,7 +291,7 @@ def _share_of_unequal(
     return share.where((n > 0) & (n < size), torch.nan)
 
 
-def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: str) -> Tensor:
+def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: Alternative) -> Tensor:
     if alternative == "left-sided":
         return scores <= observed + margin
     if alternative == "two-sided":
@@ -280,7 +299,7 @@ def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alterna
     return scores >= observed - margin
 
 
-def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: str) -> Null:
+def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: Alternative) -> Null:
     # Rounding moves a sum by less than `size` units, so sums that close are equal.
     if alternative == "right-sided":
         return Null(observed - size, None)
@@ -292,7 +311,7 @@ def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, al
     return Null(-((-n * total - margin) // size), (n * total - margin) // size)
 
 
-def _sign_null(total: Tensor, pairs: Tensor, alternative: str) -> Null:
+def _sign_null(total: Tensor, pairs: Tensor, alternative: Alternative) -> Null:
     # The mean falls by twice the sum of the flipped values; patterns within one unit per pair are equal.
     if alternative == "right-sided":
         return Null(None, pairs // 2)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = 4  # side by side
-NOTE = {"fontsize": FONT - 1}
+SMALL = FONT - 1
 
 
 def plot_queries_results(results: "pd.DataFrame", by: str = "query", ax: "Axes | None" = None) -> "Figure":
@@ -49,7 +49,9 @@ def plot_queries_results(results: "pd.DataFrame", by: str = "query", ax: "Axes |
     for i, name in enumerate(legend):
         ax.bar(places[i], values[i], width, label=name, **bar_style(i))
     for place in places[np.isnan(values)]:
-        ax.annotate("no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", **NOTE)
+        ax.annotate(
+            "no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL
+        )
     ax.axhline(0, color="black", linewidth=0.8)
     ax.set_xticks(np.arange(groups), labels, rotation=90 if upright else 0)
     ax.set_xlim(-0.6, groups - 0.4)
@@ -88,7 +90,7 @@ def plot_ranking(ranking: "pd.DataFrame", use_metric_as_facet: bool = False, ax:
         for y, missing in enumerate(table.iloc[:, stacked].isna().sum(axis=1)):
             if missing:
                 words = "no rank" if len(stacked) == 1 else f"{missing} missing"
-                panel.annotate(words, (left[y], y), (3, 0), textcoords="offset points", va="center", **NOTE)
+                panel.annotate(words, (left[y], y), (3, 0), textcoords="offset points", va="center", fontsize=SMALL)
         dress(panel, grid="x")
         name_rows(panel, names)
         panel.locator_params(axis="x", nbins=6, integer=True)
@@ -116,8 +118,7 @@ def plot_ranking_correlations(
         number = f"{value:.2f}".replace("-", "−")
         ink = "white" if abs(value) > 0.6 else "black"
         ax.text(column, row, number, ha="center", va="center", color=ink, fontsize=FONT)
-    slant = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    ax.set_xticks(np.arange(values.shape[1]), columns, **slant)
+    ax.set_xticks(np.arange(values.shape[1]), columns, rotation=45, ha="right", rotation_mode="anchor")
     ax.set_yticks(np.arange(len(rows)), rows)
     bar = ax.figure.colorbar(image, ax=ax, ticks=(-1, -0.5, 0, 0.5, 1))
     dress(bar.ax, frame=())

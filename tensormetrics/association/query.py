@@ -4,15 +4,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._side import Numbers, Side, number_words, padded
+from ._side import Form, Numbers, Side, number_words, padded
 
-Template = tuple[int | str, int | str]  # (target sets, attribute sets); "n" is one or more
+Template = tuple[int | Literal["n"], int | Literal["n"]]  # (target sets, attribute sets); "n" is one or more
+Forms = tuple[Form, Form]
 
 
 class Query:
@@ -68,8 +69,6 @@ class Query:
     def __eq__(self, other: object) -> bool:
         return self.dict() == other.dict() if isinstance(other, Query) else NotImplemented
 
-    __hash__ = None  # the sets are lists
-
     def __repr__(self) -> str:
         sets = f"- Target sets: {self.target_sets!r}\n- Attribute sets:{self.attribute_sets!r}"
         return f"<Query: {self.query_name}\n{sets}>"
@@ -97,7 +96,7 @@ class IndexedQuery:
         """From what was looked up, and a function of keys to rows and the key of each; no rows if unusable."""
         words, origins, lost, reason = found
         found = [[places([] if reason else keys) for keys in side] for side in words]
-        sides = tuple(
+        targets, attributes = (
             Side.of(
                 [rows for rows, _ in side], [number_words(k, o) for (_, k), o in zip(side, own, strict=True)], device
             )
@@ -107,7 +106,7 @@ class IndexedQuery:
             [[keys[n] for n in of_rows] for keys, (_, of_rows) in zip(of_sets, side, strict=True)]
             for of_sets, side in zip(words, found, strict=True)
         )
-        return IndexedQuery(query, tuple(sides), words, tuple(row_words), lost, reason)
+        return IndexedQuery(query, (targets, attributes), words, row_words, lost, reason)
 
     @staticmethod
     def stack(queries: "Sequence[IndexedQuery]") -> "IndexedQuery":
@@ -115,9 +114,9 @@ class IndexedQuery:
         templates = [query.template for query in queries]
         if not queries or len(set(templates)) > 1:
             raise ValueError(f"queries: got {len(queries)} with the templates {templates}, wanted equal templates")
-        sides = tuple(map(Side.stack, zip(*(query.sides for query in queries), strict=True)))
+        targets, attributes = map(Side.stack, zip(*(query.sides for query in queries), strict=True))
         listed = ([getattr(q, name) for q in queries] for name in ("words", "row_words", "lost", "reason"))
-        return IndexedQuery([q.query for q in queries], sides, *listed)
+        return IndexedQuery([q.query for q in queries], (targets, attributes), *listed)
 
     @staticmethod
     def of_sets(
@@ -130,12 +129,13 @@ class IndexedQuery:
     ) -> "IndexedQuery":
         # rows, mask, words: (S, W)  lengths: (S,)
         """A batch of nameless queries; each takes sets of one table by number, all of them equally many."""
-        sides = (Side.choose(rows, mask, lengths, chosen, words) for chosen in (targets, attributes))
-        return IndexedQuery(None, tuple(sides))
+        first, second = (Side.choose(rows, mask, lengths, chosen, words) for chosen in (targets, attributes))
+        return IndexedQuery(None, (first, second))
 
     @property
     def template(self) -> tuple[int, int]:
-        return tuple(len(side.longest) for side in self.sides)
+        targets, attributes = self.sides
+        return len(targets.longest), len(attributes.longest)
 
     @property
     def targets(self) -> Tensor:
@@ -153,7 +153,7 @@ class IndexedQuery:
     def attribute_mask(self) -> Tensor:
         return self._mask(1)
 
-    def sets(self, vectors: Tensor, template: Template | None = None) -> tuple[Tensor, ...]:
+    def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Tensor, ...]:
         # vectors: (..., V, D)  ->  per set (..., W, D) at its own width; a side of "n": (..., n, W, D)
         """The embeddings, in the order in which metrics take them: targets, then attributes.
 
@@ -165,7 +165,7 @@ class IndexedQuery:
         return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
 
     def masks(
-        self, template: Template | None = None, names: Sequence[str] | None = None, paired: bool = False
+        self, template: Forms | None = None, names: Sequence[str] | None = None, paired: bool = False
     ) -> dict[str, Tensor]:
         """The masks that go with `sets`, by keyword; none where every place is a word.
 
@@ -175,7 +175,7 @@ class IndexedQuery:
         return self._named("mask", Side.masks, template, names, paired)
 
     def words_of_rows(
-        self, template: Template | None = None, names: Sequence[str] | None = None, paired: bool = False
+        self, template: Forms | None = None, names: Sequence[str] | None = None, paired: bool = False
     ) -> dict[str, Tensor]:
         # ->  name: (..., W) int64
         """The number of each row's word in its set, as `x_words` and the like: p-values and intervals take words with
@@ -195,8 +195,8 @@ class IndexedQuery:
     def _named(
         self,
         kind: str,
-        of_side: Callable[[Side, int | str], Sequence[Tensor | None]],
-        template: Template | None,
+        of_side: Callable[[Side, Form], Sequence[Tensor | None]],
+        template: Forms | None,
         names: Sequence[str] | None,
         paired: bool,
     ) -> dict[str, Tensor]:
@@ -216,7 +216,7 @@ class IndexedQuery:
         rows, mask = self.sides[side].stacked()
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
 
-    def _forms(self, template: Template | None) -> Template:
+    def _forms(self, template: Forms | None) -> Forms:
         if template is None:
             return self.template
         if any(form != sets and not isinstance(form, str) for form, sets in zip(template, self.template, strict=True)):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -15,6 +15,28 @@ from .permutation import sign_flip_p_value
 from .query import IndexedQuery
 
 
+@overload
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = ...,
+    *,
+    pair_mask: Tensor | None = ...,
+    a_mask: Tensor | None = ...,
+    per_word: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = ...,
+    *,
+    pair_mask: Tensor | None = ...,
+    a_mask: Tensor | None = ...,
+    per_word: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
 def ripa(
     x: Tensor,
     y: Tensor,
@@ -39,7 +61,7 @@ def ripa(
     score = _sets.dot(a.mean(), pair.mean())
     if not per_word:
         return score
-    absent = (a.count == 0).unsqueeze(-1) | (pair.count == 0).unsqueeze(-2)
+    absent = (a.weights == 0).unsqueeze(-1) | (pair.weights == 0).unsqueeze(-2)
     return score, (a.vectors @ pair.vectors.mT).masked_fill(absent, torch.nan)
 
 
@@ -56,7 +78,7 @@ def _directions(
     (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
     length = torch.linalg.vector_norm(pair.vectors, dim=-1)
     equal = (length <= least * longer) & longer.isfinite()
-    return a, _sets.Words(_sets.unit(pair.vectors) if normalize else pair.vectors, pair.count * ~equal)
+    return a, _sets.Words(_sets.unit(pair.vectors) if normalize else pair.vectors, pair.weights * ~equal)
 
 
 class RIPA(BaseMetric):
@@ -76,12 +98,12 @@ class RIPA(BaseMetric):
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
         a, pair = _directions(x, y, a, self.normalize_direction, **masks)
-        products, count = a.vectors @ pair.vectors.mT, pair.count.unsqueeze(-2)
+        products, count = a.vectors @ pair.vectors.mT, pair.weights.unsqueeze(-2)
         pairs = count.sum(-1)
         mean = (products * count).sum(-1) / pairs
         std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()
         score = _sets.dot(a.mean(), pair.mean())
-        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.count > 0).sum(-1)}
+        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.weights > 0).sum(-1)}
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
@@ -98,7 +120,9 @@ class RIPA(BaseMetric):
         # attribute words do not move
         a, pair = _directions(x, y, a, self.normalize_direction, **masks)
         return {
-            "p_value": sign_flip_p_value(pair.project(a.mean()), mask=pair.count > 0, words=pair_words, **self._test())
+            "p_value": sign_flip_p_value(
+                pair.project(a.mean()), mask=pair.weights > 0, words=pair_words, **self._test()
+            )
         }
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

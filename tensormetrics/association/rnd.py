@@ -2,26 +2,51 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
+from ._sets import XYAMasks
 from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery
-from .target_permutation import target_permutation_p_value
+from .target_permutation import XYAWords, target_permutation_p_value
 
-DISTANCES = ("norm", "cos", "cos_similarity")
+Distance = Literal["norm", "cos", "cos_similarity"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
+
+
+@overload
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: Distance = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[XYAMasks],
+) -> Tensor: ...
+@overload
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: Distance = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[XYAMasks],
+) -> tuple[Tensor, Tensor]: ...
 
 
 def rnd(
     x: Tensor,
     y: Tensor,
     a: Tensor,
-    distance: str = "norm",
+    distance: Distance = "norm",
     *,
     x_mask: Tensor | None = None,
     y_mask: Tensor | None = None,
@@ -58,12 +83,12 @@ class RND(BaseMetric):
     result_keys = {"rnd": float, "distance_by_word": dict}
     aliases = {"distance_type": "distance"}
 
-    def __init__(self, *, distance: str = "norm", **kwargs: Any) -> None:
+    def __init__(self, *, distance: Distance = "norm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _checks.one_of("distance", distance, DISTANCES)
-        self.distance = distance
+        self.distance: Distance = distance
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
         score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
         return {"rnd": score, "distance_by_word": differences}
 
@@ -82,7 +107,7 @@ class RND(BaseMetric):
         return functools.partial(rnd, distance=self.distance)
 
     def p_values(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Tensor
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
     ) -> dict[str, Tensor]:
         # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}

@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
@@ -17,6 +18,36 @@ from .lookup import check_flag
 from .query import IndexedQuery
 
 
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    a_mask: Tensor | None
+    b_mask: Tensor | None
+
+
+@overload
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = ...,
+    penalize_intercept: bool = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = ...,
+    penalize_intercept: bool = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
 @torch.no_grad()
 def rnsb(
     t: Tensor,
@@ -67,10 +98,10 @@ def _score(
 
 def divergence(p: Tensor, t: _sets.Words) -> Tensor:
     # p: (..., T), anything where no word is  ->  (...)
-    p = p.where(t.count > 0, 0)
-    q = p / (p * t.count).sum(-1, keepdim=True)
-    size = t.count.sum(-1)
-    return (t.count * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
+    p = p.where(t.weights > 0, 0)
+    q = p / (p * t.weights).sum(-1, keepdim=True)
+    size = t.weights.sum(-1)
+    return (t.weights * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
 
 
 def check_strength(C: float) -> None:
@@ -125,9 +156,9 @@ class RNSB(BaseMetric):
         if random_state is not None:
             _checks.integer_at_least("random_state", random_state, 0)
         check_estimator(estimator, estimator_params)
-        if self.bootstrap_iterations and (holdout or estimator):
+        if self.replicates and (holdout or estimator):
             got = "holdout=True" if holdout else "an estimator"
-            raise ValueError(f"bootstrap_iterations: got {self.bootstrap_iterations} with {got}, wanted 0")
+            raise ValueError(f"replicates: got {self.replicates} with {got}, wanted 0")
         self.C = C
         self.penalize_intercept = penalize_intercept
         self.holdout = holdout
@@ -156,14 +187,15 @@ class RNSB(BaseMetric):
         else:
             kept = self._kept(a, b, a_mask, b_mask, self.n_iterations)
             t_mask = None if t_mask is None else t_mask.unsqueeze(-2)
-            score, p = self._fit_and_score(*(side.unsqueeze(-3) for side in (t, a, b)), t_mask, *kept)
+            score, p = self._fit_and_score(t.unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3), t_mask, *kept)
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
 
-    def evaluate(self, t: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
         if self.print_model_evaluation:
+            _, a, b = sets
             print(self._evaluation(a, b, masks.get("a_mask"), masks.get("b_mask")))
-        return super().evaluate(t, a, b, **masks)
+        return super().evaluate(*sets, words=words, **masks)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
@@ -174,8 +206,7 @@ class RNSB(BaseMetric):
     ) -> tuple[Tensor, Tensor]:
         # ->  score (...), p (..., T)
         if not self.estimator:
-            masks = {"t_mask": t_mask, "a_mask": a_mask, "b_mask": b_mask}
-            return rnsb(t, a, b, self.C, self.penalize_intercept, **masks, per_word=True)
+            return _score(t, a, b, self.C, self.penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
         t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
         p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
         return divergence(p, t), p

@@ -85,6 +85,7 @@ def run_queries(
     models = word_embeddings_models if models is None else models
     metric = _checked_metric(metric)
     _check_lists(queries, models)
+    assert models is not None  # this is checked above
     for name, flag in (
         ("generate_subqueries", generate_subqueries),
         ("aggregate_results", aggregate_results),

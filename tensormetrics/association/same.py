@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
@@ -14,14 +15,54 @@ from ._call import check_groups, check_template
 from .base_metric import BaseMetric, by_word
 from .query import IndexedQuery, Query
 
-WEIGHTINGS = ("length", "unit")
+Weighting = Literal["length", "unit"]
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+
+
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    groups_mask: Tensor | None
+
+
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[False] = ...,
+    terms: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[True],
+    terms: bool = ...,
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, ...]: ...
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[False] = ...,
+    terms: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
 
 
 @_sets.grouped("groups")
 def same(
     t: Tensor,
     groups: Tensor,
-    weighting: str = "length",
+    weighting: Weighting = "length",
     *,
     t_mask: Tensor | None = None,
     groups_mask: Tensor | None = None,
@@ -54,13 +95,13 @@ def same(
     if per_word:
         found += (t.present(by_word),)
     if terms:
-        found += (signed.masked_fill((t.count == 0).unsqueeze(-1), torch.nan),)
+        found += (signed.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan),)
     return found if len(found) > 1 else found[0]
 
 
 def _orthogonal(directions: Tensor, least: float) -> Tensor:
     # directions: (..., N, D)  ->  (..., N, D), each without its part along those before, 0 where nothing is left
-    basis = []
+    basis: list[Tensor] = []
     for direction in directions.unbind(-2):
         for axis in map(_sets.unit, basis):
             direction = direction - _sets.dot(direction, axis).unsqueeze(-1) * axis
@@ -78,16 +119,17 @@ class SAME(BaseMetric):
     by_position = False
     result_keys = {"same": float, "skew": float, "stereotype": float, "same_by_word": dict}
 
-    def __init__(self, *, weighting: str = "length", **kwargs: Any) -> None:
+    def __init__(self, *, weighting: Weighting = "length", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _checks.one_of("weighting", weighting, WEIGHTINGS)
-        self.weighting = weighting
+        self.weighting: Weighting = weighting
 
-    def measure(self, t: Tensor, groups: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
         score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True, **masks)
         values = {"same": score}
         if terms.shape[-1] == 1:
-            count = masks.get("t_mask", terms.new_ones(terms.shape[-2], dtype=torch.int64))
+            mask = masks.get("t_mask")
+            count = terms.new_ones(terms.shape[-2], dtype=torch.int64) if mask is None else mask
             signed = terms.squeeze(-1).masked_fill(count == 0, 0)
             skew = (signed * count).sum(-1) / count.sum(-1)
             squares = (signed - skew.unsqueeze(-1)).square() * count

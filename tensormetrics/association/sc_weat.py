@@ -104,17 +104,21 @@ class SCWEAT(BaseMetric):
         w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
         to_a, to_b = (_cosines(w, side) for side in (a, b))
         if w_words is not None:  # a word with several rows has one p-value, that of its mean cosines
-            shared = (w_words.unsqueeze(-1) == w_words.unsqueeze(-2)) * w.count.unsqueeze(-2)
+            shared = (w_words.unsqueeze(-1) == w_words.unsqueeze(-2)) * w.weights.unsqueeze(-2)
             shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
             to_a, to_b = shared @ to_a, shared @ to_b
-        sides = {"u_mask": a_mask, "v_mask": b_mask, "u_words": a_words, "v_words": b_words}
-        sides = {name: given.unsqueeze(-2) for name, given in sides.items() if given is not None}
-        return {"p_value_by_word": w.present(permutation_p_value(to_a, to_b, **sides, **self._test()))}
+        u_mask, v_mask, u_words, v_words = (
+            None if given is None else given.unsqueeze(-2) for given in (a_mask, b_mask, a_words, b_words)
+        )
+        p = permutation_p_value(
+            to_a, to_b, u_mask=u_mask, v_mask=v_mask, u_words=u_words, v_words=v_words, **self._test()
+        )
+        return {"p_value_by_word": w.present(p)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[0][0]
         return {
             "sc_weat": np.float64(values["sc_weat"]),
             "effect_size_by_word": by_word(words, values["effect_size_by_word"]),
-            "p_value_by_word": by_word(words, values.get("p_value_by_word", ())),
+            "p_value_by_word": by_word(words, values.get("p_value_by_word", np.empty(0))),
         }

@@ -1,5 +1,6 @@
 """One model's scores of many queries: words are looked up once per set, queries are scored in batches."""
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +119,7 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
         places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
         for piece in _pieces(group, places * call.model.vectors.shape[1]):
             queries, indices = zip(*piece, strict=True)
-            yield queries, lambda indices=indices: _evaluate(metric, IndexedQuery.stack(indices), call)
+            yield queries, functools.partial(_evaluate_stacked, metric, indices, call)
 
 
 def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
@@ -144,18 +145,18 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
             groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
     table, mask = padded(rows, call.model.vectors.device)
     words = None if numbers is None else padded(numbers, call.model.vectors.device)[0]
-    shared = _shares(metric) and not metric.calculate_p_value and not metric.bootstrap_iterations
+    shared = _shares(metric) and not metric.calculate_p_value and not metric.replicates
     for (template, _), queries in groups.items():
         place = mask.shape[1] * call.model.vectors.shape[1]
         # Sets that stand in many queries are read once, if all of them fit.
         together = shared and len(rows) * max(place, len(rows) * mask.shape[1]) <= BUDGET
         for piece in _pieces(queries, mask.shape[1] if together else sum(template) * place):
-            sides = [[side[i] for i in piece] for side in (plan.targets, plan.attributes)]
+            t, a = ([side[i] for i in piece] for side in (plan.targets, plan.attributes))
             if shared:
-                yield piece, lambda sides=sides: _evaluate_shared(metric, table, mask, *sides, call)
+                yield piece, functools.partial(_evaluate_shared, metric, table, mask, t, a, call)
             else:
-                index = IndexedQuery.of_sets(table, mask, np.array(lengths), *sides, words)
-                yield piece, lambda index=index: _evaluate(metric, index, call)
+                index = IndexedQuery.of_sets(table, mask, np.array(lengths), t, a, words)
+                yield piece, functools.partial(_evaluate, metric, index, call)
 
 
 def _shares(metric: BaseMetric) -> bool:
@@ -175,7 +176,7 @@ def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
         yield items[start : start + size]
 
 
-def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[list[int]] | None, dict[int, str]]:
+def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[Sequence[int]] | None, dict[int, str]]:
     """The rows of every set, none if it is unusable, their words by number (None: each row is one), and why sets are
     unusable; see `WordEmbeddingModel.index_query`."""
     model = call.model
@@ -207,6 +208,10 @@ def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call) -> dict[str, 
     return metric.evaluate(*sets, **masks, words=metric.words_of_rows(index))
 
 
+def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call) -> dict[str, Tensor]:
+    return _evaluate(metric, IndexedQuery.stack(indices), call)
+
+
 def _evaluate_shared(
     metric: BaseMetric, table: Tensor, mask: Tensor, targets: list, attributes: list, call: Call
 ) -> dict[str, Tensor]:
@@ -218,4 +223,5 @@ def _evaluate_shared(
             vectors = _sets.unit(vectors.double())
         words.append(_sets.as_words(vectors, mask[sets]))
         queries.append(chosen)
+    assert metric.measure_shared is not None  # see `_shares`
     return metric.measure_shared(*words, *queries)

@@ -22,8 +22,8 @@ class Plan:
     labels: list[tuple[Names, Names]]
 
     def query(self, i: int) -> Query:
-        sides = ([self.sets[s] for s in side[i]] for side in (self.targets, self.attributes))
-        return Query(*sides, *map(list, self.labels[i]))
+        targets, attributes = ([self.sets[s] for s in side[i]] for side in (self.targets, self.attributes))
+        return Query(targets, attributes, *map(list, self.labels[i]))
 
 
 def plan_queries(queries: Sequence[Query]) -> Plan:

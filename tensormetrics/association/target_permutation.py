@@ -10,9 +10,16 @@ from torch import Tensor
 from . import _sets
 from ._random import stream
 from ._words import check_words, count_words, joined_words, word_places
-from .permutation import chunks, is_exact, is_extreme, joined, random_partitions
+from .permutation import Alternative, Method, chunks, is_exact, is_extreme, joined, random_partitions
 
 MOST_PARTITIONS = 20_000
+
+
+class XYAWords(_sets.XYAMasks, total=False):
+    """Also the numbers of the words that move."""
+
+    x_words: Tensor | None
+    y_words: Tensor | None
 
 
 @torch.no_grad()
@@ -22,8 +29,8 @@ def target_permutation_p_value(
     y: Tensor,
     a: Tensor,
     *,
-    alternative: str = "right-sided",
-    method: str = "auto",
+    alternative: Alternative = "right-sided",
+    method: Method = "auto",
     iterations: int = 10000,
     seed: int | None = 0,
     x_mask: Tensor | None = None,
@@ -71,7 +78,7 @@ def target_permutation_p_value(
         if exact:
             chosen = members[start : start + rows]
         else:
-            chosen = random_partitions(begin, *sizes, places, start, rows)
+            chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
             chosen = chosen.unflatten(0, lead) if ragged and lead else chosen[0]
         if masked or words is not None:  # from places to rows
             chosen = chosen.expand(*lead, rows, places).take_along_dim(place, -1) & present

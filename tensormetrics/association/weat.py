@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from . import _sets
+from ._sets import XYABMasks
 from .base_metric import BaseMetric
 from .lookup import check_flag
 from .permutation import permutation_p_value
@@ -57,7 +59,9 @@ def weat_effect_size(
 
 
 @_sets.in_pieces(rereads=False)
-def _scores(x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Tensor | None) -> tuple[Tensor, ...]:
+def _scores(
+    x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Unpack[XYABMasks]
+) -> tuple[Tensor, Tensor]:
     # ->  `weat` (...), `weat_effect_size` (...)
     return _sets.contrast(*associations(*units_of(x, y, a, b, **masks)), correction)
 
@@ -98,7 +102,7 @@ class WEAT(BaseMetric):
         _sets.check_correction(correction)
         self.correction = correction
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
         return self._named(*_scores(x, y, a, b, self.correction, **masks))
 
     def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
@@ -115,9 +119,20 @@ class WEAT(BaseMetric):
             return functools.partial(weat_effect_size, correction=self.correction)
         return weat
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        sides = {"x_mask": "u_mask", "y_mask": "v_mask", "x_words": "u_words", "y_words": "v_words"}
-        sides = {side: masks[name] for name, side in sides.items() if name in masks}
-        masks = {name: mask for name, mask in masks.items() if name.endswith("_mask")}
+    def p_values(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        x_words: Tensor | None = None,
+        y_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        b_words: Tensor | None = None,
+        **masks: Unpack[XYABMasks],
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
         (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
+        sides = {"u_mask": masks.get("x_mask"), "v_mask": masks.get("y_mask"), "u_words": x_words, "v_words": y_words}
         return {"p_value": permutation_p_value(u, v, **sides, **self._test())}

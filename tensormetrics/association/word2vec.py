@@ -3,11 +3,13 @@
 import gzip
 import itertools
 import warnings
+import zipfile
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, TypedDict
 
 import numpy as np
 
@@ -16,6 +18,18 @@ from .. import _checks
 CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
 PROBE = 4096  # bytes by which text with a mistake in its first row is told from binary
 MOST_DIMENSIONS = 2**20
+Row = tuple[str, bytes, list[bytes] | np.ndarray]  # where it stands, its word and its numbers
+
+
+class Options(TypedDict, total=False):
+    """See `read_word2vec`."""
+
+    limit: int | None
+    only: Collection[str] | None
+    no_header: bool | None
+    encoding: str
+    errors: str
+    member: str | None
 
 
 def read_word2vec(
@@ -27,6 +41,7 @@ def read_word2vec(
     no_header: bool | None = None,
     encoding: str = "utf-8",
     errors: str = "strict",
+    member: str | None = None,
 ) -> tuple[list[str], np.ndarray]:
     # -> V words, (V, D) float32
     """The words and vectors of a file; of a word that stands there twice, the first. ValueError names path and row.
@@ -34,7 +49,8 @@ def read_word2vec(
     Text: a line `V D`, then a word and D numbers per line (the word may contain spaces); `no_header` is GloVe's form
     without that line, None: if the first line has more than two fields. Binary: the same line, then per row the word,
     a space and D little-endian float32; None: if the first row is not a word and D numbers. A name in .gz is read
-    through gzip. `limit` keeps the first rows, `only` these words, without holding the others.
+    through gzip; of a .zip, `member` is read, which may be left out if there is only one. `limit` keeps the first rows,
+    `only` these words, without holding the others.
     """
     path = Path(path)
     if limit is not None:
@@ -45,16 +61,22 @@ def read_word2vec(
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
     table = _Table(path)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with _opened(path, member) as file:
             head = file.read(CHUNK)
             first, _, rest = head.partition(b"\n")
             if no_header is None:
                 no_header = not binary and len(first.split()) > 2
-            (count, dim), rest = ((None, None), head) if no_header else (_header(first, path), rest)
-            guessed = binary is None and not no_header and not _is_text(rest, dim, cut=len(head) == CHUNK)
+            count = dim = None
+            if not no_header:
+                count, dim = _header(first, path)
+            else:
+                rest = head
+            guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
             if guessed:
                 binary = _looks_binary(rest)
-            rows = (_binary_rows if binary else _text_rows)(file, rest, path, dim)
+            rows: Iterator[Row] = _text_rows(file, rest, path, dim)
+            if binary and dim is not None:
+                rows = _binary_rows(file, rest, path, dim)
             wanted = min((n for n in (count, limit) if n is not None), default=None)
             read = 0
             try:
@@ -68,11 +90,29 @@ def read_word2vec(
                     raise
                 other = "binary=False for a text file" if binary else "binary=True for a binary file"
                 raise ValueError(f"{error}; write {other}") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: wanted a whole gzip file, as the name ends in .gz ({error})") from None
+    except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        kind = "zip" if path.suffix == ".zip" else "gzip"
+        raise ValueError(f"{path}: wanted a whole {kind} file, as the name ends in {path.suffix} ({error})") from None
     if read < (wanted or 1):
         raise ValueError(f"{path}: got {read} rows, wanted {wanted or 'at least 1'}")
     return table.finish(dim)
+
+
+@contextmanager
+def _opened(path: Path, member: str | None) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    if path.suffix != ".zip":
+        if member is not None:
+            raise ValueError(f"member: got {member!r} for {path}, which is no .zip")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+        return
+    with zipfile.ZipFile(path) as archive:
+        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+        if member not in names and not (member is None and len(names) == 1):
+            got = "no name" if member is None else repr(member)
+            raise ValueError(f"member: got {got}, wanted one of those in {path}: {', '.join(names) or 'none'}")
+        with archive.open(member or names[0]) as file:
+            yield file
 
 
 def _decoded(raw: bytes, encoding: str, errors: str, place: str) -> str:
@@ -163,7 +203,7 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
+def _lines(file: IO[bytes] | gzip.GzipFile, head: bytes, longest: int) -> Iterator[bytes]:
     """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
     *whole, cut = head.split(b"\n")
     yield from whole
@@ -172,7 +212,7 @@ def _lines(file: BinaryIO, head: bytes, longest: int) -> Iterator[bytes]:
     yield from iter(lambda: file.readline(longest + 1), b"")
 
 
-def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iterator[tuple[str, bytes, list[bytes]]]:
+def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: int | None) -> Iterator[Row]:
     longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
     for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
         if len(line) > longest:
@@ -189,7 +229,7 @@ def _text_rows(file: BinaryIO, head: bytes, path: Path, dim: int | None) -> Iter
         yield f"line {line_number}", fields[0], fields[1:]
 
 
-def _binary_rows(file: BinaryIO, buffer: bytes, path: Path, dim: int) -> Iterator[tuple[str, bytes, np.ndarray]]:
+def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim: int) -> Iterator[Row]:
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:

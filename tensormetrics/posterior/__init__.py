@@ -58,9 +58,7 @@ from .pool import pool_random_effects as pool_random_effects
 from .quantities import RootMetric as RootMetric
 from .rng import RNG as RNG
 from .study import Study as Study
-from .summary import Estimate as Estimate
 from .summary import PosteriorSummary as PosteriorSummary
-from .summary import as_scalars as as_scalars
 from .summary import hdi as hdi
 from .summary import summarize as summarize
 from .sums import ConfusionSums as ConfusionSums

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._philox import philox_key
 from . import _op
-from ._philox import philox_key
 
 STRATEGIES = {
     **dict.fromkeys(("bayes-laplace", "bayes", "laplace", "ones", "one"), 1.0),

@@ -10,13 +10,14 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
+from .._estimates import Estimate, as_scalars
 from .._metric import Metric, Options
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
-from .summary import Estimate, as_scalars, check_probability, equal_tailed, estimate
+from .summary import check_probability, equal_tailed, estimate
 from .sums import METHODS
 from .syntax import MetricCollection, get_metric
 
@@ -148,7 +149,7 @@ class ConfusionPosterior(Metric):
         }
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
-        """`compute()` as a logger takes it, with classes by their `labels`: "tpr/cat/median". See `as_scalars`."""
+        """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
         labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
         return as_scalars(self.compute(), prefix, labels)
 

@@ -1,7 +1,6 @@
 """What samples say: the middle, and the interval that holds most of them."""
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,17 +8,10 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._estimates import Estimate
 from .moments import sum_of
 
 RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
-
-
-class Estimate(NamedTuple):
-    """The median of samples and the ends of their highest density interval."""
-
-    median: Tensor
-    low: Tensor
-    high: Tensor
 
 
 class PosteriorSummary(NamedTuple):
@@ -54,23 +46,6 @@ class PosteriorSummary(NamedTuple):
             "Skew": self.skew,
             "Kurt": self.kurtosis,
         }
-
-
-def as_scalars(
-    estimates: Mapping[str, Estimate], prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, float]:
-    """What a logger takes: "acc/median", "acc/low", "acc/high"; indices stand between, as in "tpr/0/median".
-
-    `labels` gives for some metrics the names that the last index stands for: {"tpr": ["cat", "dog"]}.
-    """
-    scalars = {}
-    for name, found in estimates.items():
-        names = (labels or {}).get(name)
-        for field, values in found._asdict().items():
-            for index, value in np.ndenumerate(values.cpu().numpy()):
-                place = [*index[:-1], names[index[-1]]] if names else index
-                scalars[prefix + "/".join([name, *map(str, place), field])] = float(value)
-    return scalars
 
 
 def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@
 #   scores: precision, recall, ...: a file for each family, and how sure they are
 #   clusters: k-means, and scores of clusterings
 #   calculator: many scores by name from one search
+#   runs: lists of documents that were ranked elsewhere, in files of TREC and BEIR, against judgements
 
 from .calculator.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
@@ -36,6 +37,10 @@ from .ranks.ranks import PositiveRanks as PositiveRanks
 from .ranks.ranks import count_relevant as count_relevant
 from .ranks.ranks import positive_ranks as positive_ranks
 from .ranks.ranks import ranks_of_neighbours as ranks_of_neighbours
+from .runs.evaluate import RunScores as RunScores
+from .runs.evaluate import evaluate_run as evaluate_run
+from .runs.pairs import Qrels as Qrels
+from .runs.pairs import Run as Run
 from .scores.average_precision import AveragePrecision as AveragePrecision
 from .scores.average_precision import AveragePrecisionAtR as AveragePrecisionAtR
 from .scores.average_precision import average_precision as average_precision
@@ -61,8 +66,6 @@ from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
-from .scores.uncertainty import Interval as Interval
-from .scores.uncertainty import Test as Test
 from .scores.uncertainty import bootstrap as bootstrap
 from .scores.uncertainty import paired_randomisation as paired_randomisation
 from .search.backends.faiss_knn import FaissKNN as FaissKNN

@@ -247,7 +247,7 @@ class Sides(NamedTuple):
         if ignore is None:
             return self
         if self.ignore is not None:
-            raise ValueError("ignore: got some together with groups, wanted one of them")
+            raise ValueError("ignore: got some together with cameras, wanted one of them")
         return self._replace(ignore=ignore)
 
     def all_shared(self) -> bool:

@@ -123,7 +123,7 @@ def test_results_of_words_that_are_not_finite(metric, value, generator):
     sides = [SETS[side] for side in ("x", "y")[:targets]], [SETS[side] for side in ("a", "b")[:attributes]]
     words = [word for side in sides for members in side for word in members]
     table = torch.randn(len(words), 6, generator=generator, dtype=torch.float64)
-    options = {"calculate_p_value": True, "p_value_iterations": 50, "bootstrap_iterations": 30}
+    options = {"calculate_p_value": True, "p_value_iterations": 50, "replicates": 30}
     options = {name: value for name, value in options.items() if name in metric._option_names()}
     if metric is association.CEAT:
         options["samples"] = 5

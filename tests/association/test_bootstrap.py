@@ -26,7 +26,7 @@ every_metric = pytest.mark.parametrize(("metric", "sets"), METRICS.values(), ids
 @every_metric
 def test_replicates_are_scores_of_repeated_words(metric, sets, generator, device):
     tensors = random_sets(sets, generator, device)
-    low, high = bootstrap_interval(metric, *tensors, iterations=9, confidence=0.5, seed=3)
+    _, low, high = bootstrap_interval(metric, *tensors, replicates=9, confidence=0.5, seed=3)
     scores = []
     for replicate in range(9):
         chosen, masks = [], 0
@@ -47,7 +47,7 @@ def test_replicates_are_scores_of_repeated_words(metric, sets, generator, device
 @every_metric
 def test_batches_and_padding(metric, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
-    options = dict(iterations=20, seed=1)
+    options = dict(replicates=20, seed=1)
     got = bootstrap_interval(metric, *tensors, **options)
     alone = [bootstrap_interval(metric, *(t[i] for t in tensors), **options) for i in range(2)]
     np.testing.assert_allclose(torch.stack(got, -1).cpu(), torch.tensor(alone), rtol=1e-7)
@@ -64,14 +64,14 @@ def test_batches_and_padding(metric, sets, generator, device):
 
 def test_one_word_sets_have_no_width(device):
     e1, e2 = torch.eye(2, device=device).unsqueeze(1)
-    low, high = bootstrap_interval(association.weat, e1, e2, e1, e2)
+    _, low, high = bootstrap_interval(association.weat, e1, e2, e1, e2)
     assert low == high == 2 and low.dtype == torch.float64
 
 
 def test_pieces_and_seeds(generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
-    assert not torch.equal(got[0], bootstrap_interval(association.weat, *tensors, seed=1)[0])
+    assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
     monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 3000)
     pieces = bootstrap_interval(association.weat, *tensors)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-12)
@@ -81,11 +81,11 @@ def test_nan_replicates_are_left_out_unless_they_are_most(device):
     # The effect size does not vary when one word alone is drawn for both sides: of two words each, 1 in 8 times.
     e1, e2 = torch.eye(2, device=device)
     x, y = torch.stack([e1, e2]), torch.stack([e1, e2])
-    low, high = bootstrap_interval(association.weat_effect_size, x, y, e1[None], e2[None])
+    _, low, high = bootstrap_interval(association.weat_effect_size, x, y, e1[None], e2[None])
     assert low == pytest.approx(-2) and high == pytest.approx(2)
-    assert bootstrap_interval(association.weat_effect_size, x[:1], y[:1], e1[None], e2[None])[0].isnan()
+    assert bootstrap_interval(association.weat_effect_size, x[:1], y[:1], e1[None], e2[None]).low.isnan()
     mask = torch.tensor([False, False], device=device)
-    assert bootstrap_interval(association.weat, x, y, x, y, x_mask=mask)[0].isnan()
+    assert bootstrap_interval(association.weat, x, y, x, y, x_mask=mask).low.isnan()
 
 
 def test_counts_are_uniform(device):
@@ -100,7 +100,7 @@ def test_coverage(generator, device):
     # In one dimension the cosines are +-1: weat / 25 is a mean difference of known expectation.
     one = torch.ones(1, 1, device=device)
     x, y = (torch.randn(2000, 25, 1, generator=generator).to(device) + shift for shift in (0.3, 0.0))
-    low, high = bootstrap_interval(association.weat, x, y, one, -one)
+    _, low, high = bootstrap_interval(association.weat, x, y, one, -one)
     shift = torch.special.ndtr(torch.tensor(0.3)).item()
     expected = 25 * 2 * (2 * shift - 1)
     assert 0.90 < ((low <= expected) & (expected <= high)).double().mean().item() < 0.98
@@ -109,7 +109,7 @@ def test_coverage(generator, device):
 def test_errors(device):
     x = torch.zeros(2, 3, device=device)
     for options, message in [
-        (dict(iterations=0), "iterations: got 0, wanted an integer >= 1"),
+        (dict(replicates=0), "replicates: got 0, wanted an integer >= 1"),
         (dict(confidence=1), "confidence: got 1, wanted a number between 0 and 1"),
     ]:
         with pytest.raises(ValueError) as info:

@@ -68,7 +68,7 @@ def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
     vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
     (pool,) = _sets.read("x", x=(vectors, mask))
     drawn = draw_contexts(pool, 1, 0, 6000)
-    assert drawn.count.tolist() == [[1, 0, 1]]
+    assert drawn.weights.tolist() == [[1, 0, 1]]
     for word in (0, 2):
         counts = torch.bincount(drawn.vectors[:, word, 0].long(), minlength=4).cpu()
         share = counts / 6000 - mask[word].cpu() / mask[word].sum().cpu()

@@ -187,9 +187,9 @@ def test_the_report():
             "estimator_params: got options without an estimator; write estimator=",
         ),
         (
-            {"holdout": True, "bootstrap_iterations": 5},
+            {"holdout": True, "replicates": 5},
             ValueError,
-            "bootstrap_iterations: got 5 with holdout=True, wanted 0",
+            "replicates: got 5 with holdout=True, wanted 0",
         ),
         ({"print_model_evaluation": 1}, TypeError, "print_model_evaluation: got a int, wanted True or False"),
     ],

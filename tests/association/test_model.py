@@ -169,7 +169,7 @@ def test_a_wrong_vector(model):
             lambda: WordEmbeddingModel({"a": [1.0]}),
             TypeError,
             "wv: got a dict, wanted an object with vectors (an array or tensor) and one of key_to_index, index_to_key, "
-            "vocab; or write WordEmbeddingModel.from_tensor, from_numpy, from_word2vec, from_encoder or from_contexts",
+            "vocab; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another of its from_...",
         ),
         (
             lambda: WordEmbeddingModel.from_tensor([[1.0]], ["a"]),

@@ -90,9 +90,9 @@ def test_options_of_the_metric(distance, query, models):
     assert got.loc["second", single.query_name] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("value", ["weat", "effect_size", "p_value", "ci_low"])
+@pytest.mark.parametrize("value", ["weat", "effect_size", "p_value", "low"])
 def test_other_values_than_the_result(value, query, models):
-    metric = WEAT(calculate_p_value=True, bootstrap_iterations=20, correction=1)
+    metric = WEAT(calculate_p_value=True, replicates=20, correction=1)
     got = run_queries(metric, [query], models, generate_subqueries=True, value=value)
     for single in query.get_subqueries((2, 2))[:6]:
         expected = metric.run_query(single, models[0])[value]

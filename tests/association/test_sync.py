@@ -11,7 +11,7 @@ from tensormetrics import association
 
 CALLS = {name: (score, sets) for name, (score, _, sets) in SCORES.items() if sets != "tab"}  # rnsb looks on a CPU
 CALLS |= {
-    "bootstrap_interval": (functools.partial(association.bootstrap_interval, association.weat, iterations=9), "xyab"),
+    "bootstrap_interval": (functools.partial(association.bootstrap_interval, association.weat, replicates=9), "xyab"),
     "target_permutation_p_value": (
         functools.partial(association.target_permutation_p_value, association.rnd, method="approximate", iterations=9),
         "xya",

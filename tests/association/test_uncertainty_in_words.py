@@ -90,29 +90,29 @@ def test_bootstrap_intervals(metric, tiny):
     targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
     sets = [["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"], ["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
-    result = metric(bootstrap_iterations=200, bootstrap_seed=1).run_query(query, tiny)
-    assert list(result) == ["query_name", "result", *KEYS[metric], "ci_low", "ci_high"]
-    assert result["ci_low"] < result["ci_high"]
-    assert repr(result) == repr(metric().run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1))
-    narrow = metric(confidence=0.5).run_query(query, tiny, bootstrap_iterations=200, bootstrap_seed=1)
-    assert result["ci_low"] <= narrow["ci_low"] <= narrow["ci_high"] <= result["ci_high"]
-    lost = metric(bootstrap_iterations=200).run_query(Query([["x"]] * targets, [["y"]] * attributes), tiny)
-    assert list(lost) == list(result) and np.isnan(lost["ci_low"])
+    result = metric(replicates=200, seed=1).run_query(query, tiny)
+    assert list(result) == ["query_name", "result", *KEYS[metric], "low", "high"]
+    assert result["low"] < result["high"]
+    assert repr(result) == repr(metric().run_query(query, tiny, replicates=200, seed=1))
+    narrow = metric(confidence=0.5).run_query(query, tiny, replicates=200, seed=1)
+    assert result["low"] <= narrow["low"] <= narrow["high"] <= result["high"]
+    lost = metric(replicates=200).run_query(Query([["x"]] * targets, [["y"]] * attributes), tiny)
+    assert list(lost) == list(result) and np.isnan(lost["low"])
 
 
 def test_bootstrap_of_one_word_sets_is_the_score(tiny):
     query = Query([["t1a"], ["t2a"]], [["a1a"]])
     for metric in (RND, RIPA, BuiltIn):
-        result = metric(bootstrap_iterations=9).run_query(query, tiny)
-        assert result["ci_low"] == result["ci_high"] == pytest.approx(result["result"], rel=1e-12)
+        result = metric(replicates=9).run_query(query, tiny)
+        assert result["low"] == result["high"] == pytest.approx(result["result"], rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bootstrap_iterations": -1}, "bootstrap_iterations: got -1, wanted an integer >= 0"),
+        ({"replicates": -1}, "replicates: got -1, wanted an integer >= 0"),
         ({"confidence": 1}, "confidence: got 1, wanted a number between 0 and 1"),
-        ({"bootstrap_seed": "x"}, "bootstrap_seed: got 'x', wanted an integer >= 0"),
+        ({"seed": "x"}, "seed: got 'x', wanted an integer >= 0"),
     ],
 )
 def test_errors_of_bootstrap_options(options, message):

@@ -240,8 +240,10 @@ def test_intervals_draw_words_with_all_their_rows(rows, generator, device):
     sets = [torch.cat(words).to(device) for words in (x, y, a)]
     numbers = dict(zip(("x_words", "y_words", "a_words"), map(numbered, (rows[:3], rows[3:], [2, 1, 4])), strict=True))
     numbers = {name: words.to(device) for name, words in numbers.items()}
-    interval = bootstrap_interval(association.rnd, *sets, iterations=50, seed=3, **numbers)
-    np.testing.assert_allclose([bound.item() for bound in interval], np.quantile(scores, [0.025, 0.975]), rtol=1e-10)
+    interval = bootstrap_interval(association.rnd, *sets, replicates=50, seed=3, **numbers)
+    np.testing.assert_allclose(
+        [bound.item() for bound in interval[1:]], np.quantile(scores, [0.025, 0.975]), rtol=1e-10
+    )
 
 
 def test_copies_of_a_row_change_no_interval(generator, device):
@@ -255,13 +257,13 @@ def test_copies_of_a_row_change_no_interval(generator, device):
         (association.direct_bias, [(4, 5), (2, 3, 5)], ["t", "tuple"]),
     ):
         sets = [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
-        few = bootstrap_interval(metric, *sets, iterations=40)
+        few = bootstrap_interval(metric, *sets, replicates=40)
         numbers = {}
         for name, shape in zip(names, shapes, strict=True):
             words = copies(torch.arange(shape[-2], device=device), dim=0)
             if name:
                 numbers[f"{name}_words"] = words.expand(2, -1) if len(shape) == 3 and name != "tuple" else words
-        many = bootstrap_interval(metric, *(copies(s, dim=-2) for s in sets), iterations=40, **numbers)
+        many = bootstrap_interval(metric, *(copies(s, dim=-2) for s in sets), replicates=40, **numbers)
         torch.testing.assert_close(many, few, rtol=1e-9, atol=1e-12)
 
 
@@ -365,10 +367,10 @@ def test_copies_of_rows_change_no_interval_and_no_p_value(metric, kind):
         copied = WordEmbeddingModel.from_tensor(table.repeat(3, 1), forms)
         look_up = {"strategy": "all", "preprocessors": [{}, *({"preprocessor": mark.__add__} for mark in "!?")]}
     tested = {"calculate_p_value": True} if "calculate_p_value" in metric._option_names() else {}
-    options = {"bootstrap_iterations": 30, **COUNTED.get(metric, {}), **tested}
+    options = {"replicates": 30, **COUNTED.get(metric, {}), **tested}
     one, many = metric().run_query(query, once, **options), metric().run_query(query, copied, **options, **look_up)
-    assert many["ci_low"] < many["ci_high"] and many["result"] == pytest.approx(one["result"], rel=1e-9)
-    for key in one.keys() & {"p_value", "ci_low", "ci_high"}:
+    assert many["low"] < many["high"] and many["result"] == pytest.approx(one["result"], rel=1e-9)
+    for key in one.keys() & {"p_value", "low", "high"}:
         assert many[key] == pytest.approx(one[key], rel=1e-9, abs=1e-12), key
     for word, p in one.get("p_value_by_word", {}).items():
         assert many["p_value_by_word"][word] == pytest.approx(p, rel=1e-12)
@@ -386,8 +388,8 @@ def test_many_queries_are_the_queries_with_contexts(metric):
         Query([sets[i] for i in order[:2]], [sets[i] for i in order[2 : 2 + attributes]], ["t", f"u{order}"])
         for order in chosen
     ]
-    options = {"calculate_p_value": True, "p_value_iterations": 300, "bootstrap_iterations": 20}
-    for value in ("p_value", "ci_low"):
+    options = {"calculate_p_value": True, "p_value_iterations": 300, "replicates": 20}
+    for value in ("p_value", "low"):
         table = run_queries(metric, queries, [model], metric_params=options, value=value, as_dataframe=False)
         alone = [metric(**options).run_query(query, model)[value] for query in queries]
         np.testing.assert_allclose(table.values[0].cpu().numpy(), alone, rtol=1e-12)
@@ -408,8 +410,8 @@ def false_positives_and_coverage(counts, generator, words=16, tables=300, iterat
         return means[0] - means[1]
 
     every = torch.ones_like(of_word, dtype=torch.bool)
-    low, high = bootstrap_interval(
-        gap, u.unsqueeze(-1), v.unsqueeze(-1), iterations=400, x_mask=every, y_mask=every,
+    _, low, high = bootstrap_interval(
+        gap, u.unsqueeze(-1), v.unsqueeze(-1), replicates=400, x_mask=every, y_mask=every,
         x_words=of_word, y_words=of_word,
     )  # fmt: skip
     return (exchanged <= 0.05).double().mean().item(), ((low <= 0) & (high >= 0)).double().mean().item()

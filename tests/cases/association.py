@@ -247,6 +247,6 @@ FUNCTIONS = {
     ),
     "group_permutation_p_value": word_sets("XA", association.group_permutation_p_value, compiles=False, iterations=20),
     "bootstrap_interval": word_sets(
-        "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, iterations=20
+        "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
     ),
 }

@@ -322,6 +322,7 @@ FUNCTIONS = {
 }
 
 ROWLESS = {
-    "bootstrap": "draws by a torch.Generator, which is another on each device: see test_uncertainty.py",
+    "bootstrap": "rows of a batch share their draws: see test_uncertainty.py",
     "paired_randomisation": "as `bootstrap`",
+    "evaluate_run": "takes files and names of documents: see test_runs.py",
 }

@@ -2,10 +2,14 @@
 
 import gzip
 import json
+import zipfile
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
+from fasttext_files import fasttext_file
+from safetensors.torch import save_file
 
 from tensormetrics.__main__ import main
 from tensormetrics._cli.association import METRICS, TESTED
@@ -52,6 +56,46 @@ def test_numbers_are_those_of_the_library(vectors, file):
     value = RND().run_query(single, model)["rnd"]
     assert answer["rnd"]["male and female wrt family"]["score"] == pytest.approx(value, rel=1e-6)
     assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_vectors_in_other_files(vectors):
+    folder, model = vectors
+    queries = ["--queries", folder / "queries.json", "--json", folder / "o.json"]
+    rows = model.vectors.float().numpy()
+    (folder / "words.txt").write_text("\n".join(WORDS))
+    np.savez(folder / "v.npz", rows=rows, words=np.array(WORDS))
+    save_file({"rows": torch.from_numpy(rows)}, folder / "v.safetensors")
+    (folder / "v.bin").write_bytes(fasttext_file(WORDS, rows, 0, 0, 0))
+    with zipfile.ZipFile(folder / "v.zip", "w") as archive:
+        for name in ("vectors.txt", "glove.txt"):
+            archive.write(folder / name, name)
+    answers = []
+    for options in (
+        ["glove.txt"],
+        ["v.npz"],
+        ["v.npz", "--words", folder / "words.txt"],
+        ["v.safetensors", "--words", folder / "words.txt"],
+        ["v.bin"],
+        ["v.zip", "--member", "glove.txt"],
+    ):
+        result = run(folder / options[0], *options[1:], *queries)
+        assert result.exit_code == 0, result.output
+        (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
+        answers.append(row["score"])
+    assert answers == pytest.approx([answers[0]] * 6, rel=1e-6) and answers[0]
+    for options, line in {
+        ("v.zip",): "--member: got no name, wanted one of those in {folder}/v.zip: vectors.txt, glove.txt",
+        ("v.safetensors",): "{folder}/v.safetensors: this has no words; give them by --words",
+        ("v.bin", "--words", "words.txt"): "--words: got words.txt for {folder}/v.bin, wanted a .npz or .safetensors "
+        "file",
+        ("v.bin", "--member", "x"): "--member: got x for {folder}/v.bin, which is no .zip",
+        ("v.npz", "--words", folder / "glove.txt.gz"): None,
+        ("v.npz", "--words", folder / "nowhere"): "{folder}/nowhere: there is no such file",
+    }.items():
+        result = run(folder / options[0], *options[1:], *queries)
+        assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
+        if line:
+            assert result.stderr == f"tensormetrics: {line.format(folder=folder)}\n"
 
 
 def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):

@@ -31,7 +31,7 @@ def run(*arguments):
 def test_numbers_are_those_of_the_library(digits):
     folder, pixels, labels = digits
     result = run(folder / "pixels.npy", folder / "words.txt", "--json", folder / "o.json", "--plot", folder / "o.png",
-                 "--per-class", "--bootstrap", 200)  # fmt: skip
+                 "--per-class", "--replicates", 200)  # fmt: skip
     assert result.exit_code == 0, result.output
     answer = json.loads((folder / "o.json").read_text())
     calculator = AccuracyCalculator()
@@ -101,7 +101,7 @@ def test_json_goes_to_stdout_alone(digits):
 def test_a_median_has_no_interval_of_means(digits):
     folder, _, _ = digits
     result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--metric", "mean_rank",
-                 "--bootstrap", "50", "--json", "-")  # fmt: skip
+                 "--replicates", "50", "--json", "-")  # fmt: skip
     assert {name: set(row) for name, row in json.loads(result.stdout)["metrics"].items()} == {
         "median_rank": {"value"},
         "mean_rank": {"value", "low", "high"},

@@ -70,7 +70,7 @@ SCHEMA_OPTION = ["--schema", "schema_of_documents.py:Doc"]
 def test_hand_worked_scores(folder, arguments, expected):
     if arguments[0] == "amr":
         pytest.importorskip("penman")
-    result = run(folder, *arguments, "--bootstrap", "20", "--json", "o.json", "--plot", "o.png")
+    result = run(folder, *arguments, "--replicates", "20", "--json", "o.json", "--plot", "o.png")
     assert result.exit_code == 0, result.output
     answer = json.loads((folder / "o.json").read_text())["scores"]
     for name, value in expected.items():

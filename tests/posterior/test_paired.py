@@ -7,6 +7,7 @@ import torch
 from posterior_oracle import log_gamma, normalised
 from study_oracle import KNOWN
 
+from tensormetrics._philox import philox4x32, philox_key
 from tensormetrics.posterior import (
     Items,
     PosteriorWarning,
@@ -16,7 +17,6 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_paired_matrices,
 )
-from tensormetrics.posterior._philox import philox4x32, philox_key
 
 K = torch.arange(1, 41)
 TRUTH = 7 * K // 3 % 2

@@ -43,8 +43,8 @@ def test_no_product_of_halves_is_off_by_more(family, distance, device):
     for query in x.split(STEP):
         delta = canonical_pairs(query, x, row, order[there].repeat(STEP), distance, 2**28).view(STEP, N)
         for halves in filters:
-            factor, shift = (part[:, None] for part in halves.place(query))
             queries = halves.query(query)
+            factor, shift = (part[:, None] for part in halves.place(query, queries))
             products = queries.rows.float() @ halves.rows.float().T  # summed in float32, as on a tensor core
             values = (halves.bias - halves.factor * products)[:STEP, there].double()
             near, length, twice = queries.left.double()[:, :STEP, None]

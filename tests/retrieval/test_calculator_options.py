@@ -10,7 +10,9 @@ import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
+from tensormetrics._metric import NoDataError
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
+from tensormetrics.uncertainty import compare
 
 
 def test_averages_and_classes(device):
@@ -82,18 +84,21 @@ def test_how_sure_a_result_is(device):
     mean = good.get_accuracy(x, labels)["r_precision"]
     bad.update(torch.randn_like(x), labels)
     bad.compute()
-    interval = good.interval("r_precision", n_resamples=200, level=0.9)
-    assert interval.mean == pytest.approx(mean) and interval.low < mean < interval.high
-    test = good.compare(bad, "r_precision", n_resamples=200, alternative="greater")
-    assert int(test.n) == 59 and float(test.p_value) < 0.05
-    assert test.mean_difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
-    for calculator, name, message in (
-        (good, "AMI", f", wanted a metric of neighbours of the latest call: {', '.join(KNN)}"),
-        (AccuracyCalculator(), "AMI", " before any scores; call get_accuracy() or compute() first"),
-        (good, "median_rank", ", a median, wanted a mean; write interval('mean_rank')"),
-    ):
-        with pytest.raises(ValueError, match=f"^name: got '{name}'{re.escape(message)}$"):
-            calculator.interval(name)
+    intervals = good.interval(replicates=200, confidence=0.9)
+    assert list(intervals) == KNN
+    interval = intervals["r_precision"]
+    assert interval.value == pytest.approx(mean) and interval.low < mean < interval.high
+    wide = good.interval(replicates=200, confidence=0.9, groups=[f"class {label}" for label in labels])["r_precision"]
+    assert wide.high - wide.low > interval.high - interval.low
+    test = compare(good, bad, replicates=200)["r_precision"]
+    assert float(test.p_value) < 0.05 and float(test.p_better) > 0.97
+    assert test.difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
+    with pytest.raises(NoDataError):
+        AccuracyCalculator().interval()
+    clusters = AccuracyCalculator(["AMI"])
+    clusters.get_accuracy(x, labels)
+    with pytest.raises(ValueError, match=r"^include: got \('AMI',\), wanted at least one mean over queries"):
+        clusters.interval()
 
 
 def test_defaults_need_torch_alone():

@@ -75,12 +75,12 @@ def test_items_that_a_sampler_repeats_count_once(device):
         apart.update(x[:3], labels[:3], role="reference", ids=[1, 2, 3])
 
 
-def of_other_groups(x, labels, groups, reference, reference_labels, reference_groups, own=None):
+def of_other_groups(x, labels, groups, reference, reference_labels, reference_cameras, own=None):
     """The five scores of every query by loops, without relevant references of its own group."""
     indices, _ = neighbours(x, reference, len(reference), "l2", own)
     rows = []
     for i, row in enumerate(indices):
-        listed = [j for j in row if j >= 0 and (reference_labels[j] != labels[i] or reference_groups[j] != groups[i])]
+        listed = [j for j in row if j >= 0 and (reference_labels[j] != labels[i] or reference_cameras[j] != groups[i])]
         ranked = [reference_labels[j] for j in listed]
         rows.append(scores(ranked, labels[i], ranked.count(labels[i])) if ranked else [math.nan] * 5)
     return dict(zip(KNN, np.nanmean(rows, 0), strict=True))
@@ -93,7 +93,7 @@ def test_references_of_the_own_group_are_left_out(k, device):
     numbers = [side.tolist() for side in (labels, cameras)]
     sides = [side.to(device) for side in (x, labels, cameras)]
     calculator = AccuracyCalculator(KNN, k=k)
-    got = calculator.get_accuracy(*sides[:2], query_groups=sides[2])
+    got = calculator.get_accuracy(*sides[:2], query_cameras=sides[2])
     expected = of_other_groups(x.numpy(), *numbers, x.numpy(), *numbers, np.arange(60))
     if k is None:
         assert got == pytest.approx(expected, rel=1e-12)
@@ -101,16 +101,16 @@ def test_references_of_the_own_group_are_left_out(k, device):
         for name in ("precision_at_1", *(["r_precision"] if k == "max_bin_count" else [])):
             assert got[name] == pytest.approx(expected[name], rel=1e-12)
     for rows in (slice(0, 25), slice(25, 60)):
-        calculator.update(*(side[rows] for side in sides[:2]), groups=sides[2][rows], ids=range(60)[rows])
+        calculator.update(*(side[rows] for side in sides[:2]), cameras=sides[2][rows], ids=range(60)[rows])
     assert {name: float(value) for name, value in calculator.compute().items()} == got
     apart = AccuracyCalculator(KNN)
-    apart.update(*(side[:20] for side in sides[:2]), groups=sides[2][:20], role="query")
-    apart.update(*(side[20:] for side in sides[:2]), groups=sides[2][20:], role="reference")
+    apart.update(*(side[:20] for side in sides[:2]), cameras=sides[2][:20], role="query")
+    apart.update(*(side[20:] for side in sides[:2]), cameras=sides[2][20:], role="reference")
     expected = of_other_groups(
         x[:20].numpy(), *(side[:20] for side in numbers), x[20:].numpy(), *(side[20:] for side in numbers)
     )
     assert {name: float(value) for name, value in apart.compute().items()} == pytest.approx(expected, rel=1e-12)
-    groups = {"query_groups": cameras[:20], "reference_groups": cameras[20:].tolist()}
+    groups = {"query_cameras": cameras[:20], "reference_cameras": cameras[20:].tolist()}
     got = AccuracyCalculator(KNN).get_accuracy(
         *(f(s) for f in (lambda s: s[:20], lambda s: s[20:]) for s in sides[:2]), **groups
     )
@@ -122,29 +122,29 @@ def test_groups_of_one_side_or_with_another_search(device):
     groups = torch.zeros(60, dtype=torch.int64)
     for options, message in (
         (
-            {"query_groups": groups},
-            "reference_groups: got None, wanted both query_groups and reference_groups or neither",
+            {"query_cameras": groups},
+            "reference_cameras: got None, wanted both query_cameras and reference_cameras or neither",
         ),
         (
-            {"reference_groups": groups},
-            "query_groups: got None, wanted both query_groups and reference_groups or neither",
+            {"reference_cameras": groups},
+            "query_cameras: got None, wanted both query_cameras and reference_cameras or neither",
         ),
-        ({"query_groups": groups[:3], "reference_groups": groups}, "query_groups: got shape (3,), wanted (60,)"),
+        ({"query_cameras": groups[:3], "reference_cameras": groups}, "query_cameras: got shape (3,), wanted (60,)"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             AccuracyCalculator(KNN).get_accuracy(x, labels, x, labels, **options)
-    message = "groups: got some where the neighbours come from a function, wanted the default knn_func"
+    message = "cameras: got some where the neighbours come from a function, wanted the default knn_func"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, knn_func=lambda *a: TorchKNN()(*a)).get_accuracy(x, labels, query_groups=range(60))
-    message = "groups: got some for a part of the rows, wanted them in every update or in none"
+        AccuracyCalculator(KNN, knn_func=lambda *a: TorchKNN()(*a)).get_accuracy(x, labels, query_cameras=range(60))
+    message = "cameras: got some for a part of the rows, wanted them in every update or in none"
     calculator = AccuracyCalculator(KNN)
-    calculator.update(x, labels, role="query", groups=groups.to(device))
+    calculator.update(x, labels, role="query", cameras=groups.to(device))
     calculator.update(x, labels, role="reference")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         calculator.compute()
-    message = "groups: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
+    message = "cameras: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(["nearest_centroid_accuracy"]).get_accuracy(x, labels, query_groups=groups)
+        AccuracyCalculator(["nearest_centroid_accuracy"]).get_accuracy(x, labels, query_cameras=groups)
 
 
 def test_labels_of_different_kinds_in_different_roles(device):

@@ -101,7 +101,7 @@ def test_query_against_reference_in_one_call(make, device):
     name = "reference: got shape (50, 3) after"
     with pytest.raises(ValueError, match=f"^{re.escape(name)}"):
         metric.update(x, labels, y[:, :3], others)
-    with says("reference: got some together with role, ids or groups; write an update for each role"):
+    with says("reference: got some together with role, ids, cameras or groups; write an update for each role"):
         metric.update(x, labels, y, others, role="query")
     with says("reference_labels: got None, wanted both reference and reference_labels or neither"):
         metric.update(x, labels, y)

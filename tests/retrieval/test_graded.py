@@ -80,7 +80,7 @@ def test_ignored_references(device):
         assert {name: float(value) for name, value in calculator.compute().items()} == got
     cameras = torch.randint(0, 3, (60,), device=device)
     by_groups = AccuracyCalculator(NAMES, ignore=(cameras, cameras.tolist())).get_accuracy(x, labels)
-    assert by_groups == AccuracyCalculator(NAMES).get_accuracy(x, labels, query_groups=cameras)
+    assert by_groups == AccuracyCalculator(NAMES).get_accuracy(x, labels, query_cameras=cameras)
 
 
 def test_queries_anywhere_among_the_references(device):
@@ -130,7 +130,7 @@ MASK = torch.zeros(4, 4, dtype=torch.bool)
         ({"ignore": lambda rows: MASK[rows][:, 1:]}, {}, "ignore: got shape (4, 3), wanted (4, 4)"),
         ({"ignore": MASK.int()}, {}, "ignore: got torch.int32, wanted torch.bool; write ignore.bool()"),
         ({"ignore": (Y, Y[:3])}, {}, "ignore: reference groups: got shape (3,), wanted (4,)"),
-        ({"ignore": MASK}, {"query_groups": Y}, "ignore: got some together with groups, wanted one of them"),
+        ({"ignore": MASK}, {"query_cameras": Y}, "ignore: got some together with cameras, wanted one of them"),
         (
             {"ignore": MASK, "knn_func": lambda *a: TorchKNN()(*a)},
             {},

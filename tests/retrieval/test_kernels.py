@@ -6,9 +6,10 @@ from kernels import INTERPRETED, interpreted
 from ranks_oracle import families
 
 from tensormetrics import _native
-from tensormetrics.retrieval import TorchKNN, positive_ranks
+from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.known import KnownQueries
 from tensormetrics.retrieval.search.nearest import NearestSearch
 
 N = 140  # two tiles, the last one with few rows
@@ -65,6 +66,17 @@ def test_rows_that_are_not_finite(bad, both, device):
         plain, found = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
         assert torch.equal(found.rank, plain.rank) and (found.rank[0] == 0).all()
     plain, found = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # not all rows: no halved tiles
+    assert torch.equal(found, plain)
+
+
+def test_known_queries(both, device):
+    x, references = torch.randn(N, 6, device=device), torch.randn(100, 6, device=device, dtype=torch.float64)
+    known = KnownQueries(x, 2**28)
+    for far in (1.0, 1000.0):
+        references[8] *= far
+        plain, found = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, known=known)[1])
+        assert torch.equal(found, plain)
+    plain, found = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
     assert torch.equal(found, plain)
 
 

@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.retrieval.search.kernels import canonical, counting, nearest
+from tensormetrics.retrieval.search.kernels import canonical, counting, nearest, prepare
 
 HALVES, INTEGERS, INDICES = ("x", "y"), ("chosen", "kept", "number", "below"), ("source", "own", "nearest", "row")
 FLOATS = ("left", "right", "each", "bias", "least", "limit", "low", "high")
@@ -36,7 +36,7 @@ def compiled(kernel, constants, types, warps, stages=3, architecture=90):
     # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
     whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
     source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
-    fused = kernel is not canonical._canonical
+    fused = kernel.__module__.rpartition(".")[2] in ("nearest", "counting")
     options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": fused}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
@@ -96,6 +96,10 @@ def canonical_sizes(dim, kind):
     }
 
 
+READY = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "hidden": "*i8", "known": "*i8"}
+READY |= dict.fromkeys(("centre", "norms", "given", "sizes"), "*fp64")
+READY |= dict.fromkeys(("largest", "most", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
+ROUNDED = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
 LAUNCHED = {  # kernel, constants, types, warps, stages
     **{
         f"block minima, {'half of ' * halved}all tiles, {warps} warps, {stages} stages": (
@@ -112,6 +116,14 @@ LAUNCHED = {  # kernel, constants, types, warps, stages
     "rank of 256": (canonical._rank, {"ROOM": 256, "PIECE": 32}, {}, 8, 3),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
+    "middle": (prepare._middle, {"UNIT": False, "ROWS": 256, "SIZE": 32, "x_step": 1}, READY, 8, 3),
+    "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 16, "SIZE": 256, "x_step": 1}, READY, 4, 3),
+    "sizes": (prepare._sizes, {"FRAMED": False, "SIZE": 256}, READY, 4, 3),
+    "references": (prepare._references, ROUNDED | {"BLOCK": 32, "STRIDE": 4}, READY, 4, 3),
+    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"own": "*fp32"}, 4, 3),
+    "queries of two parts, cosine": (
+        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32}, READY | {"own": "*fp64"}, 4, 3
+    ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip
 

@@ -3,10 +3,13 @@ import re
 import numpy as np
 import pytest
 import torch
+from pretended import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
-from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, nearest_centroid
+from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.rows import column_units
+from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.known import KnownQueries
 from tensormetrics.retrieval.sums import by_content
 
 
@@ -113,13 +116,71 @@ def test_kmeans_plus_plus_weights(device):
     assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
 
 
+def test_kmeans_plus_plus_draws_what_a_loop_draws(device):
+    # Integers, whose squares and sums are exact in any order.
+    x = np.random.RandomState(4).randint(-9, 10, (150, 5)).astype(np.float32)
+    order = np.random.RandomState(5).permutation(150)
+    draws = torch.rand(12, generator=torch.Generator().manual_seed(6), dtype=torch.float64).numpy()
+    weight, expected = np.ones(150), []
+    for draw in draws:
+        mass = weight.cumsum()
+        expected.append(x[order[min(np.searchsorted(mass, draw * mass[-1], side="right"), 149)]])
+        squared = ((x[order] - expected[-1]) ** 2).sum(1)
+        weight = squared if len(expected) == 1 else np.minimum(weight, squared)
+    sides = torch.tensor(x, device=device), torch.tensor(order, device=device)
+    generator = torch.Generator().manual_seed(6)
+    found = TorchKMeans(init="k-means++")._first_centroids(*sides, 12, generator)
+    np.testing.assert_array_equal(found.cpu(), np.stack(expected))
+
+
+def test_a_draw_of_kmeans_plus_plus_waits_for_nothing():
+    asked = []
+    for draws in (2, 12):
+        with Device() as pretended:
+            x, order = torch.randn(300, 8).to(DEVICE), torch.arange(300).to(DEVICE)
+            pretended.waits.clear()
+            pretended.operators = 0
+            TorchKMeans(init="k-means++")._first_centroids(x, order, draws, torch.Generator())
+            asked.append((pretended.operators, len(pretended.waits)))
+    (few, waits), (many, later) = asked
+    assert many - few <= 10 * 35 and waits == later == 1  # of the draws, which are made on the CPU
+
+
+def test_rows_are_prepared_once_for_all_updates(device, monkeypatch):
+    x, prepared, scaled = torch.randn(500, 6, device=device), [], Filter.scaled
+
+    def counted(filter_, rows, found):
+        prepared.append(len(rows))
+        return scaled(filter_, rows, found)
+
+    monkeypatch.setattr(Filter, "scaled", counted)
+    kmeans = TorchKMeans(8)
+    clusters = kmeans(x, 9)
+    assert kmeans.n_iter == 8 and sum(prepared) == 500
+    assert torch.equal(clusters, torch.cdist(x.double(), kmeans.centroids).argmin(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("memory", [2**28, 2**10])
+def test_known_queries_find_references_wherever_they_are(memory, dtype, device):
+    x = torch.randn(90, 7, device=device).to(dtype)
+    known = KnownQueries(x, memory)
+    near = torch.randn(40, 7, device=device, dtype=torch.float64) / 4
+    far = near.clone()
+    far[5], far[6], far[7] = 40.0, float("nan"), float("inf")
+    for references in (near, far, far[:3]):
+        plain, found = (TorchKNN("sqeuclidean").search(x, 2, references, known=k)[1] for k in (None, known))
+        assert torch.equal(found, plain)
+
+
 def test_the_best_of_several_runs_is_kept(device):
     x = torch.randn(60, 2, device=device)
     kmeans = TorchKMeans(3, n_init=5, seed=2)
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
     order, units = by_content(x, 60), column_units(x)
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
-    runs = [TorchKMeans(3)._run(x, order, units, start) for start in starts]
+    known = KnownQueries(x, 2**28)
+    runs = [TorchKMeans(3)._run(x, known, order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]
     assert len(set(inertias)) > 1 and kmeans.inertia == min(inertias)

@@ -95,5 +95,5 @@ def test_update_reads_no_value(metric):
     calculator = metric(device="meta", store_dtype=torch.float16)  # tensors without values
     x, integers = torch.empty(5, 3, device="meta"), torch.empty(5, dtype=torch.int64, device="meta")
     for role in ("both", "query", "reference", "both"):
-        calculator.update(x, integers, role=role, ids=integers, groups=integers)
+        calculator.update(x, integers, role=role, ids=integers, cameras=integers)
     assert calculator.embeddings.shape == (10, 3) and calculator.query_ids.shape == (5,)

@@ -253,9 +253,9 @@ def test_ignored_references_and_ties(device):
     ignore[:, :3] = True  # then three have no relevant reference
     metric = fed(PrecisionAtK(2, ignore=ignore, average="none"), device, x, labels)
     assert metric.compute().tolist()[3:] == [1, 1, 1] and metric.class_labels.tolist() == [1]
-    message = "ignore: got some together with groups, wanted one of them"
+    message = "ignore: got some together with cameras, wanted one of them"
     metric.reset()
-    metric.update(x.to(device), labels.to(device), groups=labels.to(device))
+    metric.update(x.to(device), labels.to(device), cameras=labels.to(device))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         metric.compute()
 

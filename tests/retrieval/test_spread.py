@@ -54,7 +54,7 @@ def metrics():
     yield "gains", AccuracyCalculator(NAMES, gains=graded, keep="all"), (x, labels), {}
     yield "levels", AccuracyCalculator(NAMES, label_levels=True), (x, torch.stack(both, 1)), {}
     yield "ids", AccuracyCalculator(NAMES), (x[order], labels[order]), {"ids": order}
-    yield "groups", AccuracyCalculator(NAMES), (x, labels), {"groups": cameras, "ids": torch.arange(N).flip(0)}
+    yield "groups", AccuracyCalculator(NAMES), (x, labels), {"cameras": cameras, "ids": torch.arange(N).flip(0)}
     yield "all rows are gathered for clusters", AccuracyCalculator(["NMI", "precision_at_1"]), (x, labels), {}
     table = torch.eye(N).roll(2, 0).tolist()
     yield "for gains of pairs", AccuracyCalculator(NAMES, gains=table), (x, labels), {}

@@ -39,7 +39,7 @@ def share_of_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]) 
     product = torch.from_numpy(products(queries.rows[:QUERIES].numpy(), halves.rows.numpy(), *card))
     value = (halves.bias - (halves.factor * product).float()).double()
     there = halves.order[:-1] >= 0
-    factor, shift = halves.place(x[:QUERIES])
+    factor, shift = halves.place(x[:QUERIES], queries)
     wide = x.numpy().astype(np.longdouble)  # the bound leaves little for the rounding of float64
     a, b = wide[:QUERIES, None], wide[None]
     exact = torch.from_numpy(((a - b) ** 2 if distance == "l2" else -a * b).sum(2).astype(np.float64))
@@ -69,7 +69,7 @@ def summing(dim: int) -> float:
     halves = HalfFilter(Filter(torch.eye(2, dim), "ip", torch.float32), LAYOUT)
     sizes = torch.zeros(4, 128, dtype=torch.float64)
     sizes[2] = 1  # the norm of what rounding has kept
-    return float(halves._left(sizes)[0, 0])
+    return float(halves._left(sizes, halves.low)[0, 0])
 
 
 def worst_sum(dim: int, card: tuple[int, int]) -> float:

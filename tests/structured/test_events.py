@@ -49,7 +49,7 @@ def documents() -> tuple[list[EventSet], list[EventSet]]:
 def sums(metric: EventScores, name: str) -> list[float]:
     """The summed overlaps that a metric holds of one of its parts."""
     place = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
-    return metric.sums[0, :-1].view(4, 3)[place.index(name)].tolist()
+    return metric.sums[:-1].view(4, 3)[place.index(name)].tolist()
 
 
 @pytest.mark.parametrize("duplicates", ["multiset", "set", "set_cross"])
@@ -119,7 +119,7 @@ def test_relations():
     plain = RelationScores()
     plain.update_relations([RelationSet(ours), []], [theirs, theirs])
     overlap = RelationSet.metric.overlap([RelationSet(ours), RelationSet([])], [RelationSet(theirs)] * 2)
-    assert plain.sums[0, :3].tolist() == [float(part.sum()) for part in overlap[:3]] == [1, 3, 4]
+    assert plain.sums[:3].tolist() == [float(part.sum()) for part in overlap[:3]] == [1, 3, 4]
 
 
 def test_relations_are_rows_that_are_equal(generator):

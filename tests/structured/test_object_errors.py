@@ -57,6 +57,7 @@ ODD = dsl.set_matching[int](dsl.from_func(lambda x, y: [x, y]))
 NAN = dsl.set_matching[int](dsl.from_func(lambda x, y: math.nan))
 WIDE = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x)[Span])
 INF = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: x[:, 0] / 0)[Span])
+POLE = dsl.set_matching[Span](dsl.tensor_func(lambda x, y: (1 / (x - y).abs())[:, 0])[Span])
 COLLECTION = "wanted a collection such as a list"
 
 
@@ -131,6 +132,21 @@ COLLECTION = "wanted a collection such as a list"
             ValueError,
             lambda: INF.score([Span(0, 1)], [Span(0, 1)]),
             "tensor_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: INF.score([Span(0, 1), Span(1, 1)], [Span(0, 1)] * 3),
+            "tensor_func: got nan for preds[0][0] and refs[0][0], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: POLE.score([Span(2, 0), Span(1, 0)], [Span(0, 0), Span(3, 0), Span(1, 0)]),
+            "tensor_func: got inf for preds[0][1] and refs[0][2], wanted a number below infinity",
+        ),
+        (
+            ValueError,
+            lambda: POLE([[Span(2, 0), Span(1, 0)], []], [[Span(1, 0)], [Span(1, 0)]]),
+            "tensor_func: got inf for preds[0][1] and refs[0][0], wanted a number below infinity",
         ),
         (
             ValueError,

@@ -18,22 +18,23 @@ from tensormetrics.structured import (
     read_conll_coref,
     read_tags,
 )
+from tensormetrics.uncertainty import as_scalars
 
 
 def bootstrapped(documents: int, seed: int = 0, batch: int = 100) -> dict[str, float]:
     generator = torch.Generator().manual_seed(1)
-    metric = MultisetMatch(bootstrap=200, seed=seed)
+    metric = MultisetMatch(replicates=200, seed=seed)
     keys = [torch.randint(0, 6, (documents, 5), generator=generator) for _ in range(2)]
     for pred, ref in zip(*(k.split(batch) for k in keys), strict=True):
         metric(pred, ref)
-    return {name: float(value) for name, value in metric.compute().items()}
+    return as_scalars(metric.interval())
 
 
 def test_bootstrap_brackets_and_shrinks():
     few, many = bootstrapped(500), bootstrapped(8000)
     assert few == bootstrapped(500, batch=33) and few != bootstrapped(500, seed=1)
-    assert few["f1-low"] < few["f1"] < few["f1-high"]
-    widths = [scores["f1-high"] - scores["f1-low"] for scores in (few, many)]
+    assert few["f1/low"] < few["f1"] < few["f1/high"]
+    widths = [scores["f1/high"] - scores["f1/low"] for scores in (few, many)]
     assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)
 
 
@@ -174,6 +175,7 @@ def test_tags_as_numbers(mode, generator):
 
 
 def test_refused():
+    fed = MultisetMatch(replicates=2)
     for call, message in (
         (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
         (
@@ -216,7 +218,7 @@ def test_refused():
             lambda: RankingScores(zero_division="one"),
             "zero_division: got 'one', wanted a number, 'agree' or 'metametric'",
         ),
-        (lambda: MultisetMatch(confidence=1.0), "confidence: got 1.0, wanted a number between 0 and 1"),
+        (lambda: fed.interval(confidence=1.0), "confidence: got 1.0, wanted a number between 0 and 1"),
     ):
         with pytest.raises(ValueError) as error:
             call()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.structured import CorefScores, RelationScores, SpanScores, ner_report, read_tags
+from tensormetrics.uncertainty import as_scalars
 
 PRED = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
 REF = [["B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O"]]
@@ -97,7 +98,7 @@ def test_numbers_that_no_label_has():
         metric.update(table, table, torch.tensor([2, 1]), torch.tensor([2, 1]))
         table[1, 1, 0] = -1  # padding
         metric.update(table, table)
-        assert metric.compute()["f1"] == 1 and metric.sums[0].tolist() == [6.0, 0.0] * 3 + [4.0]
+        assert metric.compute()["f1"] == 1 and metric.sums.tolist() == [6.0, 0.0] * 3 + [4.0]
 
 
 def test_lists_are_sent_to_the_door_for_lists():
@@ -188,14 +189,14 @@ def test_report_of_nothing():
 
 
 def test_report_with_intervals():
-    metric = SpanScores(labels=("LOC", "ORG", "PER"), bootstrap=50)
+    metric = SpanScores(labels=("LOC", "ORG", "PER"), replicates=50)
     for _ in range(20):
         metric.update_tags(PRED, REF)
-    scores = {name: float(value) for name, value in metric.compute().items()}
-    interval = "{f1:.4f} [{f1-low:.4f}, {f1-high:.4f}]".format(**scores)
+    scores = as_scalars(metric.interval())
+    interval = "{f1:.4f} [{f1/low:.4f}, {f1/high:.4f}]".format(**scores)
     line = next(line for line in metric.report(digits=4).splitlines() if "micro avg" in line)
     assert line.endswith(f"{interval}        60")
-    low, high = scores["recall[LOC]-low"], scores["recall[LOC]-high"]
+    low, high = scores["recall[LOC]/low"], scores["recall[LOC]/high"]
     assert f"{scores['recall[LOC]']:.4f} [{low:.4f}, {high:.4f}]" in metric.report(digits=4)
 
 

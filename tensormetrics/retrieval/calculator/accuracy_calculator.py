@@ -9,14 +9,18 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._estimates import Estimate, check_confidence
 from ..._metric import Options
+from ..._resampling import Resampled, together
+from ..._resampling import interval as intervals
+from ..._weights import check_draws
+from ..._weights import units as units_of
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranks import TIES
 from ..relevance import Comparison, Ignore
 from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric
-from ..scores.query_metric import ON_LONE, Classes, relevant_counts, scored_queries
-from ..scores.uncertainty import Interval, Test, bootstrap, paired_randomisation
+from ..scores.query_metric import ON_LONE, Classes, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .door import as_numbers, as_sides, called, default_device, with_options
@@ -120,6 +124,7 @@ class AccuracyCalculator(EmbeddingMetric):
         self.memory_budget = default.memory_budget
         self.class_labels: Tensor | tuple[Tensor, ...] | None = None
         self.last: Result | None = None
+        self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, k, keep, progress)
         keyword = self.function_keyword
@@ -141,6 +146,7 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
+        self.units = self.query_units
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -155,8 +161,8 @@ class AccuracyCalculator(EmbeddingMetric):
         exclude: Sequence[str] = (),
         *,
         self_index: Any = None,
-        query_groups: Any = None,
-        reference_groups: Any = None,
+        query_cameras: Any = None,
+        reference_cameras: Any = None,
         gains: Any = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
@@ -164,7 +170,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
         `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
-        `query_groups` (Q,), `reference_groups` (N,): relevant references of the query's group, such as pictures of
+        `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
         one camera, are left out. `gains`: as in `positive_ranks`, for this call.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
@@ -177,35 +183,54 @@ class AccuracyCalculator(EmbeddingMetric):
         sides = as_sides(
             query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
         )
-        if reference is None and reference_groups is None:
-            reference_groups = query_groups
+        if reference is None and reference_cameras is None:
+            reference_cameras = query_cameras
         sides = with_options(
             sides,
-            groups=(query_groups, reference_groups),
+            groups=(query_cameras, reference_cameras),
             self_index=self_index,
             gains=self.gains if gains is None else gains,
             ignore=self.ignore,
         )
         return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))
 
-    def interval(self, name: str, **options: Any) -> Interval:
-        """Confidence interval of a mean over the queries of the latest call; options as in `bootstrap`."""
-        if (statistic := statistic_of(name)) != "mean":
-            raise ValueError(f"name: got {name!r}, a {statistic}, wanted a mean; write interval('mean_rank')")
-        return bootstrap(self._latest(name), **options)
+    def interval(
+        self,
+        *,
+        confidence: float = 0.95,
+        replicates: int | None = None,
+        seed: int | None = None,
+        groups: Any = None,
+    ) -> dict[str, Estimate]:
+        # groups: (Q,) integer or names
+        """Metric name -> `Estimate`, for the means over queries of the latest call, else of `compute`; see `Metric`.
 
-    def compare(self, other: "AccuracyCalculator", name: str, **options: Any) -> Test:
-        """Is this model better than the other on the same queries? Of the latest calls, as `paired_randomisation`."""
-        return paired_randomisation(self._latest(name), other._latest(name), **options)
+        Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
+        is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
+        """
+        confidence = check_confidence(confidence)
+        return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
 
-    def _latest(self, name: str) -> Tensor:
-        # ->  (Q,) float64
+    @torch.no_grad()
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+    ) -> tuple[dict[str, Tensor], Resampled]:
         if self.last is None:
-            raise ValueError(f"name: got {name!r} before any scores; call get_accuracy() or compute() first")
-        if name not in self.last.scores:
-            known = ", ".join(self.last.scores)
-            raise ValueError(f"name: got {name!r}, wanted a metric of neighbours of the latest call: {known}")
-        return self.last.scores[name]
+            self.compute()
+        units, options = self.units, check_draws(replicates, seed)
+        if groups is not None:
+            units = units_of("groups", groups, len(units), units.device)
+        found = []
+        for suffix, (scores, classes) in self.averaged.items():
+            means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
+            if not means:
+                raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
+            found.append(items_of_several(means, units, classes, self.average).resampled(*options))
+        all_levels = together(found, _joined)
+        return all_levels.read(all_levels.plain), all_levels
+
+    def _better(self, name: str) -> int:
+        return -1 if name.startswith("mean_rank") else 1
 
     def reset(self) -> None:
         super().reset()
@@ -340,8 +365,10 @@ class AccuracyCalculator(EmbeddingMetric):
         found: dict[int, tuple] = {}
         # The level that looks deepest comes first: the others read their neighbours from its search.
         for i in sorted(range(len(levels)), key=longest.__getitem__, reverse=True):
-            found[i] = evaluate(self._given(names, levels[i], relevant[i], neighbours)), self.last, self.class_labels
+            values = evaluate(self._given(names, levels[i], relevant[i], neighbours))
+            found[i] = values, self.last, self.class_labels, self.averaged
         results = {f"_level{i}": found[i][1] for i in range(len(levels))}
+        self.averaged = {f"_level{i}": found[i][3][""] for i in range(len(levels))}
         self.class_labels, self.last = tuple(found[i][2] for i in range(len(levels))), of_levels(results)
         return {f"{name}_level{i}": value for i in range(len(levels)) for name, value in found[i][0].items()}
 
@@ -376,6 +403,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
         self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        self.averaged, self.units = {"": (scores, given["classes"])}, torch.arange(len(lone), device=lone.device)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
@@ -387,3 +415,7 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
+
+
+def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: value for part in parts for name, value in part.items()}

@@ -83,7 +83,7 @@ def with_options(
 def _as_groups(
     groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
 ) -> tuple[Tensor, Tensor] | None:
-    names = ("query_groups", "reference_groups")
+    names = ("query_cameras", "reference_cameras")
     both_or_neither(**dict(zip(names, groups, strict=True)))
     if groups[0] is None:
         return None

@@ -61,7 +61,7 @@ class QueryScorer:
         scores = dict(zip(ranked, values, strict=True))
         if CENTROID in names:
             if sides.ignore is not None:
-                name = "groups" if isinstance(sides.ignore, tuple) else "ignore"
+                name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
             distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
             scores[CENTROID] = checked_centroids(sides, distance, memory)

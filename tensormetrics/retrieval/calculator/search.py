@@ -63,7 +63,7 @@ class Search:
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
         special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
         if special and not self.counts:
-            name = "groups" if isinstance(sides.ignore, tuple) else special[0]
+            name = "cameras" if isinstance(sides.ignore, tuple) else special[0]
             raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
         few &= not special and not sides.spread
         ranked = self.counts and not (few and 8 * depth * len(sides.query) <= allowed)

@@ -1,5 +1,6 @@
 """Clustering accuracy under the best one-to-one matching of clusters to classes."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from ...assignment import linear_sum_assignment
 from ..rows import budget
 from ..scores.embedding_metric import EmbeddingMetric
 from ..sums import distinct
-from .contingency import ClusteringMetric, Contingency, as_contingency
+from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 
 
@@ -50,9 +51,9 @@ class ClusterAccuracy(ClusteringMetric):
             memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return cluster_accuracy(self.table(), memory_budget=self.memory_budget)
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return cluster_accuracy(table, memory_budget=self.memory_budget)
 
 
 class EmbeddingClusterAccuracy(EmbeddingMetric):
@@ -89,6 +90,8 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
             return sides.query.new_full((), torch.nan, dtype=torch.float64)
         clusters = self.kmeans_func(sides.query, self.n_clusters or len(classes))
         clusters = torch.as_tensor(clusters, device=codes.device)
+        score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
+        self._items = functools.partial(items_of, codes, clusters, self.query_units, score)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 
 

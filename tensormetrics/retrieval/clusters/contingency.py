@@ -1,13 +1,19 @@
 """The contingency table of a labeling and a clustering, sparse, and the metric base that keeps pairs of labels."""
 
+import functools
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..rows import as_labels, as_tensor, check_finite
+from ..._resampling import Items
+from ..._weights import Identity, identity
+from ..rows import as_labels, as_tensor, budget, check_finite
 from ..sums import distinct
 
 
@@ -15,7 +21,8 @@ class Contingency(NamedTuple):
     """How many items each class (row) and cluster (col) have in common: the cells that are not zero, in row order.
 
     Row r is the r-th smallest of the labels that occur, column c that of the clusters. In a batch, shorter tables are
-    padded with cells of count 0 and with classes and clusters of size 0.
+    padded with cells of count 0 and with classes and clusters of size 0. In the replicates of an interval, counts and
+    sizes are sums of weights, float64.
     """
 
     row: Tensor  # (..., Z) int64
@@ -32,6 +39,11 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
 
     ValueError for NaN and infinity, other shapes, dtypes or devices.
     """
+    return _counted(labels, clusters)[0]
+
+
+def _counted(labels: Tensor, clusters: Tensor) -> tuple[Contingency, Tensor]:
+    # labels, clusters: (..., N)  ->  the table, the cell of each item (..., N)
     _checks.shape("labels", labels, "...", "N")
     _checks.shape("clusters", clusters, *labels.shape)
     _checks.same_device(labels=labels, clusters=clusters)
@@ -40,8 +52,35 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     sides = (distinct(values.view(labels.shape)) for values in flat.values())
     (_, row_size, row), (_, col_size, col) = sides
     columns = max(col_size.shape[-1], 1)
-    cell, count, _ = distinct(row * columns + col)
-    return Contingency(cell // columns, cell % columns, count, row_size, col_size, labels.shape[-1])
+    cell, count, place = distinct(row * columns + col)
+    return Contingency(cell // columns, cell % columns, count, row_size, col_size, labels.shape[-1]), place
+
+
+def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[Contingency], Tensor]) -> Items:
+    # labels, clusters, units: (N,)
+    """One row for each item, in its cell: weighted sums are the tables of weighted items."""
+    table, cells = _counted(labels, clusters)
+    ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
+    read = functools.partial(_read, table=table, score=score)
+    return Items(ones, units, read, cells, max(len(table.count), 1), mixes=False)  # clusters have no names in common
+
+
+def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
+    # sums: (..., Z, 1), weights of the cells  ->  (...)
+    count = sums.reshape(-1, sums.shape[-2])
+    count = count * table.total / count.sum(-1, keepdim=True)
+    step = max(budget(None, count.device) // (64 * count.shape[-1]), 1)
+    return torch.cat([score(_reweighted(table, part)) for part in count.split(step)]).view(sums.shape[:-2])
+
+
+def _reweighted(table: Contingency, count: Tensor) -> Contingency:
+    # count: (R, Z)
+    row, col = (index.expand(len(count), -1) for index in (table.row, table.col))
+    sizes = (
+        count.new_zeros(len(count), len(size)).scatter_add_(-1, index, count)
+        for index, size in ((row, table.row_size), (col, table.col_size))
+    )
+    return Contingency(row, col, count, *sizes, table.total)
 
 
 def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
@@ -52,9 +91,11 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
 
 
 class ClusteringMetric(Metric):
-    """Keeps the labels and clusters of every update, for a `compute` that calls `table`.
+    """Keeps the labels and clusters of every update, whose table `score` scores.
 
-    Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
+    `interval` tells how sure the score is of the pairs of label and cluster, the clustering itself taken as given: of
+    many small clusters it is too high, since weights that differ look like information. Subclasses have the same
+    states, so that in a MetricCollection they form one compute group and keep one copy.
     """
 
     higher_is_better = True
@@ -64,9 +105,15 @@ class ClusteringMetric(Metric):
         super().__init__(**kwargs)
         self.add_rows("labels")
         self.add_rows("clusters")
+        self.add_rows("units")
 
-    def update(self, labels: Tensor, clusters: Tensor) -> None:
-        # labels, clusters: (N,) or (N, 1) integer or floating
+    @abstractmethod
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        """The score of a table, or of a batch of them."""
+
+    def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[Identity]) -> None:
+        # labels, clusters: (N,) or (N, 1) integer or floating  ids, groups: see `Identity`
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting)."""
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))
@@ -74,8 +121,18 @@ class ClusteringMetric(Metric):
         _checks.same_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
+        given = identity(len(labels), labels.device, **items)
+        if len(self.labels) and bool(given) != (len(self.units) > 0):
+            got = "some" if given else "none"
+            raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
+        if given:
+            self.append_rows("units", given.get("groups", given.get("ids")))
         self.append_rows("labels", labels)
         self.append_rows("clusters", clusters)
 
-    def table(self) -> Contingency:
-        return contingency(self.labels, self.clusters)
+    def compute(self) -> Tensor:
+        # ->  () float64
+        if type(self).no_interval is Metric.no_interval:
+            units = self.units if len(self.units) else torch.arange(len(self.labels), device=self.labels.device)
+            self._items = functools.partial(items_of, self.labels, self.clusters, units, self.score)
+        return self.score(contingency(self.labels, self.clusters))

@@ -5,8 +5,9 @@ from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import exact_sum
-from ..rows import as_embeddings, check_finite, check_squares, class_sums, column_units, few_rows
-from ..search.knn import TorchKNN
+from ..rows import as_embeddings, budget, check_finite, check_squares, class_sums, column_units, few_rows
+from ..search.distance import canonical_pairs
+from ..search.knn import KnownQueries, TorchKNN
 from ..sums import by_content, row_norms
 
 
@@ -79,7 +80,8 @@ class TorchKMeans:
         order = order if sample is x else torch.arange(len(sample), device=x.device)
         starts = (self._first_centroids(sample, order, n_clusters, generator) for _ in range(self.n_init))
         units = column_units(sample)
-        runs = (self._run(sample, order, units, start) for start in starts)
+        known = KnownQueries(sample, budget(None, x.device))
+        runs = (self._run(sample, known, order, units, start) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
             clusters, squared = _assign(x, self.centroids)
@@ -93,10 +95,13 @@ class TorchKMeans:
             return x
         return x[order[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]]
 
-    def _run(self, x: Tensor, order: Tensor, units: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-        # x: (N, D)  order: (N,) int64 by content  units: (D,), see `class_sums`  centroids: (K, D) float64
+    def _run(
+        self, x: Tensor, known: KnownQueries, order: Tensor, units: Tensor, centroids: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, int]:
+        # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_sums`  centroids: (K, D) float64
         # ->  clusters (N,), centroids (K, D), inertia (), number of updates
-        clusters, squared = _assign(x, centroids)
+        # Those that a user gave may lie anywhere.
+        clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else known)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
             previous, inertia = clusters, exact_sum(squared)
             clusters = _fill_empty(clusters, squared, order, len(centroids))
@@ -104,7 +109,7 @@ class TorchKMeans:
             centroids = class_sums(x, clusters, len(centroids), units) / number[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
-            clusters, squared = _assign(x, centroids)
+            clusters, squared = _assign(x, centroids, known)
             # Waits for the device; going on for nothing would cost more.
             if torch.equal(clusters, previous) or (exact_sum(squared) - inertia).abs() < self.tol * inertia:
                 break
@@ -120,12 +125,12 @@ class TorchKMeans:
             return x[order[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)]].double()
         draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
         weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
-        chosen = []
+        chosen, first = [], torch.zeros_like(order)
         for draw in draws:
             mass = weight.cumsum(0)
             drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
             chosen.append(x[order[drawn]].double())
-            squared = _assign(x, chosen[-1])[1][order]
+            squared = _squared(x, order, chosen[-1], first)
             weight = squared if len(chosen) == 1 else torch.minimum(weight, squared)
         return torch.cat(chosen)
 
@@ -137,10 +142,16 @@ def _unit(rows: Tensor) -> Tensor:
     return rows / torch.where(norm > 0, norm, 1.0)
 
 
-def _assign(x: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
-    # x: (N, D)  centroids: (K, D) float64  ->  (N,) int64, (N,) float64 squared distance
-    squared, clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, with_distances=True)
-    return clusters[:, 0], squared[:, 0]
+def _assign(x: Tensor, centroids: Tensor, known: KnownQueries | None = None) -> tuple[Tensor, Tensor]:
+    # x: (N, D)  centroids: (K, D) float64  known: x  ->  (N,) int64, (N,) float64 squared distance
+    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, known=known)[1][:, 0]
+    return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
+
+
+def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:
+    # x: (N, D)  row: (n,) int64  centroids: (K, D) float64  column: (n,) int64  ->  (n,) float64
+    # The square of a difference has no sign: as references the rows are not copied.
+    return canonical_pairs(centroids, x, column, row, "sqeuclidean", budget(None, x.device) // 4)
 
 
 def _fill_empty(clusters: Tensor, squared: Tensor, order: Tensor, n_clusters: int) -> Tensor:

@@ -123,14 +123,15 @@ class NormalizedMutualInfo(ClusteringMetric):
         _checks.one_of("average", average, AVERAGES)
         self.average = average
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return normalized_mutual_info(self.table(), average=self.average)
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return normalized_mutual_info(table, average=self.average)
 
 
 class AdjustedMutualInfo(ClusteringMetric):
     """Of the labels and clusters of all updates; see `adjusted_mutual_info`."""
 
+    no_interval = "what chance gives is defined for whole counts, not for weights; take NormalizedMutualInfo"
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
     def __init__(self, average: str = "arithmetic", **kwargs: Unpack[Options]) -> None:
@@ -138,25 +139,25 @@ class AdjustedMutualInfo(ClusteringMetric):
         _checks.one_of("average", average, AVERAGES)
         self.average = average
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return adjusted_mutual_info(self.table(), average=self.average)
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return adjusted_mutual_info(table, average=self.average)
 
 
 class Homogeneity(ClusteringMetric):
     """Of the labels and clusters of all updates; see `homogeneity`."""
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return homogeneity(self.table())
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return homogeneity(table)
 
 
 class Completeness(ClusteringMetric):
     """Of the labels and clusters of all updates; see `completeness`."""
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return completeness(self.table())
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return completeness(table)
 
 
 class VMeasure(ClusteringMetric):
@@ -167,9 +168,9 @@ class VMeasure(ClusteringMetric):
         _check_beta(beta)
         self.beta = beta
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return v_measure(self.table(), beta=self.beta)
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return v_measure(table, beta=self.beta)
 
 
 def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,7 +30,8 @@ def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None
     A Method for Comparing Two Hierarchical Clusterings, 1983, DOI 10.1080/01621459.1983.10478008.
     """
     together, same_class, same_cluster = _ordered_pairs(as_contingency(labels, clusters))
-    return torch.where(together > 0, (together / same_class).sqrt() * (together / same_cluster).sqrt(), 0.0)
+    share = (together.clamp(min=0) / same_class).sqrt() * (together.clamp(min=0) / same_cluster).sqrt()
+    return torch.where(together > 0, share, 0.0)
 
 
 class AdjustedRand(ClusteringMetric):
@@ -38,20 +39,22 @@ class AdjustedRand(ClusteringMetric):
 
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return adjusted_rand(self.table())
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return adjusted_rand(table)
 
 
 class FowlkesMallows(ClusteringMetric):
     """Of the labels and clusters of all updates; see `fowlkes_mallows`."""
 
-    def compute(self) -> Tensor:
-        # ->  () float64
-        return fowlkes_mallows(self.table())
+    def score(self, table: Contingency) -> Tensor:
+        # ->  (...) float64
+        return fowlkes_mallows(table)
 
 
 def _ordered_pairs(table: Contingency) -> list[Tensor]:
     # ->  (...) float64 each: pairs of one class and cluster, of one class, of one cluster; (i, j) and (j, i) both count
     # Counted as integers; the products of these counts would overflow them from about 55,000 items.
-    return [(size * (size - 1)).sum(-1).double() for size in (table.count, table.row_size, table.col_size)]
+    # Of weighted items: a weight squared is 2 in the mean, so that pairs of an item with itself are taken off as 2.
+    own = 2 if table.count.is_floating_point() else 1
+    return [(size * (size - own)).sum(-1).double() for size in (table.count, table.row_size, table.col_size)]

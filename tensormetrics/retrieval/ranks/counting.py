@@ -140,7 +140,7 @@ class RankCounter:
 
         halves, size = self.halves, asked.delta.shape[1]
         x = halves.query(asked.query)
-        factor, shift = (part[:, None] for part in halves.place(asked.query))
+        factor, shift = (part[:, None] for part in halves.place(asked.query, x))
         at, error = asked.values(factor, shift), halves.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), side).float())

@@ -144,5 +144,5 @@ class NearestCentroidAccuracy(QueryMetric):
     def scores(self, sides: Sides) -> Tensor:
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
-            raise ValueError("groups: got some, wanted none: a class mean cannot leave out references of each query")
+            raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
         return checked_centroids(sides, self.distance, self.memory_budget)

@@ -11,11 +11,11 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Metric, Options
 from ..._ranks import common_kind, exchange, gather, gathered
+from ..._weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
     Sides,
     Spread,
-    as_tensor,
     both_or_neither,
     budget,
     check_finite,
@@ -63,11 +63,11 @@ class EmbeddingMetric(Metric):
         reference_labels: Tensor | None = None,
         *,
         role: str = "both",
-        ids: Tensor | None = None,
-        groups: Tensor | None = None,
+        cameras: Tensor | None = None,
+        **items: Unpack[Identity],
     ) -> None:
         # embeddings, reference: (N, D)  labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a
-        # label_comparison_fn  ids, groups: (N,) integer
+        # label_comparison_fn  cameras: (N,) integer  ids, groups: (N,) integer or names
         """Append a batch of queries, of references, or of items that are both.
 
         With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
@@ -75,45 +75,46 @@ class EmbeddingMetric(Metric):
         other. Give references once: every update adds to them.
 
         With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
-        to fill the last batch, and a copy would be a perfect neighbour. With `groups`, such as the camera of a picture,
-        relevant references of the query's own group are left out. NaN and infinity are a ValueError: here on a CPU, in
-        `compute` elsewhere (no waiting).
+        to fill the last batch, and a copy would be a perfect neighbour. Relevant references of the query's own camera
+        are left out, where there are `cameras` (or other sources that make the task too easy). `groups` of queries,
+        such as patients, classes or pictures of one scene, are weighed together by `interval`, see `Identity`. NaN and
+        infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)
         if reference is not None:
-            if (role, ids, groups) != ("both", None, None):
-                raise ValueError("reference: got some together with role, ids or groups; write an update for each role")
-            self._append(embeddings, labels, "query", None, None)
-            self._append(reference, reference_labels, "reference", None, None, ("reference", "reference_labels"))
+            if role != "both" or cameras is not None or any(each is not None for each in items.values()):
+                raise ValueError(
+                    "reference: got some together with role, ids, cameras or groups; write an update for each role"
+                )
+            self._append(embeddings, labels, "query")
+            self._append(reference, reference_labels, "reference", ("reference", "reference_labels"))
         else:
-            self._append(embeddings, labels, role, ids, groups)
+            self._append(embeddings, labels, role, cameras=cameras, **items)
 
     def _append(
         self,
         embeddings: Tensor,
         labels: Tensor,
         role: str,
-        ids: Tensor | None,
-        groups: Tensor | None,
         names: tuple[str, str] = ("embeddings", "labels"),
+        *,
+        cameras: Tensor | None = None,
+        ids: Any = None,
+        groups: Any = None,
     ) -> None:
         device = self.placed or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         embeddings, labels = labelled(embeddings, labels, device, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
         if embeddings.device.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
-        options = {"ids": ids, "groups": groups}
-        options = {name: None if v is None else as_tensor(name, v, device) for name, v in options.items()}
+        options = {"ids": ids, "cameras": cameras, "groups": groups}
+        options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
         kept = self._rows(role)
         for (name, option), before in zip(options.items(), kept[2:], strict=True):
             if len(kept[0]) and (option is None) != (not len(before)):
                 got = "none" if option is None else "some"
                 raise ValueError(f"{name}: got {got} after updates that differ in this; call reset()")
-            if option is not None:
-                _checks.shape(name, option, len(embeddings))
-                _checks.integral(name, option)
-                options[name] = option.long()
         for other in ROLES:
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
@@ -132,8 +133,8 @@ class EmbeddingMetric(Metric):
     def kept(self) -> Sides:
         """Everything kept; ValueError where it is not finite or lacks queries or references."""
         both, queries, references = map(self._chosen, ROLES)
-        query, query_labels, query_groups, query_places = _joined(both, queries)
-        reference, reference_labels, reference_groups, reference_places = _joined(both, references)
+        query, query_labels, query_cameras, self.query_units, query_places = _joined(both, queries)
+        reference, reference_labels, reference_cameras, _, reference_places = _joined(both, references)
         if bool(len(query_labels)) != bool(len(reference_labels)):
             lacking = "reference" if len(query_labels) else "query"
             raise ValueError(
@@ -159,31 +160,41 @@ class EmbeddingMetric(Metric):
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
-        groups = query_groups, reference_groups
-        if not any(map(len, groups)):
-            groups = None
-        elif [*map(len, groups)] != [len(query_labels), len(reference_labels)]:
-            raise ValueError("groups: got some for a part of the rows, wanted them in every update or in none")
+        if not len(self.query_units):
+            self.query_units = torch.arange(len(query_labels), device=query_labels.device)
+        elif len(self.query_units) != len(query_labels):
+            raise ValueError("ids, groups: got some for a part of the queries, wanted them in every update or in none")
+        cameras = query_cameras, reference_cameras
+        if not any(map(len, cameras)):
+            cameras = None
+        elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
+            raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both[1])
-        return Sides(query, query_labels, reference, reference_labels, shared, groups, spread=spread)
+        return Sides(query, query_labels, reference, reference_labels, shared, cameras, spread=spread)
 
-    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # ->  (N, D), (N,) or (N, L), (N,), (N,); each (0,) before the first row, the last two also where not given
+    def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        # ->  (N, D), (N,) or (N, L), (N,) thrice; each (0,) before the first row, the last three also where not given
         return tuple(getattr(self, name) for name in _states(role))
 
-    def _chosen(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # ->  embeddings (n, D), labels (N,) or (N, L), groups (N,) or (0,), places (n,) of the embeddings among labels
+    def _chosen(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        # ->  embeddings (n, D), labels (N,) or (N, L), cameras and units (N,) or (0,), places (n,) of the embeddings
+        # among labels
         """Without repeated ids, in their order; where rows stay on their ranks, the embeddings of this one alone."""
-        rows, labels, ids, groups = self._rows(role)
+        rows, labels, ids, cameras, groups = self._rows(role)
         before = sum(self._lengths[role][: dist.get_rank(self.process_group)]) if self._lengths else 0
         if not len(ids):
-            return rows, labels, groups, torch.arange(before, before + len(rows), device=labels.device)
+            places = torch.arange(before, before + len(rows), device=labels.device)
+            return rows, labels, cameras, groups, places
         if len(ids) != len(labels):
             raise ValueError(f"ids: got {len(ids)} for {len(labels)} rows, wanted one for each row or none")
         ids, order = ids.sort(stable=True)
-        first = order[torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])]
+        new = torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])
+        first = order[new]
         places = ((first >= before) & (first < before + len(rows))).nonzero()[:, 0]
-        return rows[first[places] - before], labels[first], groups[first] if len(groups) else groups, places
+        if len(cameras):
+            cameras = cameras[first]
+        units = groups[first] if len(groups) else ids[new]
+        return rows[first[places] - before], labels[first], cameras, units, places
 
     def _sync_to_compute(self) -> None:
         self._to_be_spread = self.rows_may_stay()
@@ -212,13 +223,13 @@ class EmbeddingMetric(Metric):
             self._lengths = None
 
 
-def _states(role: str) -> tuple[str, str, str, str]:
+def _states(role: str) -> tuple[str, str, str, str, str]:
     prefix = "" if role == "both" else f"{role}_"
-    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}groups"
+    return tuple(f"{prefix}{kind}" for kind in ("embeddings", "labels", "ids", "cameras", "groups"))
 
 
 def _joined(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    # rows, labels, groups and places of two roles  ->  the same of both
+    # rows, labels, cameras, units and places of two roles  ->  the same of both
     (*first, first_places), (*second, second_places) = first, second
     places = torch.cat([first_places, second_places + len(first[1])])
     pairs = zip(first, second, strict=True)

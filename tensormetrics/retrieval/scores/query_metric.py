@@ -1,5 +1,6 @@
 """From ranks to numbers: scores of all queries in tiles, their averages, and the base of metrics that are averages."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Options
+from ..._resampling import Items
 from ..ranks.ranks import TIES, PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of
 from ..relevance import Comparison, Ignore, Relevance
@@ -102,6 +104,72 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     return values.nanmean() if average == "macro" else values
 
 
+def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Items:
+    # scores: (Q,) float64, NaN = undefined  units: (Q,)
+    """The rows whose weighted sums give `averaged` of weighted queries; no interval for the average "none"."""
+    _check_averaged(average)
+    if statistic == "mean":
+        items = items_of_several({"": scores}, units, classes, average)
+        return items._replace(read=functools.partial(_read_mean, average=average))
+    count = 1 if average == "micro" else len(classes.labels)
+    scored = (classes.codes >= 0) & ~scores.isnan()
+    scores, units = scores[scored], units[scored]
+    codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
+    order = scores.argsort(stable=True)
+    order = order[codes[order].argsort(stable=True)]
+    pairs = torch.stack([codes[order].double(), scores[order]], 1)
+    distinct, cells = pairs.unique_consecutive(dim=0, return_inverse=True)
+    ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
+    read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
+    return Items(torch.ones_like(scores)[:, None], units[order], read, cells, len(distinct), mixes=False)
+
+
+def items_of_several(scores: dict[str, Tensor], units: Tensor, classes: Classes, average: str) -> Items:
+    # scores: (Q,) float64 each, NaN = undefined  units: (Q,)
+    """The same for means by name."""
+    _check_averaged(average)
+    each = torch.stack(list(scores.values()), 1)
+    scored = (classes.codes >= 0)[:, None] & ~each.isnan()
+    rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
+    read = functools.partial(_read_means, names=tuple(scores), average=average)
+    if average == "micro":
+        return Items(rows, units, read)
+    return Items(rows, units, read, classes.codes.clamp(min=0), max(len(classes.labels), 1))
+
+
+def _check_averaged(average: str) -> None:
+    if average == "none":
+        raise ValueError("average: got 'none', the score of each query; write average='micro', 'macro' or 'class'")
+
+
+def _read_means(sums: Tensor, names: tuple[str, ...], average: str) -> dict[str, Tensor]:
+    # sums: (..., C, 2 M)  ->  name: (...), or (..., C) for "class"
+    totals, numbers = sums.movedim(-1, 0).chunk(2)
+    values = (_over_classes(value, average) for value in totals / numbers)
+    return dict(zip(names, values, strict=True))
+
+
+def _read_mean(sums: Tensor, average: str) -> Tensor:
+    # sums: (..., C, 2)  ->  (...), or (..., C) for "class"
+    return _read_means(sums, ("",), average)[""]
+
+
+def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> Tensor:
+    # sums: (..., Z, 1)  values: (Z,), ascending in each class  ends: (C + 1,)  ->  (...), or (..., C) for "class"
+    if not len(values):
+        return _over_classes(sums.new_full((*sums.shape[:-2], max(len(ends) - 1, 1)), torch.nan), average)
+    before = torch.nn.functional.pad(sums[..., 0].cumsum(-1), (1, 0))
+    first, last = before[..., ends[:-1]], before[..., ends[1:]]
+    place = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
+    middle = values[place.clamp(max=len(values) - 1)]
+    return _over_classes(middle.masked_fill(first == last, torch.nan), average)
+
+
+def _over_classes(values: Tensor, average: str) -> Tensor:
+    # values: (..., C)
+    return values[..., 0] if average == "micro" else values.nanmean(-1) if average == "macro" else values
+
+
 def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
     # scores: (Q,), ascending in each group, group after group  number: (G,) of each  ->  (G,), NaN for an empty group
     if not len(scores):
@@ -180,6 +248,7 @@ class QueryMetric(EmbeddingMetric):
             scores = scores.masked_fill(scores.isnan(), 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
+        self._items = functools.partial(items_of, scores, self.query_units, classes, self.average, self.statistic)
         return averaged(scores, classes, self.average, self.statistic)
 
     @torch.no_grad()

@@ -1,17 +1,17 @@
 """How sure can we be of a mean over queries: bootstrap intervals, and a randomisation test between two systems.
 
-Random numbers are a function of a key, drawn once from the generator, and of their place in the stream. They are the
+Random numbers are a function of the seed and of their place in the stream. They are the
 same on every device, however the work is cut into pieces, and every row of a batch gets the same ones.
 """
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ... import _checks
+from ..._estimates import Comparison, Estimate, check_confidence, interval_of
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
 
@@ -20,37 +20,17 @@ ALTERNATIVES = ("two-sided", "greater", "less")
 ENUMERATED = 20  # differences whose sign vectors are all tried
 
 
-class Interval(NamedTuple):
-    """A mean with its confidence interval and its standard error, each (...) float64."""
-
-    mean: Tensor
-    low: Tensor
-    high: Tensor
-    standard_error: Tensor
-
-
-class Test(NamedTuple):
-    """A mean difference (...) float64, its p-value (...) float64, the pairs used (...) int64, exact or not (...)."""
-
-    __test__ = False  # pytest takes every class of such a name for a test
-
-    mean_difference: Tensor
-    p_value: Tensor
-    n: Tensor
-    exact: Tensor
-
-
 @torch.no_grad()
 def bootstrap(
     scores: Tensor,
-    n_resamples: int = 10_000,
-    level: float = 0.95,
+    replicates: int = 10_000,
+    confidence: float = 0.95,
     *,
     method: str = "percentile",
     groups: Tensor | None = None,
-    generator: Generator | None = None,
-) -> Interval:
-    # scores: (..., Q)  groups: (Q,)  ->  Interval of (...) float64
+    seed: int = 0,
+) -> Estimate:
+    # scores: (..., Q)  groups: (Q,)  ->  Estimate of (...) float64
     """Confidence interval of the mean over queries, from resampled queries; NaN scores (lone queries) are left out.
 
     With `groups`, for example the queries' labels, whole groups are resampled. Queries of one class share their
@@ -59,75 +39,82 @@ def bootstrap(
 
     `method`: "percentile" and "basic" (Davison and Hinkley, 1997, DOI 10.1017/CBO9780511802843), or "bca", corrected
     for bias and skewness (Efron, 1987, DOI 10.1080/01621459.1987.10478410). NaN without any score. ValueError for other
-    methods, shapes, `n_resamples` < 1 and a level outside (0, 1).
+    methods, shapes, `replicates` < 1 and a confidence outside (0, 1). Metrics have `interval`, which needs no scores.
     """
     _checks.one_of("method", method, METHODS)
-    n_resamples = _checks.integer_at_least("n_resamples", n_resamples, 1)
-    if not 0 < level < 1:
-        raise ValueError(f"level: got {level!r}, wanted a number between 0 and 1")
+    replicates = _checks.integer_at_least("replicates", replicates, 1)
+    confidence = check_confidence(confidence)
     _checks.shape("scores", scores, "...", "Q")
     sums, sizes = _by_group(scores, groups)
     sums, sizes = (side[:, (sizes > 0).any(0)] for side in (sums, sizes))
     mean = sums.sum(1) / sizes.sum(1)
-    resampled = torch.empty(n_resamples, len(sums), dtype=torch.float64, device=scores.device)
-    for piece, counts in _resamples(n_resamples, sums.shape[1], scores.device, generator):
-        resampled[piece] = (counts @ sums.T) / (counts @ sizes.T)
-    ordered = resampled.T.sort(1).values  # NaN, a resample of nothing, goes last
+    ordered = _resampled_means(sums, sizes, replicates, seed).T.sort(1).values  # NaN, of nothing, goes last
     defined = ordered.isfinite().sum(1)
-    spread = (ordered - ordered.nanmean(1, keepdim=True)).nan_to_num(0).square().sum(1)
-    tails = mean.new_tensor([(1 - level) / 2, (1 + level) / 2]).expand(len(mean), 2)
+    tails = mean.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2]).expand(len(mean), 2)
     if method == "bca":
         tails = _corrected(tails, mean, ordered, defined, sums, sizes)
     low, high = _quantiles(ordered, defined, tails).unbind(1)
     if method == "basic":
         low, high = 2 * mean - high, 2 * mean - low
-    interval = mean, low, high, (spread / (defined - 1).clamp(min=0)).sqrt()
-    return Interval(*(value.view(scores.shape[:-1]) for value in interval))
+    return Estimate(*(value.view(scores.shape[:-1]) for value in (mean, low, high)))
 
 
 @torch.no_grad()
 def paired_randomisation(
     a: Tensor,
     b: Tensor,
-    n_resamples: int = 100_000,
+    replicates: int = 100_000,
     *,
     alternative: str = "two-sided",
+    confidence: float = 0.95,
     groups: Tensor | None = None,
-    generator: Generator | None = None,
-) -> Test:
-    # a, b: (..., Q), broadcast against each other  groups: (Q,)  ->  Test of (...)
+    seed: int = 0,
+) -> Comparison:
+    # a, b: (..., Q), broadcast against each other  groups: (Q,)  ->  Comparison of (...)
     """Randomisation test of the mean difference of paired scores: are a and b exchangeable within each query?
 
     The signs of the differences are flipped at random, with `groups` those of a whole group at once; the p-value is
     the share of flips whose mean is at least as extreme: in size ("two-sided"), or so high ("greater": a above b), or
     so low ("less"). Up to 20 differences that are not zero: all sign vectors, an exact p-value; above, (1 + hits) /
-    (1 + n_resamples). Pairs with NaN are left out. A p-value in (0, 1], small values speak against exchangeability.
-    ValueError for other alternatives, shapes and `n_resamples` < 1. Smucker, Allan and Carterette, A Comparison of
+    (1 + replicates). Pairs with NaN are left out. A p-value in (0, 1], small values speak against exchangeability. The
+    interval and `p_better`, for scores of which more is better, are those of at most 10,000 resamples, see `bootstrap`.
+    ValueError for other alternatives, shapes and `replicates` < 1. Smucker, Allan and Carterette, A Comparison of
     Statistical Significance Tests for Information Retrieval Evaluation, 2007, DOI 10.1145/1321440.1321528.
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
-    n_resamples = _checks.integer_at_least("n_resamples", n_resamples, 1)
+    replicates = _checks.integer_at_least("replicates", replicates, 1)
+    confidence = check_confidence(confidence)
     for name, scores in (("a", a), ("b", b)):
         _checks.shape(name, scores, "...", "Q")
     _checks.shape("b", b, "...", a.shape[-1])
     _checks.same_device(a=a, b=b)
     difference = a.double() - b.double()
     sums, sizes = _by_group(difference, groups)
-    n = sizes.sum(1).long()
     decisive = (sums != 0).sum(1)
     exact = decisive <= ENUMERATED
     p_value = torch.empty(len(sums), dtype=torch.float64, device=a.device)
-    key = _key(generator, a.device)  # also where it is not needed, so that the generator moves on all the same
     if exact.any():
         few = int(decisive[exact].max())
         # Zeros have no sign: the largest differences are all there are.
         largest = sums[exact].gather(1, sums[exact].abs().topk(few).indices)
         p_value[exact] = _hits(largest, alternative, _all_signs(few, len(largest), a.device)) / 2**few
     if not exact.all():
-        flips = _random_signs(n_resamples, sums.shape[1], len(sums), key)
-        p_value[~exact] = (1 + _hits(sums[~exact], alternative, flips)) / (1 + n_resamples)
-    result = sums.sum(1) / n, p_value, n, exact
-    return Test(*(value.view(difference.shape[:-1]) for value in result))
+        flips = _random_signs(replicates, sums.shape[1], len(sums), _key(seed, a.device))
+        p_value[~exact] = (1 + _hits(sums[~exact], alternative, flips)) / (1 + replicates)
+    means = _resampled_means(sums, sizes, min(replicates, 10_000), seed)
+    low, high = interval_of(means, confidence)
+    p_better = ((means > 0).sum(0) + 0.5 * (means == 0).sum(0)) / means.isfinite().sum(0)
+    p_rope = torch.full_like(p_value, torch.nan)
+    result = sums.sum(1) / sizes.sum(1), low, high, p_value, p_better.double(), p_rope
+    return Comparison(*(value.view(difference.shape[:-1]) for value in result))
+
+
+def _resampled_means(sums: Tensor, sizes: Tensor, replicates: int, seed: int) -> Tensor:
+    # sums, sizes: (L, G)  ->  (replicates, L), NaN for a resample of nothing
+    means = torch.empty(replicates, len(sums), dtype=torch.float64, device=sums.device)
+    for piece, counts in _resamples(replicates, sums.shape[1], sums.device, seed):
+        means[piece] = (counts @ sums.T) / (counts @ sizes.T)
+    return means
 
 
 def _by_group(scores: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -190,20 +177,18 @@ def _all_signs(count: int, batch: int, device: torch.device) -> Iterator[Tensor]
         yield _bits(codes[:, None], count)
 
 
-def _random_signs(n_resamples: int, count: int, batch: int, key: Tensor) -> Iterator[Tensor]:
-    # ->  pieces of (n_resamples, count) float64, short enough for products with a batch
+def _random_signs(replicates: int, count: int, batch: int, key: Tensor) -> Iterator[Tensor]:
+    # ->  pieces of (replicates, count) float64, short enough for products with a batch
     words = -(-count // 64)
-    for row in torch.arange(n_resamples, device=key.device).split(_rows(max(64 * words, batch), key.device)):
+    for row in torch.arange(replicates, device=key.device).split(_rows(max(64 * words, batch), key.device)):
         yield _bits(_words(key, row[:, None] * words + torch.arange(words, device=key.device)), count)
 
 
-def _resamples(
-    n_resamples: int, count: int, device: torch.device, generator: Generator | None
-) -> Iterator[tuple[slice, Tensor]]:
+def _resamples(replicates: int, count: int, device: torch.device, seed: int) -> Iterator[tuple[slice, Tensor]]:
     # ->  slices of the resamples, and for each (R, count) float64: how often every item was drawn
-    key, rows = _key(generator, device), _rows(count, device)
-    for start in range(0, n_resamples, rows):
-        piece = range(start, min(start + rows, n_resamples))
+    key, rows = _key(seed, device), _rows(count, device)
+    for start in range(0, replicates, rows):
+        piece = range(start, min(start + rows, replicates))
         words = _words(key, torch.arange(start * count, piece.stop * count, device=device))
         # The upper 32 bits times count, shifted: a uniform index.
         drawn = ((words >> 32 & 0xFFFFFFFF) * count >> 32).view(len(piece), count)
@@ -217,10 +202,10 @@ def _rows(width: int, device: torch.device) -> int:
     return max(budget(None, device) // 512 // max(width, 1), 1)
 
 
-def _key(generator: Generator | None, device: torch.device) -> Tensor:
+def _key(seed: int, device: torch.device) -> Tensor:
     # ->  () int64
-    home = "cpu" if generator is None else generator.device
-    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=home).to(device)
+    generator = torch.Generator().manual_seed(_checks.integer_at_least("seed", seed, 0))
+    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator).to(device)
 
 
 def _bits(words: Tensor, count: int) -> Tensor:

@@ -43,15 +43,15 @@ def canonical_pairs(
     """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
     if not len(row):
         return query.new_empty(0, dtype=torch.float64)
-    if query.device.type == "cpu":
-        pairs = row.contiguous(), column.contiguous()
-        query = query.double().contiguous()
-        return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, native_code(distance)))
     if operators.kernels(query.device):
         from .kernels import canonical as kernel
 
         if query.shape[1] <= kernel.WIDEST:
             return finite_or_nan(kernel.canonical_pairs(query, reference, row, column, native_code(distance)))
+    if query.device.type == "cpu":
+        pairs = row.contiguous(), column.contiguous()
+        query = query.double().contiguous()
+        return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, native_code(distance)))
     return _in_pieces(query, reference, row, column, distance, memory)
 
 

@@ -8,15 +8,25 @@ import functools
 import math
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
 from ..sums import halving_sum, row_norms
+from . import operators
 from .distance import EUCLIDEAN, rows_at_once
 
 BLOCK = 64  # the filter's columns are a multiple of it
+_KNOWN = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
+
+
+class Frame(NamedTuple):
+    """What is subtracted from rows, and what they are then multiplied by."""
+
+    centre: Tensor  # (D,) float64
+    scale: Tensor  # () float64, a power of two
 
 
 class Filter:
@@ -28,6 +38,7 @@ class Filter:
     in any order of summation, canonical distances and centring by (4 log2 D + 32) v, in units of the terms' size and
     with room for second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
     DOI 10.1137/1.9780898718027). References that hold NaN or infinity are `hidden`: their products are infinite.
+    In a given `frame` references may come out longer than 1: then the bound is infinite.
     """
 
     def __init__(
@@ -37,6 +48,7 @@ class Filter:
         dtype: torch.dtype,
         memory: float = math.inf,
         chosen: Tensor | None = None,
+        frame: Frame | None = None,
     ) -> None:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
         self.reference, self.chosen = reference, chosen
@@ -44,23 +56,37 @@ class Filter:
         self.factor = -2 if distance in EUCLIDEAN else -1
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
-        self.centre = torch.zeros(dim, dtype=torch.float64, device=reference.device)
-        some = self.centred(self._given(slice(None, None, self.count // 1024 + 1)))
+        kernels = operators.preparing(reference) if chosen is None and self.count else None
+        if kernels:
+            self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance == "cosine", frame)
+        else:
+            self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
+        self.sizes = sizes  # (3,) float64: the scale, the norm of the longest row and that of the centre, both scaled
+        self.scale, self.norm, self.away = sizes.unbind()
+        rows = memory / max(dim * dtype.itemsize, 1)
+        self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
+
+    def _lengths(self, frame: Frame | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
+        centre = self.centre = self._middle() if frame is None else frame.centre
+        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+        norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
+        for piece in self._steps(0, self.count):
+            norms[piece] = self.centred(self._given(piece)).norm(dim=1)
+        hidden = ~norms.isfinite()
+        norms.masked_fill_(hidden, 0.0)
+        longest = norms.amax()
+        scale = power_of_two(longest) if frame is None else frame.scale
+        return centre, norms, hidden, torch.stack([scale, scale * longest, scale * centre.norm()])
+
+    def _middle(self) -> Tensor:
+        # ->  (D,) float64
+        some = self.prepared(self._given(slice(None, None, self.count // 1024 + 1)))
         some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
         # A median of all of these would take longer than a small search.
         away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
         near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
-        self.centre = torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
-        # Kept pieces would lie between the large ones that are freed, and hold their memory.
-        self.norms = torch.empty(self.count, dtype=torch.float64, device=reference.device)
-        for piece in self._steps(0, self.count):
-            self.norms[piece] = self.centred(self._given(piece)).norm(dim=1)
-        self.hidden = ~self.norms.isfinite()
-        self.norms.masked_fill_(self.hidden, 0.0)
-        self.scale = power_of_two(self.norms.amax())
-        self.norm = self.norms.amax() * self.scale
-        rows = memory / max(dim * dtype.itemsize, 1)
-        self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
+        return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
 
     def __len__(self) -> int:
         return self.size
@@ -76,7 +102,7 @@ class Filter:
     @functools.cached_property
     def rows(self) -> Tensor | None:
         # ->  (R', D), None where the memory takes only pieces of it
-        return self.prepared(slice(0, self.size)) if self.step == self.size else None
+        return self.ready(slice(0, self.size)) if self.step == self.size else None
 
     @property
     def rounding(self) -> float:
@@ -85,33 +111,43 @@ class Filter:
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
-        """Queries made ready, and the bound on the error of their values, up to one constant for each query."""
+        """Queries made ready, and what their values are off by, up to one constant for each query."""
+        x = torch.empty(rows.shape, dtype=self.dtype, device=rows.device)
+        return x, self.error(self.scaled(rows, x))
+
+    def scaled(self, rows: Tensor, found: Tensor) -> Tensor:
+        # rows: (Q, D)  found: (Q, D) of the filter's type  ->  (Q,) float64
+        """Makes queries ready in `found` and gives their norms; one of 2^40 or above, or of NaN, becomes zeros."""
         euclidean = self.distance in EUCLIDEAN
         x = self.centred(rows, euclidean)
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
+        torch.mul(x, scale.unsqueeze(-1), out=found)
+        found.masked_fill_(~(norm < _KNOWN)[:, None], 0.0)
+        return norm
+
+    def error(self, norm: Tensor) -> Tensor:
+        # norm: (Q,) float64, of queries made ready  ->  (Q,) float64
         finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
         filtering = (dim + 8) * finfo.eps / 2 + rounding
-        if euclidean:
+        if self.distance in EUCLIDEAN:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
-            error = (filtering * self.norm + rounding * self.centre.norm() * self.scale) * norm
+            error = (filtering * self.norm + rounding * self.away) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
-        # Beyond this a square may leave the range of a dtype: then nothing is known.
-        known = norm < 2.0**40
-        x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
-        return x.to(self.dtype).contiguous(), torch.where(known, error, torch.inf)
+        return torch.where((norm < _KNOWN) & (self.norm <= 1), error, torch.inf)
 
-    def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D)  ->  (Q,), (Q,) float64
+    def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D)  scale: (Q,) float64, their own, None = as `query` takes it  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
         euclidean = self.distance in EUCLIDEAN
         x = self.centred(rows, euclidean)
         if euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
-        factor = self.scale * power_of_two(x.norm(dim=1))
+        # A norm that was added up in another order may be on the other side of a power of two.
+        factor = self.scale * (power_of_two(x.norm(dim=1)) if scale is None else scale)
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre if self.distance == "ip" else centre - 1)
 
@@ -120,18 +156,18 @@ class Filter:
         """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
         for first in range(start, self.count, self.step):
             piece = slice(first, min(first + self.step, self.count))
-            yield first, self.prepared(piece) if self.rows is None else self.rows[piece]
+            yield first, self.ready(piece) if self.rows is None else self.rows[piece]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
         """Canonical distances times a power of two, up to a constant for each query and up to its error."""
         bias = self.bias[columns]
         start = columns.start or 0
-        rows = self.prepared(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
+        rows = self.ready(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
         with plain_products(x.device):
             return torch.addmm(bias, x, rows.T)
 
-    def prepared(self, rows: slice) -> Tensor:
+    def ready(self, rows: slice) -> Tensor:
         # ->  (N, D), zeros where there is no reference
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
@@ -150,12 +186,19 @@ class Filter:
         return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
     def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
-        # rows: (N, D)  ->  (N, D) float64, of length 1 before where the distance is "cosine"
+        # rows: (N, D)  ->  (N, D) float64
+        if self.distance == "cosine":
+            rows = self.prepared(rows)
+        # Torch widens the rows as it reads them.
+        return rows - self.centre if centred else rows.double()
+
+    def prepared(self, rows: Tensor) -> Tensor:
+        # rows: (N, D)  ->  (N, D) float64, of length 1 where the distance is "cosine"
         rows = rows.double()
         if self.distance == "cosine":
             norm = row_norms(rows)[:, None]
             rows = rows / torch.where(norm > 0, norm, 1.0)
-        return rows - self.centre if centred else rows
+        return rows
 
 
 class _Precision:

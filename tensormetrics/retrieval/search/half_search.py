@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .distance import canonical_pairs
+from .known import KnownQueries
 from .references import References
 
 
@@ -26,8 +27,9 @@ class HalfSearch:
         memory: int,
         kernels: ModuleType,
         alike: bool,
+        known: KnownQueries | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `alike`: query i is reference i
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `alike`: query i is reference i; `known`: the queries
         self.query, self.self_index, self.references = query, self_index, references
         self.kernels, self.filter = kernels, references.halves(kernels, memory)
         self.k, self.room = k, self._room(k, len(references), kernels.BLOCK)
@@ -39,6 +41,9 @@ class HalfSearch:
         else:
             row += 4 * blocks + 80 * query.shape[1]
         self.rows = max(memory // 2 // row, 1)
+        self.known = known
+        if known:
+            self.rows = max(self.rows // kernels.SIDE, 1) * kernels.SIDE
 
     @staticmethod
     def serves(k: int, references: int, kernels: ModuleType) -> bool:
@@ -61,7 +66,7 @@ class HalfSearch:
             queries, least, source = filter_.as_queries, self.least, filter_.position[rows]
             known = queries.known[rows]
         else:
-            queries = filter_.query(self.query[rows])
+            queries = self.known.halves(rows, filter_) if self.known else filter_.query(self.query[rows])
             least = self.kernels.block_minima(queries, filter_)
             source, known = torch.arange(len(own), device=own.device), queries.known
         # One of them may be the query itself.

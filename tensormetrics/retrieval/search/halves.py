@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
+from . import operators
 from .distance import rows_at_once
 from .filter import Filter
-from .kernels.tables import Halves
+from .kernels.tables import Halves, Prepared
 
 # The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
 _LIFT = 2.0**8
@@ -35,35 +36,55 @@ class HalfFilter:
         count, dim = reference.shape
         self.euclidean = filter_.distance in ("l2", "sqeuclidean")
         self.factor = 2 if self.euclidean else 1
-        size = self._whole_tiles(count)
-        pieces, depth = 2 * parts - 1, kernels.DEPTH
-        width = max(-(-dim // depth) * depth, depth) * pieces
-        self.rows = torch.zeros(size, width, dtype=torch.float16, device=reference.device)
-        self.bias = torch.full((size,), torch.inf, device=reference.device)
-        self._sizes = torch.zeros(4, size, dtype=torch.float64, device=reference.device)
+        self.pieces, self.size = 2 * parts - 1, self.whole_tiles(count)
+        self.width = max(-(-dim // kernels.DEPTH) * kernels.DEPTH, kernels.DEPTH)
+        depth = self.width * self.pieces
+        # Of a sum of products, for float32 and for the steps of a tensor core; see above.
+        self.summing = 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
+        self.prepare = operators.preparing(reference)
+        prepared = self._by_kernel() if self.prepare else self._prepared()
+        self.rows, self.bias, self.order, self.position, self.each, self.right, self._own, self.low = prepared
+
+    def _by_kernel(self) -> Prepared:
+        filter_, kernels = self.filter, self.kernels
+        given = filter_.reference, filter_.centre, filter_.norms, filter_.hidden, filter_.sizes
+        layout = kernels.BLOCK, kernels.STRIDE, self.size, self.width
+        return self.prepare.references(*given, *self._options(), *layout)
+
+    def _options(self) -> tuple[float, float, int, bool, int]:
+        return self.filter.rounding, self.summing, self.factor, self.filter.distance == "cosine", self.parts
+
+    def _prepared(self) -> Prepared:
+        filter_, reference, kernels, size = self.filter, self.filter.reference, self.kernels, self.size
+        count, device = len(reference), reference.device
+        table = torch.zeros(size, self.width * self.pieces, dtype=torch.float16, device=device)
+        bias = torch.full((size,), torch.inf, device=device)
+        sizes = torch.zeros(4, size, dtype=torch.float64, device=device)
         # Those of a block follow each other by norm, while their places are STRIDE apart.
-        order = filter_.norms.argsort()
-        places = torch.arange(size, device=order.device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
-        self.order = torch.full((size + 1,), -1, dtype=torch.int32, device=order.device)
-        self.order[places] = order.int()
-        self.position = torch.empty_like(order)
-        self.position[order] = places
+        ordered = filter_.norms.argsort()
+        places = torch.arange(size, device=device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
+        order = torch.full((size + 1,), -1, dtype=torch.int32, device=device)
+        order[places] = ordered.int()
+        position = torch.empty_like(ordered)
+        position[ordered] = places
         step = rows_at_once(reference)
         for start in range(0, count, step):
             part = slice(start, start + step)
-            rows, hidden = filter_.centred(reference[order[part]]), filter_.hidden[order[part]]
+            rows, hidden = filter_.centred(reference[ordered[part]]), filter_.hidden[ordered[part]]
             rows = rows.masked_fill(hidden[:, None], 0.0) * (filter_.scale * _LIFT)
-            table = self.rows.new_zeros(len(rows), width)
-            self._sizes[:, places[part]] = self._store(rows, table, (1, 0, 1))
-            self.rows[places[part]] = table
-            bias = rows.square().sum(1).float() if self.euclidean else self.bias.new_zeros(len(rows))
-            self.bias[places[part]] = bias.masked_fill(hidden, torch.inf)
-        length, lost, kept, _ = self._sizes
+            here = table.new_zeros(len(rows), table.shape[1])
+            sizes[:, places[part]] = self._store(rows, here, (1, 0, 1))
+            table[places[part]] = here
+            of_rows = rows.square().sum(1).float() if self.euclidean else bias.new_zeros(len(rows))
+            bias[places[part]] = of_rows.masked_fill(hidden, torch.inf)
+        length, lost, kept, low = sizes
         own = (9 * _EPS + 2 * filter_.rounding) * length.square() if self.euclidean else torch.zeros_like(length)
-        self.each = _rounded_up(torch.stack([kept, lost, own]))  # (3, R')
-        self.right = self.each.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)  # (3, blocks)
+        each = _rounded_up(torch.stack([kept, lost, own]))
+        right = each.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)
+        low = low.amax()
+        return Prepared(table, bias, order, position, each, right, self._left(sizes, low), low)
 
-    def _whole_tiles(self, rows: int) -> int:
+    def whole_tiles(self, rows: int) -> int:
         return -(-rows // self.kernels.SIDE) * self.kernels.SIDE
 
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
@@ -71,8 +92,7 @@ class HalfFilter:
         # ->  (4, N) float64, at most: norm, norm of what is lost, of what is kept, of the low part
         high = rows.half()
         low = (rows - high.double()).half() if self.parts == 2 else torch.zeros_like(high)
-        pieces = 2 * self.parts - 1
-        for part, piece in zip(parts[-pieces:], table.chunk(pieces, 1), strict=True):
+        for part, piece in zip(parts[-self.pieces :], table.chunk(self.pieces, 1), strict=True):
             piece[:, : rows.shape[1]] = high if part else low
         small = low.double().norm(dim=1)
         lost = (rows - high.double() - low.double()).norm(dim=1)
@@ -80,32 +100,36 @@ class HalfFilter:
 
     def query(self, rows: Tensor) -> Halves:
         # rows: (Q, D)
-        x = self.filter.centred(rows, self.euclidean)
+        filter_, size = self.filter, self.whole_tiles(len(rows))
+        if self.prepare:
+            given = rows, filter_.centre, filter_.sizes, self.low
+            return self.prepare.queries(*given, *self._options(), size, self.width)
+        x = filter_.centred(rows, self.euclidean)
         norm = x.norm(dim=1)
-        scale = _LIFT * (self.filter.scale if self.euclidean else power_of_two(norm))
-        table = self.rows.new_zeros(self._whole_tiles(len(rows)), self.rows.shape[1])
-        sizes = self._sizes.new_zeros(4, len(table))
+        own = None if self.euclidean else power_of_two(norm)
+        scale = _LIFT * (filter_.scale if own is None else own)
+        table = self.rows.new_zeros(size, self.rows.shape[1])
+        sizes = filter_.norms.new_zeros(4, size)
         known = norm * scale < 2.0**15
         x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
         sizes[:, : len(rows)] = self._store(x, table[: len(rows)], (0, 1, 1))
-        return Halves(table, self._left(sizes), known)
+        return Halves(table, self._left(sizes, self.low), known, own)
 
     @functools.cached_property
     def as_queries(self) -> Halves:
         """The references themselves, in their order, as queries of Euclidean distances; of one part."""
-        return Halves(self.rows, self._left(self._sizes), ~self.filter.hidden)
+        return Halves(self.rows, self._own, ~self.filter.hidden)
 
-    def _left(self, sizes: Tensor) -> Tensor:
-        # sizes: (4, Q)  ->  (3, Q)
-        (length, lost, kept, low), dim = sizes, self.rows.shape[1]
-        summing = 1.01 * (dim + 2) * _EPS + (dim / 16 + 8) * 2.0**-22 + 8 * _EPS
+    def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
+        # sizes: (4, Q)  low: (1,)  ->  (3, Q)
+        length, lost, kept, small = sizes
         own = self.filter.rounding * length
         if self.euclidean:
             own = 2 * own * length
         else:
-            own = own * _LIFT * (self.filter.norm + 2 * self.filter.centre.norm() * self.filter.scale)
-        own = own + self.factor * low * self._sizes[3].amax()
-        return _rounded_up(torch.stack([self.factor * (lost + summing * kept), self.factor * length, 2 * own]))
+            own = own * _LIFT * (self.filter.norm + 2 * self.filter.away)
+        own = own + self.factor * small * low
+        return _rounded_up(torch.stack([self.factor * (lost + self.summing * kept), self.factor * length, 2 * own]))
 
     def error(self, queries: Halves) -> Tensor:
         # ->  (Q,) float64
@@ -114,10 +138,10 @@ class HalfFilter:
         kept, lost, own = self.right.double().amax(1)
         return torch.where(queries.known, near * kept + length * lost + own + twice / 2, torch.inf)
 
-    def place(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D)  ->  (Q,), (Q,) float64
+    def place(self, rows: Tensor, queries: Halves) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D), of which the queries were made  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to values."""
-        return tuple(part * _LIFT**2 for part in self.filter.place(rows))
+        return tuple(part * _LIFT**2 for part in self.filter.place(rows, queries.scale))
 
 
 def _rounded_up(bound: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from ..rows import as_embeddings, budget, check_squares
 from .backend import first_references, search_arguments
 from .batch import Batch
 from .distance import DISTANCES, DistanceName
+from .known import KnownQueries
 from .nearest import FunctionSearch, NearestSearch, largest_first
 from .references import References
 
@@ -206,10 +207,12 @@ class TorchKNN:
         own: Tensor | None = None,
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         with_distances: bool = False,
+        known: KnownQueries | None = None,
     ) -> tuple[Tensor | None, Tensor]:
         # query: (Q, D)  references: (R, D)  own: (Q,) int64  ->  (Q, k) floating or None, (Q, k) int64
-        """Neighbours of rows that a door has checked."""
-        references = References(references, self.distance) if isinstance(references, Tensor) else references
+        """Neighbours of rows that a door has checked; `known`: these rows."""
+        if isinstance(references, Tensor):
+            references = References(references, self.distance, known.frame if known else None)
         reference = references.rows
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
@@ -223,7 +226,7 @@ class TorchKNN:
         if callable(self.distance):
             search = FunctionSearch(*sides)
         else:
-            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None)
+            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None, known=known)
         rows = min(search.rows, max(sides[-1] // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))

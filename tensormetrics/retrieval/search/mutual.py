@@ -72,19 +72,15 @@ def _neighbours(
     worst, size = torch.cat([worst_x, worst_y]), len(x)
     scaled = filter_.norms * filter_.scale
     factor, shift = filter_.scale * filter_.scale, -scaled.square()
-    dim, finfo = x.shape[1], torch.finfo(dtype)
-    # As `Filter.query` has it; the squares of the norms are sums in another order than that of canonical distances.
-    error = ((dim + 8) * finfo.eps / 2 + filter_.rounding) * filter_.norm * (filter_.norm + 2 * scaled)
-    error += (filter_.rounding + (2 * dim + 16) * 2.0**-53) * scaled.square() + 8 * (dim + 8) * finfo.tiny * (
-        1 + scaled
-    )
+    # The squares of the norms are sums in another order than that of canonical distances.
+    error = filter_.error(scaled) + (2 * x.shape[1] + 16) * 2.0**-53 * scaled.square()
     least = Least(len(worst), kept_of(k, len(worst), True), filter_.bias)
     limit = torch.nextafter((factor * worst + shift + error).to(dtype), worst.new_full((), torch.inf, dtype=dtype))
     least.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
     own = torch.full((TILE,), -1)
-    step = max(memory // 4 // (dim * dtype.itemsize), 256)
+    step = max(memory // 4 // (x.shape[1] * dtype.itemsize), 256)
     for first in range(size, len(worst), step):
-        rows = filter_.prepared(slice(first, min(first + step, len(worst))))
+        rows = filter_.ready(slice(first, min(first + step, len(worst))))
         for start in range(0, size, TILE):
             queries, _ = filter_.query(x[start : start + TILE])
             tables = least.keys, least.number, least.limit, least.kept, start

@@ -13,6 +13,7 @@ from . import operators
 from .distance import as_distance, canonical_pairs, canonical_table
 from .filter import BLOCK, Filter
 from .half_search import HalfSearch
+from .known import KnownQueries
 from .least import HalvedTiles, Least
 from .references import References
 
@@ -33,13 +34,15 @@ class NearestSearch:
         memory: int,
         exact: bool = True,
         ignoring: bool = False,
+        known: KnownQueries | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given
-        self.query, self.self_index, self.references = query, self_index, references
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given; `known`: the queries,
+        # in whose frame the references are
+        self.known, self.query, self.self_index, self.references = known, query, self_index, references
         self.k, self.memory, self.exact = k, memory, exact
         self.native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
-        self.dtype = torch.float64 if wide else torch.float32
+        self.dtype = known.dtype if known else torch.float64 if wide else torch.float32
         self.kept = kept_of(k, len(references), exact)
         row = 128 * self.kept + 48 * query.shape[1]
         if self.native:
@@ -58,7 +61,7 @@ class NearestSearch:
         kernels = None if ignoring else operators.kernels(query.device)
         if kernels and HalfSearch.serves(k, len(references), kernels):
             sides = (query, self_index, k, references)
-            self.halves = HalfSearch(*sides, memory, kernels, self._is_self_retrieval())
+            self.halves = HalfSearch(*sides, memory, kernels, self._is_self_retrieval(), known)
             self.rows = self.halves.rows
 
     def _is_self_retrieval(self) -> bool:
@@ -73,6 +76,8 @@ class NearestSearch:
         ways = (self._coarse, self._fine, self._exhaustive)
         if self.halves:
             return self._first_by_halves(rows, ways)
+        if self.known:
+            ways = (functools.partial(self._of_known, rows), *ways[1:])
         if self.halved and self.halved.serves(rows):
             ways = (functools.partial(self._halved, rows), *ways[1:])
         return self._first(self.query[rows], self.self_index[rows], ignored, ways)
@@ -111,6 +116,10 @@ class NearestSearch:
         x, error = filter_.query(query)
         return self._settled(query, error, *self.halved(x, rows), self.kept == len(self.references))
 
+    def _of_known(self, rows: slice, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
+        filter_ = self.references.filter(self.dtype, self.memory)
+        return self._filtered(query, own, ignored, filter_, self.known.query(rows, filter_))
+
     def _coarse(self, query: Tensor, own: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:
         return self._filtered(query, own, ignored, self.references.filter(self.dtype, self.memory))
 
@@ -131,9 +140,17 @@ class NearestSearch:
     def _filter_of_few(self) -> Filter:
         return self.references.filter_of(self._few, self.memory)
 
-    def _filtered(self, query: Tensor, own: Tensor, ignored: Tensor | None, filter_: Filter) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  own: (Q,) and ignored: (Q, R) of the filter's  ->  (Q, k) int64, whether proven (Q,)
-        x, error = filter_.query(query)
+    def _filtered(
+        self,
+        query: Tensor,
+        own: Tensor,
+        ignored: Tensor | None,
+        filter_: Filter,
+        ready: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  own: (Q,) and ignored: (Q, R) of the filter's  ready: `filter_.query(query)`
+        # ->  (Q, k) int64, whether proven (Q,)
+        x, error = ready or filter_.query(query)
         kept = min(self.kept, filter_.count)
         values, columns = self._smallest(x, own, ignored, kept, filter_)
         if filter_.chosen is not None:

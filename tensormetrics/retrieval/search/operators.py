@@ -84,3 +84,12 @@ def kernels(device: torch.device) -> ModuleType | None:
     from .kernels import nearest
 
     return nearest
+
+
+def preparing(rows: Tensor) -> ModuleType | None:
+    """The Triton kernels that make rows ready for products, where they can run."""
+    if not _triton.usable(rows.device):
+        return None
+    from .kernels import prepare
+
+    return prepare if rows.shape[1] <= prepare.WIDEST else None

@@ -1,6 +1,6 @@
 """Columns of Python values: how they are checked, read once, and become numbers."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +15,8 @@ from torch import Tensor
 Where = Callable[[int], str]  # the path of a row, for messages
 CPU = torch.device("cpu")
 FEW = 1000  # rows; more tuples than that keep Python's garbage collector busy
+EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
+COLLECTIONS = frozenset({list, tuple, set, frozenset})
 Read = TypeVar("Read")
 
 _columns: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("columns", default=None)
@@ -114,15 +116,6 @@ class Rows(Keys):
         return ids, size
 
 
-def distinct(keys: Keys) -> Counter[Hashable]:
-    """How often each value of a column occurs."""
-    try:
-        return Counter(keys.values)
-    except TypeError:
-        keys.check_hashable()
-        raise
-
-
 def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> Keys:
     """The column of the rows of some others."""
     if not parts:
@@ -132,7 +125,9 @@ def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.dev
 
 def check_no_nan(values: Sequence[Any], where: Where) -> None:
     """ValueError with the path of the first value that does not equal itself."""
-    if not any(issubclass(kind, float) for kind in set(map(type, values))):
+    if EQUAL_THEMSELVES.issuperset(map(type, values)) or not any(
+        issubclass(kind, float) for kind in set(map(type, values))
+    ):
         return
     for row, value in enumerate(values):
         if isinstance(value, float) and value != value:
@@ -166,4 +161,4 @@ def check_collection(values: Sequence[Any], where: Where) -> None:
 
 
 def as_list(value: Iterable[Any]) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else list(value)
+    return value if isinstance(value, (list, tuple)) else list(value)

@@ -1,14 +1,20 @@
 """Scores of a corpus of objects: families of averages of one metric, and suites of families."""
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._estimates import Estimate, check_confidence
 from ..._metric import Lock, NoDataError, one_at_a_time
+from ..._resampling import Resampled, together
+from ..._resampling import interval as intervals
+from ..._weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -42,9 +48,9 @@ def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
 class OverlapScores(OverlapMetric):
     """Scores of overlaps that are known already; see `normalize`."""
 
-    def update(self, overlap: Overlap) -> None:
+    def update(self, overlap: Overlap, **items: Unpack[Identity]) -> None:
         # overlap: (B,) each
-        self.add_documents(torch.stack(overlap, -1))
+        self.add_documents(torch.stack(overlap, -1), **items)
 
 
 class Corpus(nn.Module):
@@ -66,6 +72,17 @@ class Corpus(nn.Module):
         """`update` under the name that it has in metametric."""
         self.update(preds, refs)
 
+    def interval(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
+        """Key -> `Estimate`, for the averages of families made with `replicates`; those of single labels have none."""
+        return intervals(*self._resampled("interval"), check_confidence(confidence))
+
+    @abstractmethod
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        """As that of a `Metric`; `replicates` and `seed` are those of the constructor."""
+
+    def _better(self, name: str) -> int:
+        return 1
+
     def with_extra(self, function: Extra) -> "Corpus":
         """Let `function` of the computed values add values of its own."""
         self.extras.append(function)
@@ -86,7 +103,7 @@ class Family(Corpus):
     under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    bootstrap, confidence, seed: see `CountMetric`. on_invalid: "raise", or "empty" for predictions that are no values
+    replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values
     of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
     there were as "invalid". References are always to be valid.
     """
@@ -135,11 +152,11 @@ class Family(Corpus):
         self.documents = 0
 
     @one_at_a_time
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         preds, overlap = self._read(preds, refs)
         for average in self.averages:
-            average.update(overlap)
+            average.update(overlap, **items)
         for count in self.invalid:
             count.update(preds)
         for scores in self.by_label:
@@ -147,10 +164,10 @@ class Family(Corpus):
         self._run_hooks(preds, refs)
 
     @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
         preds, overlap = self._read(preds, refs)
-        values = self._keyed([average(overlap) for average in self.averages])
+        values = self._keyed([average(overlap, **items) for average in self.averages])
         for count in self.invalid:
             values |= count(preds)
         for scores in self.by_label:
@@ -167,6 +184,10 @@ class Family(Corpus):
         for scores in self.by_label:
             values |= scores.compute()
         return self.extended(values)
+
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        values, found = zip(*(average._resampled(asked, *options) for average in self.averages), strict=True)
+        return self._keyed(values), together(list(found), self._keyed)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
@@ -225,24 +246,33 @@ class Suite(Corpus):
         return dict(zip(self.names, self.parts, strict=True))
 
     @one_at_a_time
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():
             for member in self.members.values():
-                member.update(preds, refs)
+                member.update(preds, refs, **items)
 
     @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():
-            return self.extended(self._named({name: member(preds, refs) for name, member in self.members.items()}))
+            found = {name: member(preds, refs, **items) for name, member in self.members.items()}
+            return self.extended(self._named(found))
 
     @one_at_a_time
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
+
+    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+        values, found = zip(*(member._resampled(asked, *options) for member in self.parts), strict=True)
+
+        def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+            return self._named(dict(zip(self.names, parts, strict=True)))
+
+        return named(values), together(list(found), named)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Key -> (B,) float64; the state is left as it is."""

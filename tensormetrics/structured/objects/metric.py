@@ -13,9 +13,7 @@ from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .columns import read_once
 from .matching import Match, Matching, Path
-from .nodes.node import Node, Normalized, Preprocess, bounding
-
-PAIR = ("preds[0]", "refs[0]").__getitem__
+from .nodes.node import Node, Normalized, NotPlain, Preprocess, bounding
 
 
 class SolvedOverlap(NamedTuple):
@@ -39,8 +37,10 @@ class StructuredMetric(nn.Module):
         super().__init__()
         self.plan, self.normalizer, self.own_policy = plan, normalizer, policy
         self.policy = policy or Policy()
+        self._reads = selves_read([normalizer], self.policy.zero_division)
         self.register_buffer("_place", torch.empty(0), persistent=False)  # moves with the module
         self._nodes: dict[Policy, Node] = {}
+        self._node: Node | None = None  # under its own policy, once `score` has asked for it
 
     @property
     def device(self) -> torch.device:
@@ -107,10 +107,20 @@ class StructuredMetric(nn.Module):
 
     def score(self, pred: Any, ref: Any) -> float:
         """The normalised score of one pair."""
-        node = self.node()
-        if node.plain and (found := node.pair([pred, ref], PAIR)) is not None:  # a tensor costs more than few values
-            return normalized(*found, self.normalizer, self.policy.zero_division)
+        if (node := self._node) is None:
+            node = self._node = self.node()
+        if node.plain:
+            try:
+                a, b = node.read((pred, ref))
+                return node.worth(a, b) if type(self.normalizer) is Raw else self._ratio(node, a, b)
+            except (NotPlain, TypeError, ValueError):
+                pass  # tensors take more, and say what is wrong with a value
         return self([pred], [ref]).item()
+
+    def _ratio(self, node: Node, a: Any, b: Any) -> float:
+        p = node.own(a) if "pred" in self._reads else 0.0
+        r = node.own(b) if "ref" in self._reads else 0.0
+        return normalized(node.worth(a, b), p, r, self.normalizer, self.policy.zero_division)
 
     def score_self(self, x: Any, side: str = "pred") -> float:
         """The score of an object with itself; side "ref" if it is read by the function for references."""
@@ -159,10 +169,6 @@ class StructuredMetric(nn.Module):
     def _row(self, number: int) -> Tensor:  # ->  (1,) int64
         return torch.tensor([number], device=self.device)
 
-    @property
-    def _reads(self) -> tuple[str, ...]:
-        return selves_read([self.normalizer], self.policy.zero_division)
-
     def _overlap(self, rows: Any, i: Tensor, j: Tensor, reads: Sequence[str] = ("pred", "ref")) -> Overlap:
         # i, j: (B,)  ->  (B,) each
         return Overlap(self.node().similarity(rows, i, j), *self._selves(rows, i, j, reads))
@@ -193,7 +199,7 @@ class StructuredMetric(nn.Module):
                 yield from self._matches(part.node, part.rows, part.i, part.j, part.x, part.y, here, there, max_depth)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_nodes": {}}
+        return self.__dict__ | {"_nodes": {}, "_node": None}
 
 
 def _preprocessed(metric: StructuredMetric, functions: tuple[Callable, Callable], policy: Policy) -> Node:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._estimates import check_confidence
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
@@ -99,16 +100,17 @@ class LabelScores(CountMetric):
                 scores[f"{name}[{label}]"] = score
         return scores
 
-    def report(self, digits: int = 2) -> str:
+    def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """A table of text: a row for each label that occurs, then the averages; support is the number of reference
-        items, "macro avg" the mean over labels. With `bootstrap` every score has its interval behind it."""
+        items, "macro avg" the mean over labels. With `replicates` every score has its interval behind it."""
         if self.average == "macro":
             raise ValueError(
                 "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
                 "labels write average='types'"
             )
         with self._whole_state("report"):
-            counts = self.sums[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
+            sums = [self.sums[None], *([self._resampled_sums(None, None).weighted] if self.replicates else [])]
+            counts = torch.cat(sums)[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
         rows = [
             (label, [normalize(*counts[..., i].unbind(-1), name) for name in SCORES], int(counts[0, 2, i]))
             for i, label in enumerate(self.labels or ())
@@ -118,7 +120,7 @@ class LabelScores(CountMetric):
             (f"{name} avg", [averaged(counts, score, average) for score in SCORES], int(counts[0, 2].sum()))
             for name, average in (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))[: 3 if rows else 1]
         ]
-        return report_text(rows, means, digits, self.confidence)
+        return report_text(rows, means, digits, check_confidence(confidence))
 
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
         # labels: (..., N)  counts: (..., N)  ->  (..., L) float64

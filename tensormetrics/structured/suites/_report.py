@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ..._estimates import interval_of
+
 HEAD = ("precision", "recall", "f1-score", "support")
 
 Row = tuple[str, Sequence[Tensor], int]  # name, scores (1 + R,) whose first is the data's, support
@@ -11,13 +13,12 @@ Row = tuple[str, Sequence[Tensor], int]  # name, scores (1 + R,) whose first is 
 
 def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int, confidence: float) -> str:
     """The form of scikit-learn's and seqeval's `classification_report`, with intervals where there are replicates."""
-    tail = (1 - confidence) / 2
 
     def cell(score: Tensor) -> str:
         text = f"{float(score[0]):.{digits}f}"
         if len(score) == 1:
             return text
-        low, high = (float(score[1:].nanquantile(quantile)) for quantile in (tail, 1 - tail))
+        low, high = map(float, interval_of(score[1:], confidence))
         return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
 
     table = [[(name, *map(cell, scores), str(support)) for name, scores, support in part] for part in (rows, means)]

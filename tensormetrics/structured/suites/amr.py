@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..objects.variable import Variable
 from ..tensors._programme import check_solver
 from ..tensors.latent.latent import latent_overlap
@@ -119,7 +121,7 @@ class Smatch(CountMetric):
         self.top = top
         self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add pairs of graphs."""
         for name, graphs in (("preds", preds), ("refs", refs)):
             if isinstance(graphs, str | bytes):
@@ -134,7 +136,7 @@ class Smatch(CountMetric):
         *ref_items, n_ref = _encode(ref, constants, self.device)
         solved = latent_overlap(*pred_items, *ref_items, n_pred, n_ref, **self.options)
         columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
-        self.add_documents(torch.stack([column.double() for column in columns], -1))
+        self.add_documents(torch.stack([column.double() for column in columns], -1), **items)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 6)  ->  name: (...)

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.overlap import numbered
@@ -22,7 +24,7 @@ class ClusterAccuracy(CountMetric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(2, **kwargs)
 
-    def update(self, pred: Tensor, ref: Tensor) -> None:
+    def update(self, pred: Tensor, ref: Tensor, **items: Unpack[Identity]) -> None:
         # pred, ref: (..., W) int, negative where either is padding
         """Add documents of W items."""
         _checks.integral("pred", pred)
@@ -31,7 +33,7 @@ class ClusterAccuracy(CountMetric):
         _checks.same_device(pred=pred, ref=ref)
         tables = [documents(ids, 1).long() for ids in (pred, ref)]
         lengths = used_width((tables[0] >= 0) & (tables[1] >= 0))
-        self.add_documents(in_chunks(_count, tables, (lengths, lengths), total))
+        self.add_documents(in_chunks(_count, tables, (lengths, lengths), total), **items)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 2)  ->  name: (...)

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
@@ -50,7 +52,7 @@ class CorefScores(CountMetric):
         self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
         super().__init__(len(_COUNTS), average, **kwargs)
 
-    def update(self, pred_ids: Tensor, ref_ids: Tensor) -> None:
+    def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[Identity]) -> None:
         # pred_ids, ref_ids: (..., W) int
         """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
         for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
@@ -65,10 +67,13 @@ class CorefScores(CountMetric):
         _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
         tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
         lengths = used_width((tables[0] >= 0) | (tables[1] >= 0))
-        self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total))
+        self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total), **items)
 
     def update_clusters(
-        self, preds: Sequence[Iterable[Iterable[Hashable]]], refs: Sequence[Iterable[Iterable[Hashable]]]
+        self,
+        preds: Sequence[Iterable[Iterable[Hashable]]],
+        refs: Sequence[Iterable[Iterable[Hashable]]],
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
         _checks.same_length(preds=preds, refs=refs)
@@ -82,7 +87,9 @@ class CorefScores(CountMetric):
             for side in sides
         ]
         lengths = sizes(mentions)
-        self.add_update(in_chunks(self._count, tables, (lengths, lengths), total, flat=True, device=self.device))
+        self.add_update(
+            in_chunks(self._count, tables, (lengths, lengths), total, flat=True, device=self.device), **items
+        )
 
     def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
         # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)

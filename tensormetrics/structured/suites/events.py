@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..objects.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import Cells, documents, in_chunks, total
@@ -47,6 +49,7 @@ class EventScores(CountMetric):
         n_ref: Tensor | None = None,  # (...)
         n_pred_args: Tensor | None = None,  # (...)
         n_ref_args: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents."""
         _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
@@ -68,10 +71,15 @@ class EventScores(CountMetric):
             documents(_lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2]), 0)
             for (name, n), tensor in zip(sizes.items(), given.values(), strict=True)
         ]
-        self.add_documents(in_chunks(self._count, [documents(t, 2) for t in given.values()], lengths, self._cells))
+        self.add_documents(
+            in_chunks(self._count, [documents(t, 2) for t in given.values()], lengths, self._cells), **items
+        )
 
     def update_events(
-        self, preds: Sequence[EventSet | Iterable[Event]], refs: Sequence[EventSet | Iterable[Event]]
+        self,
+        preds: Sequence[EventSet | Iterable[Event]],
+        refs: Sequence[EventSet | Iterable[Event]],
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents given as `EventSet`s or collections of `Event`s."""
         _checks.same_length(preds=preds, refs=refs)
@@ -87,7 +95,7 @@ class EventScores(CountMetric):
             columns = owner, [roles[argument.role] for argument in given], *_ends(given)
             args.append((rows(columns), torch.tensor(list(map(sum, counts)), dtype=torch.int64)))
         tables, lengths = zip(*triggers, *args, strict=True)
-        self.add_update(in_chunks(self._count, tables, lengths, self._cells, flat=True, device=self.device))
+        self.add_update(in_chunks(self._count, tables, lengths, self._cells, flat=True, device=self.device), **items)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 12)  ->  name: (...)

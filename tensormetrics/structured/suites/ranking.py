@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
@@ -54,6 +56,7 @@ class RankingScores(CountMetric):
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
         ref_gain: Tensor | None = None,  # (..., M), default 1
+        **items: Unpack[Identity],
     ) -> None:
         """Add queries."""
         _checks.integral("pred_keys", pred_keys)
@@ -69,7 +72,7 @@ class RankingScores(CountMetric):
             _checks.shape("ref_gain", ref_gain, *ref_keys.shape)
             tables, lengths = [*tables, ref_gain], [*lengths, n_ref]
         tables, lengths = [documents(table, 1) for table in tables], [documents(length, 0) for length in lengths]
-        self.add_documents(in_chunks(self._count, tables, lengths, total))
+        self.add_documents(in_chunks(self._count, tables, lengths, total), **items)
 
     def update_rankings(
         self,
@@ -77,6 +80,7 @@ class RankingScores(CountMetric):
         preds: Sequence[Sequence[Any]],
         refs: Sequence[Any],
         gains: Sequence[Sequence[float]] | None = None,
+        **items: Unpack[Identity],
     ) -> None:
         """Add queries of objects: the predictions, best first, the references and, if wanted, their gains in order.
 
@@ -88,7 +92,7 @@ class RankingScores(CountMetric):
         if deepest > ranking.max_k:
             raise ValueError(f"ks: got {deepest} above max_k {ranking.max_k}; write ranking[{deepest}]")
         *tables, n, m = (part.cpu() for part in ranking(preds, refs, gains))
-        self.add_update(in_chunks(self._count_hits, tables, (n, n, m), total, flat=True, device=self.device))
+        self.add_update(in_chunks(self._count_hits, tables, (n, n, m), total, flat=True, device=self.device), **items)
 
     def _count(self, pred_keys: Tensor, ref_keys: Tensor, *rest: Tensor) -> Tensor:
         # pred_keys: (D, N)  ref_keys: (D, M)  rest: gains (D, M) or nothing, then the lengths (D,) of each  ->  (D, K)

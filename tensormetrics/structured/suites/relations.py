@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from ..objects.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
@@ -27,6 +29,7 @@ class RelationScores(LabelScores):
         ref_relations: Tensor,  # (..., M, F) int
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents. Rows of a negative type do not count."""
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
@@ -41,12 +44,13 @@ class RelationScores(LabelScores):
         lengths = [documents(length, 0) for length in (n_pred, n_ref)]
         for name, table, length in zip(("pred_relations", "ref_relations"), tables, lengths, strict=True):
             self.check_numbers(name, table[..., 0], length)
-        self.add_documents(in_chunks(self._count, tables, lengths, total))
+        self.add_documents(in_chunks(self._count, tables, lengths, total), **items)
 
     def update_relations(
         self,
         preds: Sequence[RelationSet | Iterable[Relation]],
         refs: Sequence[RelationSet | Iterable[Relation]],
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
         _checks.same_length(preds=preds, refs=refs)
@@ -64,7 +68,7 @@ class RelationScores(LabelScores):
             lengths.append(sizes(owners))
         if self.labels is not None and len(types) > len(self.labels):
             raise ValueError(f"labels: got relations of {[*types][len(self.labels) :]}, wanted some of {self.labels}")
-        self.add_update(in_chunks(self._count, tables, lengths, total, flat=True, device=self.device))
+        self.add_update(in_chunks(self._count, tables, lengths, total, flat=True, device=self.device), **items)
 
     def _count(self, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
         # pred: (D, N, F)  ref: (D, M, F)  ->  (D, 3) or (D, 3 L)

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from . import _lengths
 from ._lengths import documents, in_chunks
 from .normalizers import normalize
@@ -53,6 +55,7 @@ class BoxMatch(CountMetric):
         n_ref: Tensor | None = None,  # (...)
         pred_labels: Tensor | None = None,  # (..., N) int
         ref_labels: Tensor | None = None,  # (..., M) int
+        **items: Unpack[Identity],
     ) -> None:
         """Add images."""
         _checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
@@ -71,7 +74,7 @@ class BoxMatch(CountMetric):
             _checks.shape("ref_labels", ref_labels, *batch, m)
             tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
             lengths *= 2
-        self.add_documents(in_chunks(self._count, tables, lengths))
+        self.add_documents(in_chunks(self._count, tables, lengths), **items)
 
     def _count(self, pred_boxes: Tensor, ref_boxes: Tensor, *rest: Tensor) -> Tensor:
         # pred_boxes: (D, N, 4)  ref_boxes: (D, M, 4)  ->  (D, 2 + 2 per threshold)

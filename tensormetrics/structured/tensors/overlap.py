@@ -39,8 +39,9 @@ class Gain(NamedTuple):
 def read_similarity(similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Gain:
     # similarity: (..., N, M)  n_pred, n_ref: (...)
     similarity, n_pred, n_ref = without_padding(similarity, n_pred, n_ref)
-    number = similarity < torch.inf  # False for NaN
-    return Gain(similarity.where(number, 0).clamp(min=0), n_pred, n_ref, number.flatten(-2).all(-1))
+    pairs = similarity.flatten(-2)
+    valid = pairs.amax(-1) < torch.inf if pairs.shape[-1] else torch.ones_like(n_pred, dtype=torch.bool)
+    return Gain(similarity.nan_to_num(0, 0, 0).clamp(min=0), n_pred, n_ref, valid)
 
 
 def without_padding(

@@ -5,87 +5,71 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric
+from ..._sum_metric import SumMetric
+from ..._weights import Identity
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
 from .policy import Policy
 
 
-class CountMetric(Metric):
+class CountMetric(SumMetric):
     """Base of the metrics that count something in each document and read named scores off the counts.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
-    Without a document every score is NaN. `bootstrap=R` adds `<name>-low` and `<name>-high`, the `confidence` interval
-    of R replicates, in each of which a document counts Poisson(1) times (N. C. Oza, S. Russell, 2001; online bagging):
-    nothing but sums is kept. Give each rank a `seed` of its own; `reset` does not rewind the draws.
+    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents, see `Identity`.
     """
 
     def __init__(
         self,
         counts: int,  # K
         average: str = "micro",
-        bootstrap: int = 0,
-        confidence: float = 0.95,
+        *,
+        replicates: int = 0,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
         _checks.one_of("average", average, ("micro", "macro"))
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence: got {confidence!r}, wanted a number between 0 and 1")
-        self.average, self.confidence, self.n_counts = average, confidence, counts
-        self.replicates = _checks.integer_at_least("bootstrap", bootstrap, 0)
-        self._random = np.random.default_rng(_checks.integer_at_least("seed", seed, 0))
-        width = counts + 1 if average == "micro" else 2 * len(self.read_scores(torch.zeros(counts)))
-        # Row 0 is the data, the others are replicates.
-        self.add_state("sums", torch.zeros(1 + self.replicates, width, dtype=torch.float64), "sum")
+        self.average, self.n_counts = average, counts
+        self.add_sums(counts + 1 if average == "micro" else 2 * len(self.read_scores(torch.zeros(counts))))
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., K)  ->  name: (...)
         """The scores that counts of one document, or of many together, stand for."""
 
-    def add_documents(self, counts: Tensor) -> None:
+    def add_documents(self, counts: Tensor, **items: Unpack[Identity]) -> None:
         # counts: (..., K)
         """Add documents to the running sums."""
         counts = torch.atleast_2d(counts.detach().double()).flatten(0, -2)
         if self.average == "micro":
-            table = torch.cat([counts, torch.ones_like(counts[:, :1])], -1)
-        else:
-            scores = torch.stack(list(self.read_scores(counts).values()), -1)
-            table = torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1)
-        sums = table.sum(0, keepdim=True)
-        if self.replicates:
-            drawn = torch.from_numpy(self._random.poisson(1.0, (len(table), self.replicates)))
-            sums = torch.cat([sums, drawn.to(table.device, table.dtype).mT @ table])
-        self.sums = self.sums + sums
+            return self.add_items(torch.cat([counts, torch.ones_like(counts[:, :1])], -1), **items)
+        scores = torch.stack(list(self.read_scores(counts).values()), -1)
+        self.add_items(torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1), **items)
 
-    def add_update(self, counts: Tensor) -> None:
+    def add_update(self, counts: Tensor, **items: Unpack[Identity]) -> None:
         # counts: (..., K)
         """Add documents as an `update` does, for what reads objects: once, and not at all where it fails."""
-        self._wrap_update(self.add_documents)(counts)
+        self._wrap_update(self.add_documents)(counts, **items)
 
     def compute(self) -> dict[str, Tensor]:
         """name -> () float64."""
+        return self.read_sums(self.sums)
+
+    def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., width)  ->  name: (...)
         if self.average == "micro":
-            empty = self.sums[:, -1] == 0
-            scores = {name: s.masked_fill(empty, torch.nan) for name, s in self.read_scores(self.sums[:, :-1]).items()}
-        else:
-            totals, numbers = self.sums.tensor_split(2, -1)
-            names = self.read_scores(self.sums.new_zeros(self.n_counts)).keys()
-            scores = dict(zip(names, (totals / numbers).unbind(-1), strict=True))
-        result = {name: score[0] for name, score in scores.items()}
-        tail = (1 - self.confidence) / 2
-        for name, score in scores.items() if self.replicates else ():
-            for end, quantile in (("low", tail), ("high", 1 - tail)):
-                result[f"{name}-{end}"] = score[1:].nanquantile(quantile)
-        return result
+            empty = sums[..., -1] == 0
+            return {name: s.masked_fill(empty, torch.nan) for name, s in self.read_scores(sums[..., :-1]).items()}
+        totals, numbers = sums.tensor_split(2, -1)
+        names = self.read_scores(sums.new_zeros(self.n_counts)).keys()
+        return dict(zip(names, (totals / numbers).unbind(-1), strict=True))
 
 
 class OverlapMetric(CountMetric):
@@ -113,7 +97,8 @@ class OverlapMetric(CountMetric):
         ratio = functools.partial(normalize, *counts.unbind(-1), zero_division=self.policy.zero_division)
         return {name: ratio(score) for name, score in self.scores.items()}
 
-    def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor) -> None:
+    def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
         # overlap, n_pred, n_ref: (...)
         """Add the overlaps of documents whose collections have these lengths."""
-        self.add_documents(torch.stack([o.double() for o in self.policy.count_empty(*overlap, n_pred, n_ref)], -1))
+        overlap = self.policy.count_empty(*overlap, n_pred, n_ref)
+        self.add_documents(torch.stack([o.double() for o in overlap], -1), **items)

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
+from ..._weights import Identity
 from . import _lengths
 from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
@@ -40,6 +42,7 @@ class SimilarityMatch(OverlapMetric):
         *,
         pred_self: Tensor | None = None,  # (...)
         ref_self: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents. A self-overlap left out is the number of items: right where an item's similarity to itself is
         1 and none is higher, but under `~` it must be given."""
@@ -56,7 +59,7 @@ class SimilarityMatch(OverlapMetric):
         else:
             cross = self.overlap(similarity, *given)
         selves = (n_pred if pred_self is None else pred_self, n_ref if ref_self is None else ref_self)
-        self.add_overlap(Overlap(cross, *selves), n_pred, n_ref)
+        self.add_overlap(Overlap(cross, *selves), n_pred, n_ref, **items)
 
     def _trimmed(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
         # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)
@@ -98,6 +101,7 @@ class MultisetMatch(OverlapMetric):
         ref_keys: Tensor,  # (..., M) int, or (..., M, F)
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         overlap = functools.partial(
             multiset_overlap, constraint=self.constraint, duplicates=self.policy.duplicates, columns=self.columns
@@ -105,7 +109,7 @@ class MultisetMatch(OverlapMetric):
         ragged = n_pred is not None or n_ref is not None
         overlap = self._trimmed(overlap, pred_keys, ref_keys, n_pred, n_ref) if ragged else overlap(pred_keys, ref_keys)
         # Under every constraint a self-overlap is 0 for the empty multiset alone.
-        self.add_overlap(overlap, overlap.pred, overlap.ref)
+        self.add_overlap(overlap, overlap.pred, overlap.ref, **items)
 
     def _trimmed(
         self,

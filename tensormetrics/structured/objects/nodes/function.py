@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..columns import Where
-from .node import Node, below
+from .node import Node, NotPlain, below
 
 
 class Values(NamedTuple):
@@ -24,6 +24,16 @@ class Function(Node):
 
     def __init__(self, function: Callable[..., Any], dominated: bool = False, batched: bool = False) -> None:
         self.function, self.dominated, self.batched = function, dominated, batched
+        self.plain = not batched
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values
+
+    def worth(self, a: Any, b: Any) -> float:
+        number = _number(self.function(a, b))
+        if not number < math.inf:  # False for NaN
+            raise NotPlain
+        return number
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Values:
         return Values(values, {}, where)
@@ -94,15 +104,26 @@ class TensorFunction(Node):
         return Numbers(torch.stack(table, -1).to(device), where)
 
     def similarity(self, rows: Numbers, i: Tensor, j: Tensor) -> Tensor:
-        value = self.function(rows.table[i], rows.table[j])
-        if not isinstance(value, Tensor) or value.shape != i.shape:
+        return self._values(rows, i, j, rows.table[i], rows.table[j])
+
+    def similarities(self, rows: Numbers, x: Tensor, y: Tensor) -> Tensor:
+        shape = (*x.shape, y.shape[1])
+        left, right = rows.table[x][:, :, None].expand(*shape, -1), rows.table[y][:, None].expand(*shape, -1)
+        return self._values(rows, x[:, :, None].expand(shape), y[:, None].expand(shape), left, right)
+
+    def _values(self, rows: Numbers, i: Tensor, j: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        # i, j: (...)  left, right: (..., F)  ->  (...) float64
+        value = self.function(left.flatten(0, -2), right.flatten(0, -2))
+        if not isinstance(value, Tensor) or value.shape != (i.numel(),):
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise ValueError(f"tensor_func: got {got} for {len(i)} pairs, wanted a tensor of shape ({len(i)},)")
-        (wrong,) = (~(value < torch.inf)).nonzero(as_tuple=True)
-        if len(wrong):
-            pair = " and ".join(rows.where(int(side[wrong[0]])) for side in (i, j))
-            raise ValueError(f"tensor_func: got {value[wrong[0]].item()} for {pair}, wanted a number below infinity")
-        return value.double()
+            raise ValueError(f"tensor_func: got {got} for {i.numel()} pairs, wanted a tensor of shape ({i.numel()},)")
+        value = value.double().view(i.shape)
+        number = value < torch.inf  # False for NaN
+        if not number.all():
+            wrong = tuple((~number).nonzero()[0])
+            pair = " and ".join(rows.where(int(side[wrong])) for side in (i, j))
+            raise ValueError(f"tensor_func: got {value[wrong].item()} for {pair}, wanted a number below infinity")
+        return value
 
 
 def _column(values: Sequence[Any], readers: Sequence[Reader], where: Where) -> Tensor:  # ->  (n,) float64

@@ -14,7 +14,8 @@ from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..columns import Keys, Where, check_type
 from ..variable import Variable
 from .node import Node, Part
-from .set import Bounded, Candidates, Ragged, equal_pairs
+from .relations import equal_pairs
+from .set import Bounded, Candidates, Ragged
 
 NODE_LIMIT = 200_000
 
@@ -121,13 +122,12 @@ class LatentSet(Bounded):
     def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
             return self._chosen(rows, i, j).pairs
-        distinct = self.duplicates != "multiset"
-        (mapping,) = self._mapped(rows, i, j, distinct).mapping
+        (mapping,) = self._mapped(rows, i, j, self.distinct).mapping
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
         numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
         keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], numbers], 1).tolist()))
-        return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, distinct)
+        return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, self.distinct)
 
 
 def consistent_choice(

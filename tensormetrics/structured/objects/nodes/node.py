@@ -24,13 +24,14 @@ from ...tensors.normalizers import (
     normalize,
     selves_read,
 )
-from ..columns import CPU, Keys, Where, check_no_nan, combined, distinct, read_once
+from ..columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
 from ..variable import Variable
 
 bounding = ContextVar("bounding", default=False)  # nodes that are inexact answer with a bound from above
 
 
-Triple = tuple[float, float, float]  # overlap of both, of the prediction with itself, of the reference with itself
+class NotPlain(Exception):
+    """More than is compared without tensors, or a value about which their way has something to say."""
 
 
 class Part(NamedTuple):
@@ -54,7 +55,8 @@ class Node(ABC):
     inexact: what is found may be less than there is; see `bounding`.
     has_variables: values hold variables outside of any collection. binds: they hold collections that bind variables.
     cost: factors of a product are evaluated in this order, on the pairs that are left.
-    plain: a single pair of few values can be compared without tensors, see `pair`.
+    plain: a single pair of few values can be compared without tensors, which cost more: `read`, then `worth` and
+    `own` in the place of `encode`, `similarity` and `self_similarity`. What raises there is left to these to refuse.
     """
 
     equality = False
@@ -79,9 +81,20 @@ class Node(ABC):
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:  # i: (P,)  ->  (P,) float64
         return self.similarity(rows, i, i)
 
-    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
-        """The overlap of a prediction and a reference, and of each with itself; None if there is too much in them."""
+    def similarities(self, rows: Any, x: Tensor, y: Tensor) -> Tensor:
+        # x: (P, N)  y: (P, M)  ->  (P, N, M) float64, of all pairs of rows
+        i, j = x[:, :, None].expand(*x.shape, y.shape[1]), y[:, None].expand(*x.shape, y.shape[1])
+        return self.similarity(rows, i.flatten(), j.flatten()).view(i.shape)
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        """What `worth` compares; hashable where `equality` holds."""
         raise NotImplementedError
+
+    def worth(self, a: Any, b: Any) -> float:
+        return float(len({a, b}) == 1)  # of an equality
+
+    def own(self, a: Any) -> float:
+        return 1.0 if self.equality else self.worth(a, a)
 
     def key(self, rows: Any) -> Keys | None:
         """Rows of different keys have similarity 0; where `equality` holds, those of equal keys have 1."""
@@ -101,9 +114,10 @@ class Leaf(Node):
 
     equality = dominated = plain = True
 
-    def pair(self, pair: Sequence[Any], where: Where) -> Triple:
-        check_no_nan(pair, where)
-        return float(len(distinct(Keys(pair, where, CPU))) == 1), 1.0, 1.0
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        if not EQUAL_THEMSELVES.issuperset(map(type, values)):
+            check_no_nan(values, str)
+        return values
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Keys:
         check_no_nan(values, where)
@@ -142,10 +156,30 @@ class Product(Node):
         self.factors = sorted(unequal, key=lambda place: self.nodes[place].cost)  # beside the key
         self.plain = all(node.plain for node in self.nodes)
 
-    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
-        self.check(pair, where)
-        found = [node.pair(list(map(read, pair)), below(where, names)) for names, (read, node) in self.fields.items()]
-        return None if None in found else tuple(map(math.prod, zip((1.0, 1.0, 1.0), *found, strict=True)))
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        self.check(values, str)
+        columns = [node.read(list(map(read, values))) for read, node in self.fields.values()]
+        keys = [column for node, column in zip(self.nodes, columns, strict=True) if node.equality]
+        rows = [*zip(*keys, strict=True)] if keys else [()] * len(values)
+        if self.equality:
+            return rows
+        hash(tuple(rows))  # an unhashable one is found whether or not it is compared
+        return [*zip(rows, *(columns[place] for place in self.factors), strict=True)]
+
+    def worth(self, a: Any, b: Any) -> float:
+        if self.equality:
+            return super().worth(a, b)
+        value = float(a[0] == b[0])
+        for place, x, y in zip(self.factors, a[1:], b[1:], strict=True):
+            if not value:
+                break
+            value *= self.nodes[place].worth(x, y)
+        return value
+
+    def own(self, a: Any) -> float:
+        if self.equality:
+            return 1.0
+        return math.prod(self.nodes[place].own(x) for place, x in zip(self.factors, a[1:], strict=True))
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
         self.check(values, where)
@@ -204,6 +238,23 @@ class Union(Node):
         self.dominated = all(node.dominated for node in cases)
         self.take_on(cases)
         self.cost = max(node.cost for node in cases)
+        self.plain = all(node.plain for node in cases)
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        chosen = list(map(self.choose, values))
+        if None in chosen:
+            raise NotPlain
+        rows = [(case, *self.cases[case].read([value])) for case, value in zip(chosen, values, strict=True)]
+        hash(tuple(row for row in rows if self.cases[row[0]].equality))
+        return rows
+
+    def worth(self, a: Any, b: Any) -> float:
+        if self.equality or a[0] != b[0]:
+            return super().worth(a, b) if self.equality else 0.0
+        return self.cases[a[0]].worth(a[1], b[1])
+
+    def own(self, a: Any) -> float:
+        return self.cases[a[0]].own(a[1])
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Choice:
         chosen = list(map(self.choose, values))
@@ -269,6 +320,10 @@ class Normalized(Node):
         known = isinstance(normalizer, Precision | Recall | Jaccard | FScore)
         self.equality, self.dominated = known and inner.equality, known and inner.dominated
         self.take_on([inner])
+        self.plain = self.equality and inner.plain
+
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        return self.inner.read(values)
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Any:
         return self.inner.encode(values, split, where, device)

@@ -1,8 +1,8 @@
 """Nodes of collections: ragged rows whose items are matched under a constraint."""
 
 from abc import abstractmethod
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
 from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..columns import CPU, FEW, Keys, Where, check_collection, distinct, read_once
-from .node import Leaf, Node, Part, Triple, bounding
+from ..columns import COLLECTIONS, EQUAL_THEMSELVES, FEW, Keys, Where, as_list, check_collection, read_once
+from .node import Leaf, Node, NotPlain, Part, bounding
+from .relations import equal_pairs, heaviest_relation
 
 COMMON: dict[Constraint, Callable[[int, int], int]] = {  # of equal items that occur so often on the two sides
     Constraint.ONE_TO_ONE: min,
@@ -23,6 +24,7 @@ COMMON: dict[Constraint, Callable[[int, int], int]] = {  # of equal items that o
     Constraint.MANY_TO_ONE: lambda p, r: r,
     Constraint.MANY_TO_MANY: lambda p, r: p * r,
 }
+FEW_UNEQUAL = 5  # items of a collection: of more of them tensors are quicker than Python
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
 MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
 
@@ -78,10 +80,10 @@ class Collection(Node):
                 (rows.start[side][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
                 for side, count, size in zip((i, j), (n, m), shape[1:], strict=True)
             )
+            if x_inside.all() and y_inside.all():
+                return self.inner.similarities(rows.items, x, y)
             x, y = x[:, :, None].expand(shape), y[:, None].expand(shape)
             inside = x_inside[:, :, None] & y_inside[:, None]
-            if inside.all():
-                return self.inner.similarity(rows.items, x.flatten(), y.flatten()).view(shape)
             delta = self.inner.similarity(rows.items, x[inside], y[inside])
             return delta.new_zeros(shape).masked_scatter_(inside, delta)
         pairs = Candidates.of(rows, i, j)
@@ -142,7 +144,9 @@ class Matched(Collection):
         super().__init__(inner, items)
         self.constraint, self.empty_is_one = constraint, empty_is_one
         self.duplicates = duplicates if inner.equality else "multiset"
+        self.distinct = self.duplicates != "multiset"
         self.dominated = constraint is Constraint.ONE_TO_ONE and inner.dominated
+        self.plain = inner.plain and not self.inexact
 
     @classmethod
     def under(
@@ -163,8 +167,39 @@ class Matched(Collection):
         # i, j: (P,)  ->  (P,) float64
         """The weight of the heaviest relation; distinct: of equal items only one counts."""
 
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        if not COLLECTIONS.issuperset(map(type, values)):
+            self.check(values, str)
+        rows = [*map(self.inner.read, map(self.items, values))]
+        if max(map(len, rows), default=0) > (FEW if self.inner.equality else FEW_UNEQUAL):
+            raise NotPlain
+        if self.inner.equality:
+            hash(tuple(map(tuple, rows)))  # an unhashable one is found whether or not it is compared
+        return rows
+
+    def worth(self, a: Sequence[Any], b: Sequence[Any]) -> float:
+        if self.empty_is_one and not a and not b:
+            return 1.0
+        return self.plain_overlap(a, b, self.distinct)
+
+    def own(self, a: Sequence[Any]) -> float:
+        distinct = self.duplicates == "set"
+        if self.empty_is_one and not a:
+            return 1.0
+        if self.constraint is Constraint.MANY_TO_MANY or distinct or not self.inner.dominated:
+            return self.plain_overlap(a, a, distinct)
+        return float(len(a) if self.inner.equality else sum(map(self.inner.own, a)))
+
+    def plain_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
+        """What `overlap` is of the items of two collections."""
+        raise NotImplementedError
+
+    def gains(self, a: Sequence[Any], b: Sequence[Any]) -> list[list[float]]:
+        """What each pair of items is worth, and not less than 0."""
+        return [[max(self.inner.worth(x, y), 0.0) for y in b] for x in a]
+
     def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
-        value = self.overlap(rows, i, j, self.duplicates != "multiset")
+        value = self.overlap(rows, i, j, self.distinct)
         if self.empty_is_one:
             value = torch.where((rows.count[i] == 0) & (rows.count[j] == 0), 1.0, value)
         return value
@@ -213,33 +248,22 @@ class Set(Matched):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.plain = self.inner.equality and not self.inner.has_variables
+        self.flat = isinstance(self.inner, Leaf) and self.items is as_list
 
-    def pair(self, pair: Sequence[Any], where: Where) -> Triple | None:
-        self.check(pair, where)
-        counts, items = _items_of(pair, self.items)
-        if len(items) > FEW:
-            return None
-        split = counts[0]
+    def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self.flat and COLLECTIONS.issuperset(map(type, values)):
+            if EQUAL_THEMSELVES.issuperset(map(type, chain(*values))):
+                return values  # as they are: half the time of a small score
+        return super().read(values)
 
-        def item_where(item: int) -> str:
-            return f"{where(0)}[{item}]" if item < split else f"{where(1)}[{item - split}]"
-
-        key = self.inner.key(self.inner.encode(items, split, item_where, CPU))
-        sides = [distinct(Keys(part, key.where, CPU, key.parts)) for part in (key.values[:split], key.values[split:])]
-        if self.duplicates == "set":
-            sides = [dict.fromkeys(side, 1) for side in sides]
-        p, r = (dict.fromkeys(side, 1) for side in sides) if self.duplicates == "set_cross" else sides
-        both = [(p[value], r[value]) for value in p if value in r]
-        if self.constraint is Constraint.MANY_TO_MANY:
-            selves = (sum(times * times for times in side.values()) for side in sides)
-        else:
-            selves = (sum(side.values()) for side in sides)
-        found = sum(COMMON[self.constraint](*times) for times in both), *selves
-        if self.empty_is_one:
-            empty = [not n for n in counts]
-            found = (1 if part else value for part, value in zip((all(empty), *empty), found, strict=True))
-        return tuple(map(float, found))
+    def plain_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
+        if not self.inner.equality:
+            return heaviest_relation(self.gains(a, b), self.constraint)
+        x, y = set(a), set(b)
+        if distinct or (len(x) == len(a) and len(y) == len(b)):
+            return float(len(x & y))
+        times = Counter(a), Counter(b)
+        return float(sum(COMMON[self.constraint](*(side[key] for side in times)) for key in x & y))
 
     def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
@@ -247,10 +271,10 @@ class Set(Matched):
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         if rows.key is None:  # every pair of items may be similar
             for part in alike(rows.count[i], rows.count[j]):
-                here, there = i[part], j[part]
-                value[part] = set_overlap(
-                    self.dense(rows, here, there), rows.count[here], rows.count[there], self.constraint
-                )
+                delta = self.dense(rows, i[part], j[part])
+                lengths = rows.count[i[part]], rows.count[j[part]]
+                full = len(part) == 1  # as large as its table: lengths would cost a pass over it
+                value[part] = set_overlap(delta, *(() if full else lengths), constraint=self.constraint)
             return value
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
@@ -278,36 +302,12 @@ class Set(Matched):
     def _relation(self, rows: Ragged, i: int, j: int) -> list[tuple[int, int]]:
         if self.inner.equality:
             keys = [rows.key.ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j)]
-            return equal_pairs(*keys, self.constraint, self.duplicates != "multiset")
+            return equal_pairs(*keys, self.constraint, self.distinct)
         here = torch.tensor([[i], [j]], device=rows.start.device)
         pairs = Candidates.of(rows, *here)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
         _, chosen = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
         return sorted(zip(pairs.a[chosen].tolist(), pairs.b[chosen].tolist(), strict=True))
-
-
-def equal_pairs(x: list[Hashable], y: list[Hashable], constraint: Constraint, distinct: bool) -> list[tuple[int, int]]:
-    """Which equal items are paired: the n-th with the n-th one-to-one, with the first where one may be used again."""
-    places: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for b, key in enumerate(y):
-        places[key].append(b)
-    seen: Counter[Hashable] = Counter()
-    pairs = []
-    for a, key in enumerate(x):
-        found, n = places.get(key, []), seen[key]
-        seen[key] += 1
-        if distinct and n:
-            continue
-        if distinct:
-            found = found[:1]
-        if constraint is Constraint.ONE_TO_ONE:
-            found = found[n : n + 1]
-        elif constraint is Constraint.ONE_TO_MANY:
-            found = found[:1]
-        elif constraint is Constraint.MANY_TO_ONE and n:
-            found = []
-        pairs += [(a, b) for b in found]
-    return pairs
 
 
 class MaxPair(Collection):

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
+from ...._weights import Identity
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
@@ -42,6 +44,7 @@ class SpanScores(LabelScores):
         ref_spans: Tensor,  # (..., M, 3) int
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
 
@@ -66,7 +69,7 @@ class SpanScores(LabelScores):
         lengths = [documents(length, 0) for length in (n_pred, n_ref)]
         for name, table, length in zip(("pred_spans", "ref_spans"), tables, lengths, strict=True):
             self.check_numbers(name, table[..., 0], length)
-        self.add_documents(in_chunks(self._count, tables, lengths, self._cells))
+        self.add_documents(in_chunks(self._count, tables, lengths, self._cells), **items)
 
     def update_tags(
         self,
@@ -75,6 +78,7 @@ class SpanScores(LabelScores):
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
         suffix: bool = False,
+        **items: Unpack[Identity],
     ) -> None:
         """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
 
@@ -83,16 +87,18 @@ class SpanScores(LabelScores):
         """
         _checks.one_of("mode", mode, MODES)
         if vocabulary is not None:
-            return self._update_numbers(pred, ref, mode, vocabulary, suffix)
+            return self._update_numbers(pred, ref, mode, vocabulary, suffix, **items)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
         known = Vocabulary(self.labels or (), suffix)
         pred_tags, ref_tags, lengths = read_both(pred, ref, known)
         if self.labels is not None:
             known.check(self.labels)
-        self.add_update(self._count_tags(known, pred_tags, ref_tags, lengths, mode))
+        self.add_update(self._count_tags(known, pred_tags, ref_tags, lengths, mode), **items)
 
-    def _update_numbers(self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool) -> None:
+    def _update_numbers(
+        self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool, **items: Unpack[Identity]
+    ) -> None:
         # pred, ref: (..., W)
         _checks.integral("pred", pred)
         _checks.integral("ref", ref)
@@ -105,11 +111,11 @@ class SpanScores(LabelScores):
         pred, ref = documents(pred, 1), documents(ref, 1)
         kept = (pred >= 0) & (ref >= 0)
         if kept.device.type == "cpu":
-            return self.add_update(self._count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode))
+            return self.add_update(self._count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode), **items)
         order = kept.sort(dim=-1, descending=True, stable=True).indices
         sides = (known.parts(side.where(kept, len(vocabulary)).gather(-1, order)) for side in (pred, ref))
         (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*side, mode) for side in sides)
-        self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells))
+        self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells), **items)
 
     def _count_tags(self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str) -> Tensor:
         # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
@@ -161,8 +167,8 @@ def ner_report(
 ) -> str:
     """The text of `SpanScores.report` for lists of tags, a row for each label that is met in them.
 
-    Without `bootstrap` it is letter by letter seqeval's `classification_report(ref, pred)`, with `mode` other than
-    "lenient" that of its strict mode. `options` are those of `SpanScores`, such as `bootstrap=1000`.
+    Without `replicates` it is letter by letter seqeval's `classification_report(ref, pred)`, with `mode` other than
+    "lenient" that of its strict mode. `options` are those of `SpanScores`, such as `replicates=1000`.
 
     >>> print(ner_report([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-PER"]]))  # doctest: +NORMALIZE_WHITESPACE
                   precision    recall  f1-score   support

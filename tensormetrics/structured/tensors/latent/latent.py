@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
+from ...._weights import Identity
 from .. import _lengths
 from .._programme import check_solver
 from ..constraints import Constraint
@@ -131,6 +133,7 @@ class LatentMatch(OverlapMetric):
         ref_is_var: Tensor,  # (..., M, F) bool
         n_pred: Tensor | None = None,  # (...)
         n_ref: Tensor | None = None,  # (...)
+        **items: Unpack[Identity],
     ) -> None:
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
@@ -144,4 +147,4 @@ class LatentMatch(OverlapMetric):
         selves = (full_pred, full_ref)
         if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
             selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
-        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref)
+        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref, **items)

@@ -1,0 +1,123 @@
+"""Text files of columns between blanks: fields stay bytes in one buffer, and no Python object is made for a line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _native
+
+WORD = 8  # bytes of a machine word
+LONGEST = 512  # bytes of a field
+SERVES = "Run.read and Qrels.read"
+
+# data: (bytes,) uint8, whole lines of `columns` fields, of which `kept` are asked for, in order  ->  (kept, lines, 2)
+# int64, where these begin and end; (2,) int64: the number of the first line that does not fit, from 1, and how many
+# fields it has, or 0, 0. Lines without fields are passed over.
+split_columns = _native.define(
+    "split_columns(Tensor data, int columns, int[] kept) -> (Tensor, Tensor)",
+    lambda data, columns, kept: (
+        data.new_empty(len(kept), torch.library.get_ctx().new_dynamic_size(), 2, dtype=torch.int64),
+        data.new_empty(2, dtype=torch.int64),
+    ),
+    _native.Operator("text", SERVES, 10),
+)
+# data: (bytes,) uint8  places: (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which are no numbers
+numbers_of_fields = _native.define(
+    "numbers_of_fields(Tensor data, Tensor places) -> (Tensor, Tensor)",
+    lambda data, places: (
+        data.new_empty(len(places), dtype=torch.float64),
+        data.new_empty(len(places), dtype=torch.bool),
+    ),
+    _native.Operator("text", SERVES, 10),
+)
+# data, places: as above  ->  (n, width) int64: the bytes of each field, 0 behind them
+words_of_fields = _native.define(
+    "words_of_fields(Tensor data, Tensor places, int width) -> Tensor",
+    lambda data, places, width: data.new_empty(len(places), width, dtype=torch.int64),
+    _native.Operator("text", SERVES, 10),
+)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A column of a file: where its fields begin and end in `data`."""
+
+    data: np.ndarray  # (bytes,) uint8
+    places: np.ndarray  # (n, 2)
+
+    def __getitem__(self, row: int) -> str:
+        begin, end = self.places[row]
+        return bytes(self.data[begin:end]).decode()
+
+    def behind(self, rows: int) -> "Fields":
+        return Fields(self.data, self.places[rows:])
+
+    def words(self) -> np.ndarray:
+        # ->  (n, W) uint64
+        """The bytes of each field, 0 behind its end: two fields are equal where these are."""
+        longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))
+        words = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD))
+        return words.numpy().view(np.uint64)
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        # ->  (n,) float64, the rows that hold no number
+        values, wrong = numbers_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places))
+        return values.numpy(), wrong.nonzero().flatten().numpy()
+
+
+def read_columns(path: Path, names: Sequence[str]) -> list[Fields]:
+    """The columns of those names, but those called "-". Each line of the file has as many fields, or none: ValueError
+    names the first other one."""
+    data = np.fromfile(path, np.uint8)
+    data = data[3:] if data[:3].tobytes() == b"\xef\xbb\xbf" else data  # the mark of UTF-8 that some editors write
+    kept = [i for i, name in enumerate(names) if name != "-"]
+    found, wrong = split_columns(torch.from_numpy(data), len(names), kept)
+    line, fields = wrong.tolist()
+    if line:
+        raise ValueError(f"{path}, line {line}: got {fields} fields, wanted {len(names)}: {' '.join(names)}")
+    places = found.numpy()
+    if (longest := int((places[..., 1] - places[..., 0]).max(initial=0))) > LONGEST:
+        raise ValueError(f"{path}: got a field of {longest} bytes, wanted at most {LONGEST}")
+    return [Fields(data, column) for column in places]
+
+
+@_native.reference("split_columns")
+def _split_columns(data: Tensor, columns: int, kept: list[int]) -> tuple[Tensor, Tensor]:
+    text = np.concatenate([[np.uint8(32)], data.numpy(), [np.uint8(32)]])
+    edges = np.flatnonzero((text[1:] <= 32) != (text[:-1] <= 32)).reshape(-1, 2)
+    line = np.cumsum(text == ord("\n"))[edges[:, 0]]  # of each field
+    fields = np.bincount(line)
+    wrong = np.flatnonzero((fields > 0) & (fields != columns))
+    if len(wrong):
+        return torch.empty(len(kept), 0, 2, dtype=torch.int64), torch.tensor([wrong[0] + 1, fields[wrong[0]]])
+    rows = torch.from_numpy(edges).reshape(-1, columns, 2)
+    return rows[:, kept].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64)
+
+
+@_native.reference("numbers_of_fields")
+def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    raw = data.numpy().tobytes()
+    values = [_number(raw[begin:end]) for begin, end in places.tolist()]
+    wrong = [value is None for value in values]
+    return (
+        torch.tensor([value or 0.0 for value in values], dtype=torch.float64),
+        torch.tensor(wrong, dtype=torch.bool),
+    )
+
+
+@_native.reference("words_of_fields")
+def _words_of_fields(data: Tensor, places: Tensor, width: int) -> Tensor:
+    raw = data.numpy().tobytes()
+    fields = np.array([raw[begin:end] for begin, end in places.tolist()], f"S{WORD * width}")
+    return torch.from_numpy(fields.view(np.int64).reshape(len(places), width))
+
+
+def _number(field: bytes) -> float | None:
+    try:
+        return None if b"_" in field else float(field)  # Python would read 1_0 as 10
+    except ValueError:
+        return None

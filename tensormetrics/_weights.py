@@ -1,0 +1,156 @@
+"""The weight of every item in every replicate: the Bayesian bootstrap (Rubin 1981, doi:10.1214/aos/1176345338).
+
+A weight is Exp(1) and a function of (seed, item, replicate), drawn by Philox: the same on every device, in any order
+and split of the items, on any number of ranks. It is one of 2^16 equally likely numbers, a multiple of FINENESS, from a
+table that the CPU writes, so that weighted sums are exact and have no order.
+"""
+
+import functools
+import hashlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import _checks, _native
+from ._exact_sums import parts, total
+from ._interruptible import interruptible
+from ._philox import WORD, philox4x32, philox_key
+
+REPLICATES = 1000
+FINENESS = 2.0**-10
+# With weights below 16, sums of up to 2^24 rows that add up to 2^43 or less are exact, but for what is below 2^-41.
+GRIDS = (1.0, 2.0**-20, 2.0**-40)
+VALUES = 2**16
+LANES = defaultdict(lambda: 2**22, cpu=2**15)  # weights at a time, eighths of them
+
+
+class Identity(TypedDict, total=False):
+    """Who the items of an `update` are, both (B,): integers, or names in a list.
+
+    ids: items of one id weigh the same wherever, in whatever order and batch they come. Without, items are numbered as
+    they come: equal are then the weights of one order of items in any batches, and each rank draws its own.
+    groups: documents, patients, speakers; items of one group share a weight, which widens intervals as it should.
+    """
+
+    ids: Tensor | Sequence[Hashable] | None
+    groups: Tensor | Sequence[Hashable] | None
+
+
+def units(name: str, given: Any, count: int, device: torch.device) -> Tensor:
+    # ->  (count,) int64
+    """What `ids` and `groups` are as numbers; a name's number is a digest of it."""
+    if isinstance(given, str) or not isinstance(given, Tensor | Sequence | np.ndarray):
+        raise TypeError(f"{name}: got a {type(given).__name__}, wanted a tensor of integers or a list of names")
+    if not isinstance(given, Tensor):
+        names = len(given) > 0 and isinstance(given[0], str)
+        given = torch.as_tensor(np.asarray([_digest(name, each) for each in given] if names else given))
+    if not given.numel():
+        given = given.long()
+    _checks.integral(name, given)
+    _checks.shape(name, given, count)
+    return given.to(device, torch.int64)
+
+
+def identity(count: int, device: torch.device, ids: Any = None, groups: Any = None) -> dict[str, Tensor]:
+    """Those of both that are given, as numbers; see `Identity`."""
+    given = {"ids": ids, "groups": groups}
+    return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
+
+
+def _digest(name: str, given: Any) -> int:
+    if not isinstance(given, str):
+        raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")
+    return int.from_bytes(hashlib.blake2b(given.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def check_draws(replicates: int | None, seed: int | None) -> tuple[int, int]:
+    """Both with their defaults, 1000 and 0."""
+    replicates = REPLICATES if replicates is None else _checks.integer_at_least("replicates", replicates, 2)
+    return replicates, 0 if seed is None else _checks.integer_at_least("seed", seed, 0)
+
+
+def weighted_sums(
+    rows: Tensor,  # (N, K) float64
+    units: Tensor,  # (N,) int64
+    replicates: int,
+    seed: int,
+    *,
+    halves: bool = False,
+    cells: Tensor | None = None,  # (N,) int64 in [0, C)
+    width: int = 1,  # C
+) -> Tensor:  # (1 or 2, 3, R, C, K)
+    """The parts (see `GRIDS`) of the sums over the rows of each cell in each replicate, each row times its weight.
+
+    With `halves` also the sums of a random half of the units, by which a randomisation test swaps them.
+    """
+    K = rows.shape[1]
+    sums = rows.new_zeros(1 + halves, replicates, width, len(GRIDS) * K)
+    split = torch.cat(parts(rows, grids=GRIDS), 1)
+    used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
+    key = torch.tensor(philox_key(seed, "items", "weights", "exponential"), device=rows.device)
+    for out, table in zip(sums, _tables(rows.device), strict=False):
+        for drawn, items in _tiles(len(rows), replicates, rows.device):
+            weights = rows.new_empty(drawn.stop - drawn.start, items.stop - items.start)
+            draw = item_weights if rows.device.type == "cpu" else _item_weights
+            draw(weights, units[items], table, key, drawn.start // 8)
+            if cells is None:
+                out[drawn, 0] += weights @ split[items]
+                continue
+            for k in used:
+                added = weights.new_zeros(len(weights), width)
+                out[drawn, :, k] += added.index_add_(1, cells[items], weights * split[items, k])
+    return sums.unflatten(-1, (len(GRIDS), K)).movedim(-2, 1)
+
+
+def joined(sums: Tensor) -> Tensor:
+    # sums: (3, ...)  ->  (...)
+    return total(list(sums))
+
+
+def _tiles(items: int, replicates: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    lanes = LANES[device.type]
+    for first in range(0, items, lanes):
+        last = min(first + lanes, items)
+        step = 8 * max(lanes // (last - first), 1)
+        for start in range(0, replicates, step):
+            yield slice(start, min(start + step, replicates)), slice(first, last)
+
+
+def _item_weights(out: Tensor, units: Tensor, table: Tensor, key: Tensor, start: int) -> None:
+    # out: (R, N) float64  units: (N,) int64  table: (VALUES,) float64  key: (2,)
+    """The weight of each unit in replicate 8 * start and following: an entry of the table, chosen by half a word."""
+    block = torch.arange(start, start + (len(out) + 7) // 8, device=out.device)[:, None]
+    words = torch.stack(philox4x32((units & WORD, units >> 32 & WORD, block, torch.zeros_like(block)), key.unbind()), 1)
+    number = torch.stack([words & VALUES - 1, words >> 16], 2).flatten(0, 2)
+    out.copy_(table[number[: len(out)]])
+
+
+item_weights = interruptible(
+    _native.define(
+        "item_weights(Tensor(a!) out, Tensor units, Tensor table, Tensor key, int start) -> ()",
+        lambda *arguments: None,
+        _native.Operator("dirichlet", "interval", 20),
+    ),
+    lambda out, *_: 2 * out.numel(),
+)
+_native.reference("item_weights")(_item_weights)
+
+
+@functools.cache
+def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
+    # ->  (VALUES,) float64 each: weights, and which half
+    with torch.inference_mode(False):
+        number = torch.arange(VALUES)
+        weights = (-((number + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
+        return weights.to(device), (number & 1).double().to(device)
+
+
+def fingerprint(units: Tensor) -> Tensor:
+    # units: (N,) int64  ->  () int64
+    """A sum that tells sets of units apart, in any order: two metrics are compared only on the same items."""
+    words = torch.stack(philox4x32((units & WORD, units >> 32 & WORD, 0, 1), (0, 0)))
+    return (words[0] + (words[1] << 32)).sum()

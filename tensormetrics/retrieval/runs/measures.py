@@ -1,0 +1,126 @@
+"""The measures of trec_eval, each from the judged documents of ranked lists alone.
+
+Definitions: Buckley and Voorhees, Retrieval System Evaluation, in TREC: Experiment and Evaluation in Information
+Retrieval, 2005; bpref: DOI 10.1145/1008992.1009000; nDCG: DOI 10.1145/582415.582418.
+"""
+
+import difflib
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from .ranking import Hits
+
+CUTS = 5, 10, 15, 20, 30, 100, 200, 500, 1000  # of trec_eval, where none is named
+CUTS_OF_SUCCESS = 1, 5, 10
+Measure = Callable[[Hits], np.ndarray]
+
+
+def _over(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Quotients; 0 where nothing is counted."""
+    return np.divide(values, counts, out=np.zeros_like(values), where=counts > 0)
+
+
+def _relevant_in(hits: Hits, depth: np.ndarray | float = np.inf) -> np.ndarray:
+    # depth: (Q,) or a number  ->  (Q,)
+    depth = np.broadcast_to(depth, hits.queries)[hits.query]
+    return hits.count(hits.query[(hits.gain >= hits.level) & (hits.rank <= depth)])
+
+
+def average_precision(hits: Hits, depth: float = np.inf) -> np.ndarray:
+    good = hits.gain >= hits.level
+    precision = hits.before(good) / hits.rank
+    return _over(hits.total(np.where(good & (hits.rank <= depth), precision, 0)), hits.relevant)
+
+
+def ndcg(hits: Hits, depth: float = np.inf) -> np.ndarray:
+    def discounted(gain: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        return np.where((gain > 0) & (rank <= depth), gain, 0) / np.log2(1 + rank)
+
+    order = np.lexsort((-hits.judged_gain, hits.judged_query))
+    query, gain = hits.judged_query[order], hits.judged_gain[order]
+    firsts = np.searchsorted(query, query)
+    ideal = np.bincount(query, discounted(gain, np.arange(1, len(query) + 1) - firsts), hits.queries)
+    return _over(hits.total(discounted(hits.gain, hits.rank)), ideal)
+
+
+def precision(hits: Hits, depth: float) -> np.ndarray:
+    return _relevant_in(hits, depth) / depth
+
+
+def recall(hits: Hits, depth: float = np.inf) -> np.ndarray:
+    return _over(_relevant_in(hits, depth), hits.relevant)
+
+
+def success(hits: Hits, depth: float) -> np.ndarray:
+    return (_relevant_in(hits, depth) > 0).astype(np.float64)
+
+
+def r_precision(hits: Hits) -> np.ndarray:
+    return _over(_relevant_in(hits, hits.relevant), hits.relevant)
+
+
+def reciprocal_rank(hits: Hits) -> np.ndarray:
+    good = hits.gain >= hits.level
+    return hits.total(np.where(good & (hits.before(good) == 1), 1 / hits.rank, 0))
+
+
+def bpref(hits: Hits) -> np.ndarray:
+    good, bad = hits.gain >= hits.level, (hits.gain >= 0) & (hits.gain < hits.level)
+    judged_bad = hits.judged_query[(hits.judged_gain >= 0) & (hits.judged_gain < hits.level)]
+    relevant = hits.relevant
+    most = np.minimum(relevant, hits.count(judged_bad))[hits.query]
+    above = np.minimum(hits.before(bad), relevant[hits.query])
+    return _over(hits.total(np.where(good, 1 - _over(above.astype(np.float64), most), 0)), relevant)
+
+
+def set_precision(hits: Hits) -> np.ndarray:
+    return _over(_relevant_in(hits), hits.retrieved.astype(np.float64))
+
+
+def set_f(hits: Hits) -> np.ndarray:
+    both = set_precision(hits), recall(hits)
+    return _over(2 * both[0] * both[1], both[0] + both[1])
+
+
+FLAT: dict[str, Measure] = {
+    "map": average_precision,
+    "ndcg": ndcg,
+    "Rprec": r_precision,
+    "recip_rank": reciprocal_rank,
+    "bpref": bpref,
+    "set_P": set_precision,
+    "set_recall": recall,
+    "set_F": set_f,
+    "num_ret": lambda hits: hits.retrieved.astype(np.float64),
+    "num_rel": lambda hits: hits.relevant,
+    "num_rel_ret": _relevant_in,
+}
+CUT: dict[str, Callable[..., np.ndarray]] = {  # of hits, depth
+    "map_cut": average_precision,
+    "ndcg_cut": ndcg,
+    "P": precision,
+    "recall": recall,
+    "success": success,
+}
+SUMMED = "num_ret", "num_rel", "num_rel_ret"  # over queries; of the others the mean is taken
+
+
+def measures(names: tuple[str, ...]) -> dict[str, Measure]:
+    """Name -> measure; "P" stands for all the depths of trec_eval. ValueError for other names."""
+    found: dict[str, Measure] = {}
+    for name in names:
+        family, _, depth = name.rpartition("_")
+        if name in FLAT:
+            found[name] = FLAT[name]
+        elif name in CUT:
+            cuts = CUTS_OF_SUCCESS if name == "success" else CUTS
+            found |= {f"{name}_{k}": functools.partial(CUT[name], depth=k) for k in cuts}
+        elif family in CUT and depth.isdecimal() and int(depth) > 0:
+            found[name] = functools.partial(CUT[family], depth=int(depth))
+        else:
+            known = [*FLAT, *(f"{cut}_10" for cut in CUT)]
+            near = difflib.get_close_matches(name, known, 1, 0)
+            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(known)}; perhaps {near[0]!r}")
+    return found

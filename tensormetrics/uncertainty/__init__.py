@@ -1,0 +1,12 @@
+"""How sure is a number, and is one model better than another? The words and functions that all domains share.
+
+Every metric has `interval()`. Two metrics that were fed with the same items are compared by `compare`.
+"""
+
+from .._estimates import Comparison as Comparison
+from .._estimates import Estimate as Estimate
+from .._estimates import as_scalars as as_scalars
+from .compare import compare as compare
+from .uncertain import Uncertain as Uncertain
+
+__all__ = ["Comparison", "Estimate", "Uncertain", "as_scalars", "compare"]

@@ -1,0 +1,42 @@
+"""Two metrics on the same items, or one against a number: which is better, and how sure is that?"""
+
+from typing import Any
+
+from .. import _checks
+from .._estimates import check_confidence
+from .._metric import Metric
+from .._resampling import comparisons
+
+
+def compare(
+    a: Metric,
+    b: Metric,
+    *,
+    confidence: float = 0.95,
+    replicates: int | None = None,
+    seed: int | None = None,
+    rope: float | None = None,
+) -> Any:
+    """a minus b, two metrics of one kind and of equal options that were fed with the same items: a `Comparison`.
+
+    Each item (or group of items) has the same weight on both sides, so that what both find hard is no noise: see
+    `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the items, or
+    whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its resolution
+    1 / (1 + replicates). `rope`: differences up to it do not matter in practice, and `p_rope` is their probability.
+    Metrics of several values give a `Comparison` for each by name. ValueError for different kinds or items.
+
+        a, b = PrecisionAtK(1), PrecisionAtK(1)
+        a.update(embeddings_of_a, labels, ids=ids)  # batches in any order
+        b.update(embeddings_of_b, labels, ids=ids)
+        compare(a, b).p_better
+    """
+    for name, metric in (("a", a), ("b", b)):
+        if not hasattr(metric, "_resampled"):
+            raise TypeError(f"{name}: got a {type(metric).__name__}, wanted a metric of this package, or Uncertain(it)")
+    if type(a) is not type(b):
+        raise ValueError(f"b: got a {type(b).__name__}, wanted a {type(a).__name__} as a is")
+    confidence = check_confidence(confidence)
+    if rope is not None:
+        _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+    found = (metric._resampled("comparison", replicates, seed) for metric in (a, b))
+    return comparisons(*found, confidence, rope, a._better)

@@ -1,0 +1,85 @@
+"""Intervals and comparisons for metrics of torchmetrics."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+import torchmetrics
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torchmetrics.utilities.data import dim_zero_sum
+
+from .._metric import Lock
+from .._sum_metric import SumMetric
+
+
+class Uncertain(SumMetric):
+    """Any torchmetrics metric whose states are all sums, with `interval` and `compare`: one `update` is one item.
+
+    Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
+    to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
+    `replicates` weighted sums of its states, and as many of random halves, are all that is kept. Metrics with list
+    states (`thresholds=None`) are a ValueError: give them thresholds.
+
+        metric = Uncertain(MulticlassF1Score(10), replicates=1000)
+        for preds, target in loader:
+            metric.update(preds, target)
+        value, low, high = metric.interval()
+    """
+
+    def __init__(self, metric: torchmetrics.Metric, *, replicates: int = 1000, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
+        if not isinstance(metric, torchmetrics.Metric):
+            raise TypeError(f"metric: got a {type(metric).__name__}, wanted a metric of torchmetrics")
+        wrong = [name for name, how in metric._reductions.items() if how is not dim_zero_sum]
+        if wrong or not metric._defaults:
+            raise ValueError(
+                f"metric: {type(metric).__name__} keeps {', '.join(wrong) or 'nothing'}, which is no sum; metrics of "
+                "scores want thresholds=100"
+            )
+        metric.reset()
+        self.metric, self._turn = metric, Lock()  # batches of `forward` share both
+        self.shapes = {name: default.shape for name, default in metric._defaults.items()}
+        self.add_sums(sum(shape.numel() for shape in self.shapes.values()))
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        return self.metric.higher_is_better
+
+    def update(
+        self, *args: Any, ids: Hashable | Tensor | None = None, groups: Hashable | Tensor | None = None, **kwargs: Any
+    ) -> None:
+        """Add an item, or a group of items: what `metric.update` takes, and whose it is, a number or a name.
+
+        Updates of one group may come in any number and order; see `Identity`.
+        """
+        with self._turn:
+            self.metric.reset()
+            self.metric.update(*args, **kwargs)
+            states = [getattr(self.metric, name).detach().flatten().double() for name in self.shapes]
+        row = torch.cat(states).to(self.sums.device)
+        self.add_items(row[None], _single(ids), _single(groups))
+
+    def compute(self) -> Any:
+        return self.read_sums(self.sums)
+
+    def read_sums(self, sums: Tensor) -> Any:
+        # sums: (..., K)  ->  (..., *shape of the metric's value), or several by name
+        rows = sums.reshape(-1, sums.shape[-1])
+        with self._turn:
+            values = [self._value(row) for row in rows]
+        flat, spec = zip(*map(tree_flatten, values), strict=True)
+        leaves = (torch.stack(leaf) for leaf in zip(*flat, strict=True))
+        found = [leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])) for leaf in leaves]
+        return tree_unflatten(found, spec[0])
+
+    def _value(self, row: Tensor) -> Any:
+        pieces = row.split([shape.numel() for shape in self.shapes.values()])
+        for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True):
+            setattr(self.metric, name, piece.view(shape))
+        self.metric._update_count, self.metric._computed = 1, None
+        return tree_map(lambda leaf: torch.as_tensor(leaf).double(), type(self.metric).compute(self.metric))
+
+
+def _single(given: Any) -> Any:
+    return given.reshape(1) if isinstance(given, Tensor) else None if given is None else [given]

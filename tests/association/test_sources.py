@@ -1,0 +1,262 @@
+"""Doors to files and models as people have them: fastText, .npz, .safetensors, archives, language models."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from fasttext_files import fasttext_file
+from raising import raises
+
+from tensormetrics.association import WEAT, Query, WordEmbeddingModel
+from tensormetrics.association.word2vec import read_word2vec
+
+QUERY = Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]])
+
+
+def fnv1a(part):
+    value = np.uint32(2166136261)
+    with np.errstate(over="ignore"):
+        for byte in part:
+            value = (value ^ np.uint32(np.int8(np.uint8(byte)).astype(np.int32).view(np.uint32))) * np.uint32(16777619)
+    return int(value)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def save(content, name):
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return save
+
+
+MATRIX = np.random.default_rng(0).normal(size=(3 + 50, 4)).astype(np.float32)
+
+
+def test_fasttext_vectors_are_means_of_the_rows_of_parts(save):
+    path = save(fasttext_file(["</s>", "né", "New York"], MATRIX, 50), "cc.bin")
+    model = WordEmbeddingModel.from_fasttext(path)
+    parts = ["<n", "<né", "né", "né>", "é>"]  # of "<né>", 2 and 3 characters
+    rows = [1, *(3 + fnv1a(part.encode()) % 50 for part in parts)]
+    np.testing.assert_allclose(model["né"], MATRIX[rows].astype(float).mean(0), rtol=1e-6)
+    unknown = [3 + fnv1a(part.encode()) % 50 for part in ("<o", "<o>", "o>")]
+    np.testing.assert_allclose(model["o"], MATRIX[unknown].astype(float).mean(0), rtol=1e-6)
+    assert np.array_equal(model["</s>"], MATRIX[0]) and model.name == "cc"
+    assert model.index_query(Query([["né", "anything"]], [["New York"]])).reason is None
+
+
+def test_fasttext_without_parts_knows_its_words_alone(save):
+    model = WordEmbeddingModel.from_fasttext(save(fasttext_file(["a", "b"], MATRIX[:2], 0, 0, 0), "x.bin"))
+    assert np.array_equal(model["b"], MATRIX[1]) and "c" not in model
+    old = fasttext_file(["a"], MATRIX[:1], 50, version=11, kind=3, labels=["__label__x"])
+    model = WordEmbeddingModel.from_fasttext(save(old, "old.bin"))
+    assert np.array_equal(model["a"], MATRIX[0]) and "b" not in model and "__label__x" not in model
+
+
+def test_fasttext_whose_buckets_were_pruned(save):
+    bucket = fnv1a(b"<a") % 50
+    content = fasttext_file(["a"], MATRIX[:2], 50, pruned=1, kept=[(bucket, 0)])
+    model = WordEmbeddingModel.from_fasttext(save(content, "x.bin"))
+    hits = sum(fnv1a(part) % 50 == bucket for part in (b"<a", b"<a>", b"a>"))
+    np.testing.assert_allclose(model["a"], (MATRIX[0] + hits * MATRIX[1]) / (1 + hits), rtol=1e-6)
+
+
+def test_fasttext_agrees_with_gensim(save, tmp_path):
+    gensim = pytest.importorskip("gensim.models.fasttext")
+    sentences = [["naïve", "words", "of", "a", "text"], ["a", "text", "of", "words"]] * 20
+    peer = gensim.FastText(sentences, vector_size=8, min_count=1, bucket=200, epochs=2, workers=1, seed=1)
+    gensim.save_facebook_model(peer, str(tmp_path / "model.bin"))
+    peer = gensim.load_facebook_vectors(str(tmp_path / "model.bin"))
+    model = WordEmbeddingModel.from_fasttext(tmp_path / "model.bin")
+    for word in ("naïve", "words", "of", "unseen", "日本語"):
+        np.testing.assert_allclose(model[word], peer.get_vector(word), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"3 2\na\n", "wanted a model of fastText in one of the versions (11, 12) (.bin)"),
+        (fasttext_file(["a"], MATRIX[:1], 0)[:20], "wanted a model of fastText, got 12 bytes and the end"),
+        (b"x" * 200, "wanted a model of fastText in one of the versions (11, 12) (.bin)"),
+        (
+            fasttext_file(["a"], MATRIX[:1], 0, 0, 0, quantised=True),
+            "got a quantised model (.ftz), wanted the .bin it was made from",
+        ),
+        (fasttext_file(["a"], MATRIX[:2], 0, 0, 0)[:-30], "the file ends within its matrix of 2 x 4"),
+        (fasttext_file(["a"] * 9, MATRIX, 0)[:120], "wanted 9 words, got the end after 2"),
+    ],
+)
+def test_what_is_no_model_of_fasttext(save, content, message):
+    path = save(content, "x.bin")
+    with raises(ValueError, f"{path}: {message}"):
+        WordEmbeddingModel.from_fasttext(path)
+
+
+GLOVE = {f"glove.{d}d.txt": "\n".join(f"{w} " + " ".join([str(i)] * d) for i, w in enumerate("abc")) for d in (2, 3)}
+
+
+def test_one_of_the_files_of_an_archive(tmp_path):
+    path = tmp_path / "glove.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in GLOVE.items():
+            archive.writestr(name, text)
+    model = WordEmbeddingModel.from_word2vec(path, member="glove.3d.txt")
+    assert model["c"].tolist() == [2, 2, 2] and model.name == "glove.3d"
+    for member, got in (None, "no name"), ("glove.4d.txt", "'glove.4d.txt'"):
+        with raises(ValueError, f"member: got {got}, wanted one of those in {path}: glove.2d.txt, glove.3d.txt"):
+            read_word2vec(path, member=member)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("only.txt", GLOVE["glove.2d.txt"])
+    assert read_word2vec(path)[1].shape == (3, 2)
+    path.write_bytes(path.read_bytes()[:40])
+    with raises(ValueError, f"{path}: wanted a whole zip file, as the name ends in .zip (File is not a zip file)"):
+        read_word2vec(path)
+    text = tmp_path / "x.txt"
+    with raises(ValueError, f"member: got 'a' for {text}, which is no .zip"):
+        read_word2vec(text, member="a")
+
+
+def test_npz(tmp_path):
+    path, rows = tmp_path / "x.npz", np.arange(6.0).reshape(3, 2)
+    np.savez(path, table=rows, vocabulary=np.array(["a", "b", "c"]), counts=np.arange(3))
+    model = WordEmbeddingModel.from_npz(path)
+    assert model["b"].tolist() == [2, 3] and model.name == "x" and model.vectors.dtype == torch.float64
+    (tmp_path / "words.txt").write_text("x\ny z\nw\n")
+    assert WordEmbeddingModel.from_npz(path, tmp_path / "words.txt")["y z"].tolist() == [2, 3]
+    assert WordEmbeddingModel.from_npz(path, ["p", "q", "r"])["r"].tolist() == [4, 5]
+    np.savez(path, table=rows, other=rows, words=np.array(["a", "b", "c"]))
+    with raises(ValueError, f"vectors: got no name, wanted one of those in {path}: 'table' (3, 2), 'other' (3, 2)"):
+        WordEmbeddingModel.from_npz(path)
+    assert WordEmbeddingModel.from_npz(path, vectors="other")["a"].tolist() == [0, 1]
+    np.savez(path, table=rows, words=np.array(["a", "b", "c"], object))
+    advice = "write np.savez(path, vectors=..., words=np.array(words, dtype=str))"
+    with raises(ValueError, f"{path}: got pickled objects; {advice}"):
+        WordEmbeddingModel.from_npz(path)
+    path.write_bytes(b"PK nothing")
+    with raises(ValueError, f"{path}: this is no .npz file; {advice}"):
+        WordEmbeddingModel.from_npz(path)
+
+
+def test_safetensors(tmp_path):
+    torch_files = pytest.importorskip("safetensors.torch")
+    path, rows = tmp_path / "model.safetensors", torch.arange(6.0).reshape(3, 2).bfloat16()
+    torch_files.save_file({"wte.weight": rows, "bias": torch.zeros(2)}, path)
+    vocabulary = tmp_path / "vocab.json"
+    vocabulary.write_text(json.dumps({"b": 1, "a": 0, "c": 2}))
+    model = WordEmbeddingModel.from_safetensors(path, vocabulary)
+    assert model["b"].tolist() == [2, 3] and model.vectors.dtype == torch.bfloat16
+    with raises(ValueError, f"tensor: got 'wpe', wanted one of those in {path}: 'wte.weight' (3, 2)"):
+        WordEmbeddingModel.from_safetensors(path, vocabulary, tensor="wpe")
+    for text, message in {
+        '{"a": 0, "b": 2}': "wanted an object of words, whose values are the rows 0 to 1",
+        "3": "got a int, wanted a list of words, or an object word: row",
+        "[": "this is no JSON: Expecting value: line 1 column 2 (char 1)",
+    }.items():
+        vocabulary.write_text(text)
+        with raises(ValueError, f"{vocabulary}: {message}"):
+            WordEmbeddingModel.from_safetensors(path, vocabulary)
+    path.write_bytes(b"x" * 30)
+    with pytest.raises(ValueError, match=r"model.safetensors: this is no .safetensors file \("):
+        WordEmbeddingModel.from_safetensors(path, ["a"])
+
+
+@pytest.fixture(scope="module")
+def bert():
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", "##a", "##b", "this", "is", "."]
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(pieces), **sizes)).eval()
+    return model, fast, {piece: i for i, piece in enumerate(pieces)}
+
+
+def test_input_table_of_a_transformer(bert):
+    net, tokenizer, ids = bert
+    table = net.get_input_embeddings().weight.detach()
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, name="tiny")
+    torch.testing.assert_close(torch.tensor(model["a"]), table[ids["a"]])
+    torch.testing.assert_close(torch.tensor(model["ab"]), table[[ids["a"], ids["##b"]]].mean(0))
+    static = WordEmbeddingModel.from_tensor(table[[ids[w] for w in "abcdefgh"]].clone(), list("abcdefgh"))
+    got, wanted = (WEAT().run_query(QUERY, each)["weat"] for each in (model, static))
+    assert got == pytest.approx(wanted, rel=1e-5)
+    assert "z" not in model and "zz" not in model and "a" in model  # [UNK] alone is no word
+    assert model.name == "tiny"
+
+
+@pytest.mark.parametrize("layer", [0, 1, -1])
+def test_words_in_their_contexts(bert, layer):
+    net, tokenizer, ids = bert
+    templates = ["this is {} .", "{} is {}"]
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=layer, templates=templates, batch_size=2)
+    rows = model.rows("ab")
+    found = model.vectors[rows]
+    assert model.index_query(Query([["c"], ["ab"]], [["d"]])).reason is None  # batches of unequal lengths
+    tokens = [["this", "is", "a", "##b", "."], ["a", "##b", "is", "a", "##b"]]
+    for row, words, places in zip(found, tokens, ([3, 4], [1, 2, 4, 5]), strict=True):
+        numbers = torch.tensor([[2, *(ids[word] for word in words), 3]])
+        with torch.no_grad():
+            states = net(input_ids=numbers, output_hidden_states=True).hidden_states[layer]
+        torch.testing.assert_close(row, states[0, places].mean(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("pool", "places"), [("all", [1, 2]), ("first", [0]), ("last", [3])])
+def test_pools_of_a_string(bert, pool, places):
+    net, tokenizer, ids = bert
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=-1, templates=["this {}"], pool=pool)
+    with torch.no_grad():
+        states = net(input_ids=torch.tensor([[2, ids["this"], ids["c"], 3]])).last_hidden_state[0]
+    torch.testing.assert_close(torch.tensor(model["c"]), states[places].mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_tokenizer_whose_words_begin_with_a_space(bert):
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    pieces = {"Ġ": 0, "a": 1, "b": 2, "Ġa": 3, "Ġb": 4, "Ġab": 5}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(pieces, [("Ġ", "a"), ("Ġ", "b"), ("Ġa", "b")]))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.post_processor = tokenizers.processors.ByteLevel(trim_offsets=True)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner)  # it has no token for padding
+    net = transformers.GPT2Model(transformers.GPT2Config(vocab_size=6, n_embd=8, n_layer=1, n_head=2)).eval()
+    table = net.get_input_embeddings().weight
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=[" {}"])
+    torch.testing.assert_close(torch.tensor(model["ab"]), table[5].detach())
+    model = WordEmbeddingModel.from_transformers(net, tokenizer, templates=["a {}", "a b a {}"], layer=-1)
+    with torch.no_grad():
+        states = [net(input_ids=torch.tensor([row])).last_hidden_state[0, -1] for row in ([1, 5], [1, 4, 3, 5])]
+    rows = model.rows("ab")
+    torch.testing.assert_close(model.vectors[rows], torch.stack(states), rtol=1e-5, atol=1e-6)
+
+
+def test_errors_of_transformers(bert):
+    net, tokenizer, _ = bert
+    with raises(ValueError, "pool: got 'mean', wanted one of 'word', 'all', 'first', 'last'"):
+        WordEmbeddingModel.from_transformers(net, tokenizer, pool="mean")
+    with raises(TypeError, "layer: got 'last', wanted 'input' or the number of a layer, such as -1 for the last"):
+        WordEmbeddingModel.from_transformers(net, tokenizer, layer="last")
+    message = "pool: got 'first' with layer='input', where that token is the same in every string"
+    with raises(ValueError, message):
+        WordEmbeddingModel.from_transformers(net, tokenizer, pool="first")
+    with raises(ValueError, "templates: got 'it', wanted a str with {} in the place of the word"):
+        WordEmbeddingModel.from_transformers(net, tokenizer, templates=["it"])
+    message = "tokenizer: got a object, wanted a fast one, which tells where a token stands; "
+    with raises(TypeError, message + "write AutoTokenizer.from_pretrained(name, use_fast=True)"):
+        WordEmbeddingModel.from_transformers(net, object())
+    with raises(ValueError, "layer: got 3, wanted -3 to 2 of this model"):
+        WordEmbeddingModel.from_transformers(net, tokenizer, layer=3)["a"]
+    with raises(ValueError, "model: got one in training mode, whose dropout changes vectors; call model.eval()"):
+        try:
+            WordEmbeddingModel.from_transformers(net.train(), tokenizer, layer=0)["a"]
+        finally:
+            net.eval()

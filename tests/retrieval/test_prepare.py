@@ -1,0 +1,135 @@
+"""Rows that the Triton kernels make ready: those of plain torch, within the same bounds, in few launches and bytes."""
+
+import functools
+
+import pytest
+import torch
+from kernels import INTERPRETED, interpreted
+from ranks_oracle import families
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tensormetrics import _triton
+from tensormetrics.retrieval.search.distance import canonical_pairs
+from tensormetrics.retrieval.search.filter import Filter, Frame
+from tensormetrics.retrieval.search.halves import HalfFilter
+
+N = 70
+HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
+def test_interpreted_kernels():
+    pytest.importorskip("triton")
+    result = interpreted(__file__, "not slow")
+    assert result.returncode == 0, result.stdout
+
+
+def made(x: Tensor, distance: str, parts: int, frame: Frame | None = None) -> HalfFilter:
+    from tensormetrics.retrieval.search.kernels import nearest
+
+    return HalfFilter(Filter(x, distance, torch.float32, frame=frame), nearest, parts)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
+@pytest.mark.parametrize(
+    "dtype, distance, parts",
+    [
+        (torch.float32, "l2", 1),
+        (torch.float32, "ip", 2),
+        (torch.float16, "cosine", 1),
+        (torch.float64, "l2", 2),
+        (torch.bfloat16, "cosine", 2),
+    ],
+)
+def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
+    x = (torch.randn(N, 70, device=device) * torch.logspace(-3, 0, N, device=device)[:, None] + 1).to(dtype)
+    x[3, 5], x[9, 0] = torch.nan, torch.inf
+    close = {"rtol": 2**-9, "atol": 1e-6 if parts == 1 else 0.01}  # a low part may be that of another high part
+    frame = Frame(x[20:].double().mean(0), torch.tensor(2.0**-5, dtype=torch.float64, device=device))
+    plain, found = both(lambda: made(x, distance, parts, frame))
+    for name in ("rows", "bias", "order", "position"):
+        of_plain, of_kernel = getattr(plain, name), getattr(found, name)
+        same = (of_plain == of_kernel).float().mean()
+        assert same == 1 if name in ("order", "position") else same > 0.99  # sums in another order
+        torch.testing.assert_close(of_kernel, of_plain, **close)
+    for name in ("each", "right"):
+        torch.testing.assert_close(getattr(found, name), getattr(plain, name), rtol=1e-3, atol=1e-9)
+    of_plain, of_kernel = plain.query(x), found.query(x)
+    assert torch.equal(of_plain.known, of_kernel.known) and of_plain.known.sum() == N - 2
+    ratio = torch.ones(N, 1, device=device)
+    if distance != "l2":  # a length may be on either side of a power of two
+        ratio = (of_plain.scale / of_kernel.scale)[:, None].float()
+    torch.testing.assert_close(of_kernel.rows[:N] * ratio, of_plain.rows[:N].float(), **close)
+    torch.testing.assert_close(of_kernel.left[:, :N].mT * ratio, of_plain.left[:, :N].mT, rtol=1e-3, atol=1e-9)
+    if distance == "l2" and parts == 1:
+        torch.testing.assert_close(found.as_queries.left, plain.as_queries.left, rtol=1e-3, atol=1e-9)
+        assert torch.equal(found.as_queries.known, plain.as_queries.known)
+
+
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("family", HARD)
+def test_bounds_hold(family, distance, both, device):
+    x = torch.tensor(families(N)[family], device=device)
+    for parts in (1, 2):
+        halves = both(lambda: made(x, distance, parts))[1]  # noqa: B023
+        order = halves.order[:-1].long()
+        there = order >= 0
+        row = torch.arange(N, device=device).repeat_interleave(N)
+        delta = canonical_pairs(x, x, row, order[there].repeat(N), distance, 2**28).view(N, N)
+        queries = halves.query(x)
+        factor, shift = (part[:, None] for part in halves.place(x, queries))
+        products = queries.rows.double() @ halves.rows.double().T
+        value = (halves.bias - (halves.factor * products).float())[:N, there].double()
+        near, length, twice = queries.left.double()[:, :N, None]
+        kept, lost, own = halves.each.double()[:, there]
+        bound = near * kept + length * lost + own + twice / 2
+        assert queries.known.all() and ((value - (factor * delta + shift)).abs() <= bound).all()
+        assert torch.equal(halves.right[:, :1], halves.each[:, :128:4].amax(1, keepdim=True))
+        if distance == "l2" and parts == 1:
+            own = halves.as_queries.left[:, halves.position]
+            torch.testing.assert_close(own, queries.left[:, :N], rtol=1e-5, atol=1e-12)
+
+
+class Launches(TorchDispatchMode):
+    """Counts operators and launches of kernels, and the bytes of the tensors that these are given or give back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = self.bytes = 0
+
+    def add(self, tensors) -> None:
+        self.number += 1
+        self.bytes += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, Tensor))
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view and func._schema.name != "aten::empty":
+            self.add([*tree_leaves((args, kwargs)), *tree_leaves(result)])
+        return result
+
+
+def test_few_launches_and_bytes(device, monkeypatch):
+    if not INTERPRETED:
+        pytest.skip("the interpreter's launches are counted")
+    from triton.runtime.interpreter import GridExecutor
+
+    monkeypatch.setattr(_triton, "usable", lambda device: True)
+    x, counted, called = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
+
+    @functools.wraps(called)
+    def launch(executor, *args, **kwargs):
+        counted.add([*args, *kwargs.values()])
+        with torch.utils._python_dispatch._disable_current_modes():
+            return called(executor, *args, **kwargs)
+
+    monkeypatch.setattr(GridExecutor, "__call__", launch)
+    with counted:
+        halves = made(x, "l2", 1)
+        halves.as_queries  # noqa: B018
+    assert counted.number <= 12 and counted.bytes <= 11 * x.numel()  # two readings, what is written, a sample
+    counted.number = counted.bytes = 0
+    with counted:
+        halves.query(x)
+    assert counted.number <= 2 and counted.bytes <= (4 + 2 + 0.1) * x.numel()

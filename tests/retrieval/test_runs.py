@@ -1,0 +1,217 @@
+"""Runs and judgements: measures by hand, files as TREC and BEIR have them, ties, and names that are hard to tell."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics._columns import read_columns
+from tensormetrics.retrieval import Qrels, Run, evaluate_run
+from tensormetrics.retrieval.runs import pairs
+
+RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
+QRELS = {"q1": {"b": 2, "d": 1, "e": 1, "a": 0}, "q2": {"z": 1}, "q3": {"a": 1}}
+BY_HAND = {  # of q1: ranked a, b, c, d with gains 0, 2, not judged, 1; three are relevant
+    "map": (1 / 2 + 2 / 4) / 3,
+    "map_cut_3": (1 / 2) / 3,
+    "ndcg": (2 / math.log2(3) + 1 / math.log2(5)) / (2 + 1 / math.log2(3) + 1 / 2),
+    "ndcg_cut_2": (2 / math.log2(3)) / (2 + 1 / math.log2(3)),
+    "P_5": 2 / 5,
+    "recall_2": 1 / 3,
+    "success_1": 0.0,
+    "success_5": 1.0,
+    "Rprec": 1 / 3,
+    "recip_rank": 1 / 2,
+    "bpref": ((1 - 1 / 1) + (1 - 1 / 1)) / 3,  # one judged document that is not relevant stands above both
+    "set_P": 2 / 4,
+    "set_recall": 2 / 3,
+    "set_F": 2 * (1 / 2) * (2 / 3) / (1 / 2 + 2 / 3),
+    "num_ret": 4.0,
+    "num_rel": 3.0,
+    "num_rel_ret": 2.0,
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_measures_by_hand(name):
+    scores = evaluate_run(RUN, QRELS, [name])
+    assert scores.queries == ["q1", "q2"]
+    first, second = scores.values[name].tolist()
+    assert first == pytest.approx(BY_HAND[name], abs=1e-15)
+    assert second == {"num_ret": 2, "num_rel": 1}.get(name, 0)
+    total = first + second
+    assert scores.summary()[name] == pytest.approx(total if name.startswith("num") else total / 2)
+
+
+def test_options():
+    complete = evaluate_run(RUN, QRELS, "map", complete=True)
+    assert complete.queries == ["q1", "q2", "q3"] and complete.values["map"].tolist()[2] == 0
+    assert evaluate_run(RUN, QRELS, ["recip_rank"], relevance_level=1, judged_only=True).values["recip_rank"][0] == 0.5
+    judged = evaluate_run(RUN, QRELS, ["P_2", "map"], judged_only=True)  # a, b, d
+    assert judged.values["map"][0] == pytest.approx((1 / 2 + 2 / 3) / 3)
+    strict = evaluate_run(RUN, QRELS, ["map", "ndcg"], relevance_level=2)
+    assert strict.values["map"][0] == 1 / 2 and strict.values["ndcg"][0] == pytest.approx(BY_HAND["ndcg"])
+    assert set(evaluate_run(RUN, QRELS, ["success"]).values) == {"success_1", "success_5", "success_10"}
+
+
+def test_equal_scores_are_ordered_by_name_and_scores_are_those_of_float32():
+    qrels = {"q": {"d10": 1}}
+    assert evaluate_run({"q": {"d10": 1.0, "d9": 1.0, "d1": 1.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
+    close = {"q": {"d10": 1.0 + 1e-12, "d9": 1.0}}  # one number in float32
+    assert evaluate_run(close, qrels, "recip_rank").values["recip_rank"] == 1 / 2
+    assert evaluate_run({"q": {"d10": 0.0, "d9": -0.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
+    signs = {"q": {"d10": -1.0, "d9": -2.0, "d1": 3.0, "d2": -math.inf, "d3": math.inf}}
+    assert evaluate_run(signs, qrels, "recip_rank").values["recip_rank"] == 1 / 3
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text):
+        (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        return tmp_path / name
+
+    return write
+
+
+LINES = [f"{q} Q0 {d} {r} {s} tag" for q, each in RUN.items() for r, (d, s) in enumerate(each.items())]
+JUDGED = [f"{q} 0 {d} {g}" for q, each in QRELS.items() for d, g in each.items()]
+BEIR = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, each in QRELS.items() for d, g in each.items())]
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: text,
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: "\ufeff" + text,
+    lambda text: "\n\n" + text.replace("\n", "\n \t\n", 2).rstrip(),
+    lambda text: text.replace(" ", "\t\t"),
+])  # fmt: skip
+@pytest.mark.parametrize("judged", [JUDGED, BEIR, BEIR[1:]])
+def test_files(write, change, judged):
+    run, qrels = write("run.txt", change("\n".join(LINES) + "\n")), write("qrels.txt", change("\n".join(judged) + "\n"))
+    scores = evaluate_run(run, str(qrels), tuple(BY_HAND))
+    assert {name: value[0].item() for name, value in scores.values.items()} == pytest.approx(BY_HAND, abs=1e-15)
+
+
+def test_order_of_lines_does_not_matter(write):
+    order = np.random.default_rng(0).permutation(len(LINES))
+    run = write("run.txt", "\n".join(LINES[i] for i in order) + "\n")
+    values = evaluate_run(run, QRELS, tuple(BY_HAND))
+    first = values.queries.index("q1")
+    assert {name: value[first].item() for name, value in values.values.items()} == pytest.approx(BY_HAND, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q Q0 d 1 2.5\n", "run.txt, line 1: got 5 fields, wanted 6: query - document - score -"),
+        ("\nq Q0 d 1 2.5 t\nq Q0 e 1 2.5 t more\n", "run.txt, line 3: got 7 fields"),
+        ("q Q0 d 1 2.5 t\nq Q0 e 1 two t\n", "run.txt, line 2: got the score 'two', wanted a number"),
+        ("q Q0 d 1 2.5 t\nq Q0 e 1 nan t\n", "run.txt, line 2: got the score 'nan', wanted a number"),
+        ("q Q0 d 1 1_0 t\n", "run.txt, line 1: got the score '1_0', wanted a number"),
+        ("q Q0 d 1 2.5 t\nq Q0 d 1 2.5 t\n", "run.txt: got the document 'd' twice for the query 'q'"),
+        (f"q Q0 {'d' * 600} 1 2.5 t\n", "run.txt: got a field of 600 bytes, wanted at most 512"),
+    ],
+)
+def test_runs_that_cannot_be_read(write, text, message):
+    with pytest.raises(ValueError, match=message.replace("'", ".")):
+        Run.read(write("run.txt", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q 0 d 1\nq 0 d\n", "qrels.txt, line 2: got 3 fields, wanted 4: query - document gain"),
+        ("q 0 d 0.5\n", "qrels.txt: got the gain '0.5' for 'd', wanted an integer"),
+        ("q 0 d 1e300\n", "qrels.txt: got the gain '1e300' for 'd', wanted an integer"),
+        ("q 0 d x\n", "qrels.txt, line 1: got the gain 'x', wanted a number"),
+        ("q 0 d 1\nq 0 d 0\n", "qrels.txt: got the document 'd' twice for the query 'q'"),
+    ],
+)
+def test_judgements_that_cannot_be_read(write, text, message):
+    with pytest.raises(ValueError, match=message.replace("'", ".")):
+        Qrels.read(write("qrels.txt", text))
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
+        evaluate_run(RUN, QRELS, ["ndgc"])
+    with pytest.raises(ValueError, match="run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'"):
+        evaluate_run({"a": {"x": 1.0}}, QRELS)
+    with pytest.raises(TypeError, match="run: got a list, wanted a dict of queries of dicts of documents"):
+        Run([("q", "d")])
+    with pytest.raises(ValueError, match="run: got nan for 'q', 'd', wanted float"):
+        Run({"q": {"d": math.nan}})
+    with pytest.raises(ValueError, match="qrels: got 0.5 for 'q', 'd', wanted int"):
+        Qrels({"q": {"d": 0.5}})
+    with pytest.raises(ValueError, match="scores: got NaN, wanted numbers; -inf leaves a document out"):
+        Run.from_scores(torch.tensor([[math.nan]]))
+    with pytest.raises(ValueError, match="documents: got 1 names for 2"):
+        Run.from_scores(torch.zeros(1, 2), documents=["a"])
+    with pytest.raises(ValueError, match="queries: got names that are not distinct"):
+        Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])
+
+
+def test_tensors(device):
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.5], [1.0, 2.0, -torch.inf, -torch.inf]], device=device)
+    run = Run.from_scores(scores, ["q1", "q2"], ["a", "b", "c", "d"])
+    assert len(run) == 6 and repr(run) == "<run of 6 documents for 2 queries>"
+    values = evaluate_run(run, QRELS, tuple(BY_HAND)).values
+    assert {name: value[0].item() for name, value in values.items()} == pytest.approx(BY_HAND, abs=1e-15)
+    top = scores.topk(4)
+    again = evaluate_run(Run.from_top_k(*top, ["q1", "q2"], ["a", "b", "c", "d", "e"]), QRELS, tuple(BY_HAND)).values
+    assert all(torch.equal(values[name], again[name]) for name in values)
+    numbered = Run.from_top_k(torch.tensor([[2.0, 1.0]]), torch.tensor([[7, -1]]))
+    assert evaluate_run(numbered, {"0": {"7": 1}}, ["P_1", "num_ret"]).summary() == {"P_1": 1, "num_ret": 1}
+
+
+def test_names_of_equal_keys_are_told_apart(monkeypatch):
+    monkeypatch.setattr(pairs, "MIX", 0)  # all documents of a query have one key now
+    monkeypatch.setattr(pairs, "hash_of", lambda name: 0)  # and all queries
+    values = evaluate_run(RUN, QRELS, tuple(BY_HAND)).values
+    assert {name: value[0].item() for name, value in values.items()} == pytest.approx(BY_HAND, abs=1e-15)
+    with pytest.raises(ValueError, match="twice"):
+        Run.from_top_k(torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64))
+
+
+def test_long_and_short_names():
+    names = ["d", "d" * 8, "d" * 9, "dé" * 20]
+    run = {"q": {name: float(i) for i, name in enumerate(names)}}
+    for i, name in enumerate(names):
+        assert evaluate_run(run, {"q": {name: 1}}, "recip_rank").values["recip_rank"] == 1 / (4 - i)
+
+
+def test_lines_that_cross_the_stretches_of_threads(write):
+    lines = [f"q{i % 7} Q0 document-{i} 1 {i}.5e-3 t" for i in range(120_000)]
+    path = write("long.txt", "\n\n".join(lines))  # about 4 MB
+    query, document, score = read_columns(path, ("query", "-", "document", "-", "score", "-"))
+    values, wrong = score.numbers()
+    assert len(values) == len(lines) and not len(wrong) and values[-1] == 119_999.5e-3
+    assert [query[i] for i in (0, 8, 119_999)] == ["q0", "q1", f"q{119_999 % 7}"]
+    assert document[77_777] == "document-77777"
+    path = write("wrong.txt", "\n\n".join([*lines[:100_000], "q Q0", *lines[100_000:]]))
+    with pytest.raises(ValueError, match="line 200001: got 2 fields, wanted 6"):
+        Run.read(path)
+
+
+@pytest.mark.parametrize("field", ["1", "+1", "-0", "1e5", ".5", "5.", "inf", "-Infinity", "1e400", "1e-400", "4e-320",
+                                   "0.1000000000000000055511151231257827", "++1", "+-1", "1_0", "0x10", "1,5",
+                                   "nan(1)", "e5", "-", "1e", "1f"])  # fmt: skip
+def test_numbers_are_those_of_python(write, field):
+    (column,) = read_columns(write("x.txt", field), ("number",))
+    values, wrong = column.numbers()
+    try:
+        expected = float(field) if "_" not in field else None
+    except ValueError:
+        expected = None
+    assert wrong.tolist() == ([0] if expected is None else [])
+    assert expected is None or (values[0] == expected and math.copysign(1, values[0]) == math.copysign(1, expected))
+
+
+def test_no_documents():
+    scores = evaluate_run({"q": {}}, {"q": {"a": 1}}, tuple(BY_HAND))
+    assert {name: value.tolist() for name, value in scores.values.items()} == {
+        name: [1.0 if name == "num_rel" else 0.0] for name in BY_HAND
+    }
+    nothing_relevant = evaluate_run({"q": {"a": 1.0}}, {"q": {"a": 0}}, tuple(BY_HAND)).summary()
+    assert nothing_relevant.pop("num_ret") == 1 and not any(nothing_relevant.values())
