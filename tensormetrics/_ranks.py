@@ -8,6 +8,7 @@ import functools
 import hashlib
 import inspect
 import math
+import pickle
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ Kind = tuple[tuple[int, ...], torch.dtype]
 # What may differ between ranks: where they compute, with how much memory, and whether they tell how far they are.
 OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
 OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
+_HEAD, _SHORT = 8, 512  # bytes of what is told: of its length, and of what goes by one transfer
 _LARGE = 2**24  # bytes: whether there is room for more is asked first
 _LOOKED_AT = 2**16  # values of a tensor that is an option
 _PATIENCE = 0.5  # seconds for others to say that they are there
@@ -37,17 +39,36 @@ def exchange(outcome: Any, group: Group = None) -> list[Any]:
     """The outcome of every rank, in rank order. Where one is an exception, all ranks raise: the others a RuntimeError
     that names the rank."""
     failed = isinstance(outcome, BaseException)
-    outcomes: list[Any] = [None] * dist.get_world_size(group)
     # An exception may not survive pickling; its text does.
     said = f"{type(outcome).__name__}: {outcome}" if failed else outcome
     with reaching(group):
-        dist.all_gather_object(outcomes, (failed, said), group=group)
+        outcomes = [pickle.loads(each) for each in _all_told(pickle.dumps((failed, said)), group)]
     if failed:
         raise _told(outcome)
     for rank, (failed, said) in enumerate(outcomes):
         if failed:
             raise _told(RuntimeError(f"rank {rank} failed with {said}"))
     return [said for _, said in outcomes]
+
+
+def _all_told(said: bytes, group: Group) -> list[bytes]:
+    """Of every rank what it says: by one transfer where that is short, where torch takes two."""
+    device = dist.distributed_c10d._get_object_coll_device(group)
+
+    def of_all(size: int) -> Tensor:
+        own = torch.zeros(size, dtype=torch.uint8)
+        own[:_HEAD] = torch.tensor([len(said)]).view(torch.uint8)
+        start = said[: size - _HEAD]
+        own[_HEAD : _HEAD + len(start)] = torch.frombuffer(bytearray(start), dtype=torch.uint8)
+        parts = list(own.to(device).new_empty(dist.get_world_size(group), size))
+        dist.all_gather(parts, own.to(device), group=group)
+        return torch.stack(parts).cpu()
+
+    told = of_all(_SHORT)
+    lengths = told[:, :_HEAD].contiguous().view(torch.int64)[:, 0].tolist()
+    if max(lengths) > _SHORT - _HEAD:
+        told = of_all(max(lengths) + _HEAD)
+    return [bytes(row[_HEAD : _HEAD + length].numpy()) for row, length in zip(told, lengths, strict=True)]
 
 
 @contextmanager
@@ -100,8 +121,22 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
             parts[rank].copy_(tensor.detach().view_as(parts[rank]))
             for source, part in enumerate(parts):
                 if len(part):
-                    dist.broadcast(part, global_rank(source, group), group=group)
+                    from_rank(part, source, group)
     return whole
+
+
+def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
+    """Fills a contiguous tensor of one or more dimensions with that of the rank `source`, of whatever dtype."""
+    with reaching(group):
+        dist.broadcast(tensor.view(torch.uint8), global_rank(source, group), group=group)
+
+
+def reduced(tensor: Tensor, how: Any, group: Group = None) -> Tensor:
+    """The sum, the least, ... of the tensors of all ranks, in the place of the own."""
+    exchange(None, group)
+    with reaching(group):
+        dist.all_reduce(tensor, how, group=group)
+    return tensor
 
 
 def global_rank(rank: int, group: Group = None) -> int:

@@ -1,8 +1,10 @@
-"""Ranks of references that are spread over processes: blocks of references travel, and queries stay.
+"""Ranks of references that are spread over processes. Integers are those of one process with all rows.
 
-Integers are those of one process with all rows. Besides its own rows, a process holds the block it works on and the
+What is less travels. Where blocks of references do, a process holds besides its own rows the block it works on and the
 next one, and of its own queries as many at once as the memory budget lets it keep what it knows of their positives. For
 each such part of the queries all references go round twice: for the distances of the positives, and to be counted.
+Where queries travel, a block of them is at all processes at once, each measures and counts its own references, and the
+distances of the positives and the counts are put together.
 """
 
 from collections.abc import Iterator
@@ -10,8 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 
-from ..._ranks import common_kind, exchange, gathered, kind_of
+from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
 from ..relevance import Comparison, Positives, Relevance, columns_of
 from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
@@ -72,7 +75,8 @@ class _SpreadCounter:
     def __init__(
         self, sides: Sides, comparison: Comparison | None, depth: int | None, ties: str, distance: str
     ) -> None:
-        self.sides, self.depth, self.ties, self.distance = sides, depth, ties, distance
+        self.sides, self.comparison = sides, comparison
+        self.depth, self.ties, self.distance = depth, ties, distance
         self.memory, self.group = sides.spread.memory, sides.spread.group
         self.first = [sum(sides.spread.reference[:rank]) for rank in range(len(sides.spread.reference))]
         self.most = max(self.memory // 4 // _relevance(sides, comparison).bytes_per_query, 1)
@@ -84,7 +88,49 @@ class _SpreadCounter:
         check_squares(query=sides.query, reference=sides.reference)
         self.own = sides.self_index()[sides.spread.own()][self.order]
 
-    def tiles(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
+    def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+        spread, row = self.sides.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
+        width = int(self.number[-1]) if len(self.number) else 0
+        told = exchange((width, len(self._parts())), self.group)
+        width, parts = (max(of_ranks) for of_ranks in zip(*told, strict=True))
+        # Distances and counts, 8 bytes each, go twice: to be added, and the sum back.
+        if sum(spread.query) * (row + 32 * width) < 2 * parts * sum(spread.reference) * row:
+            return self._of_visiting_queries(width)
+        return self._of_visiting_references()
+
+    def _of_visiting_queries(self, width: int) -> Iterator[tuple[slice, PositiveRanks]]:
+        sides, rank = self.sides, dist.get_rank(self.group)
+        labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
+        relevance = Relevance(*labels, own, self.comparison, sides.gains, sides.ignore)
+        counter, first = self._counter(sides.reference, None), 0
+        size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // (64 * width + 64)), 1)
+        for owner, count in enumerate(sides.spread.query):
+            for piece in _pieces(count, size):
+                here = slice(first + piece.start, first + piece.stop)
+                query = (
+                    sides.query[piece].contiguous()
+                    if owner == rank
+                    else sides.query.new_empty(_size(piece), sides.query.shape[1])
+                )
+                exchange(None, self.group)
+                from_rank(query, owner, self.group)
+                known = _Known.of(query, own[here], relevance(here))
+                known.measure(sides.reference, self.first[rank], self.distance, self.memory // 8)
+                known.delta = reduced(known.delta, dist.ReduceOp.MIN, self.group)
+                known.put_in_order()
+                if counter:
+                    known.count(counter, self.first[rank])
+                known.before = reduced(known.before, dist.ReduceOp.SUM, self.group)
+                if owner == rank:
+                    yield piece, known.ranks(self.depth)
+            first += count
+
+    def _counter(self, rows: Tensor, equal: Tensor | None) -> RankCounter | None:
+        """Of references; the queries come later."""
+        options = self.distance, self.ties, self.memory // 2
+        return RankCounter(rows[:0], self.own[:0], rows, *options, equal=equal) if len(rows) else None
+
+    def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
         ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.sides.spread.reference, self.group)
         parts = self._parts()
         for part in range(max(exchange(len(parts), self.group))):
@@ -109,11 +155,8 @@ class _SpreadCounter:
                 of_tile.measure(rows, self.first[rank], self.distance, self.memory // 8)
 
         def count(rank: int, rows: Tensor, equal: Tensor) -> None:
-            if not (len(rows) and known):
-                return
-            nothing = self.own[:0]
-            counter = RankCounter(rows[:0], nothing, rows, self.distance, self.ties, self.memory // 2, equal=equal)
-            for of_tile in known:
+            counter = self._counter(rows, equal) if known else None
+            for of_tile in known if counter else ():
                 of_tile.count(counter, self.first[rank])
 
         ring(measure)
@@ -121,8 +164,7 @@ class _SpreadCounter:
             of_tile.put_in_order()
         ring(count)
         for tile, of_tile in zip(tiles, known, strict=True):
-            rank, gain = ranks_of(of_tile.before, of_tile.found, of_tile.gain)
-            yield self.order[tile], within_depth(rank, gain, of_tile.positives, self.depth)
+            yield self.order[tile], of_tile.ranks(self.depth)
 
 
 class _Known:
@@ -153,6 +195,9 @@ class _Known:
         self.delta, self.index, self.gain = in_order(self.delta, self.index, self.gain, width)
         self.found = (self.delta < torch.inf).sum(1)
         self.before = self.index.new_zeros(len(self.index), width + 1)
+
+    def ranks(self, depth: int | None) -> PositiveRanks:
+        return within_depth(*ranks_of(self.before, self.found, self.gain), self.positives, depth)
 
     def count(self, counter: RankCounter, first: int) -> None:
         if self.before.shape[1] == 1:
@@ -205,23 +250,30 @@ def gathered_ranks(ranks: PositiveRanks, spread: Spread | None) -> PositiveRanks
     return PositiveRanks(*map(whole, ranks))
 
 
-def rows_in_places(rows: Tensor, places: Tensor, count: int, group: Any) -> tuple[Tensor, list[int]]:
-    # rows: (n, D) of this process, or (0,) before the first  places: (n,) int64 among `count` rows of all
-    # ->  (m, D), how many each process has, one after the other
-    """ValueError on all processes where some hold NaN or infinity, or kinds differ."""
-    bad = places[(~rows.flatten(1).isfinite().all(1)).nonzero()[:, 0]] if len(rows) else places
-    kinds, wrong, firsts = zip(
-        *exchange((kind_of(rows), len(bad), int(bad[0]) if len(bad) else count), group), strict=True
-    )
-    shape, dtype = common_kind(list(kinds))
-    if sum(wrong):
-        raise ValueError(
-            f"embeddings: {sum(wrong)} of {count} rows hold NaN or infinity, the first is row {min(firsts)}; "
-            "wanted finite values"
-        )
-    if not len(rows):
-        rows = rows.new_empty(0, *(shape[1:] or (1,)), dtype=dtype)
-    return in_places(rows, places, count, group)
+def rows_in_places(
+    sides: list[tuple[Tensor, Tensor, int]], memory: int, group: Any
+) -> tuple[list[tuple[Tensor, list[int]]], int]:
+    # of each side rows (n, D) of this process, or (0,) before the first, and places (n,) int64 among so many of all
+    # ->  of each (m, D), how many each process has, one after the other; the least memory of any process
+    """ValueError on all processes where some rows hold NaN or infinity, or kinds differ."""
+    told = []
+    for rows, places, count in sides:
+        bad = places[(~rows.flatten(1).isfinite().all(1)).nonzero()[:, 0]] if len(rows) else places
+        told.append((kind_of(rows), len(bad), int(bad[0]) if len(bad) else count))
+    of_sides, memories = zip(*exchange((told, memory), group), strict=True)
+    settled = []
+    for (rows, places, count), of_ranks in zip(sides, zip(*of_sides, strict=True), strict=True):
+        kinds, wrong, firsts = zip(*of_ranks, strict=True)
+        shape, dtype = common_kind(list(kinds))
+        if sum(wrong):
+            raise ValueError(
+                f"embeddings: {sum(wrong)} of {count} rows hold NaN or infinity, the first is row {min(firsts)}; "
+                "wanted finite values"
+            )
+        if not len(rows):
+            rows = rows.new_empty(0, *(shape[1:] or (1,)), dtype=dtype)
+        settled.append(in_places(rows, places, count, group))
+    return settled, min(memories)
 
 
 def _size(part: slice) -> int:

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..._ranks import common_kind, exchange, gather, gathered
+from ..._ranks import common_kind, gather, gathered
 from ..._weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
@@ -146,8 +146,8 @@ class EmbeddingMetric(Metric):
             group, sides = self.process_group, [(query, query_places, len(query_labels))]
             if any(map(any, (self._lengths["query"], self._lengths["reference"]))):
                 sides.append((reference, reference_places, len(reference_labels)))
-            memory = min(exchange(budget(getattr(self, "memory_budget", None), query.device), group))
-            settled = [rows_in_places(*side, group) for side in sides]
+            allowed = budget(getattr(self, "memory_budget", None), query.device)
+            settled, memory = rows_in_places(sides, allowed, group)
             (query, query_sizes), (reference, reference_sizes) = settled[0], settled[-1]
             spread = Spread(query_sizes, reference_sizes, group, memory, {})
         else:

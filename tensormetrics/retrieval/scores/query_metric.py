@@ -80,7 +80,9 @@ class Classes(NamedTuple):
     @classmethod
     def of(cls, labels: Tensor, scored: Tensor) -> "Classes":
         # labels: (Q,) or (Q, L)  scored: (Q,) bool
-        distinct, codes = labels[scored].unique(dim=0, return_inverse=True)
+        # By rows it takes ten times as long.
+        rows = {"dim": 0} if labels.ndim > 1 else {}
+        distinct, codes = labels[scored].unique(return_inverse=True, **rows)
         return cls(distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes))
 
 
