@@ -23,7 +23,8 @@ from _common import Table, arguments
 from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
-from tensormetrics.retrieval.ranks.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")
@@ -84,7 +85,7 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
         order[i] = np.argsort(squared, kind="stable")[:-1]
     ours = search(x, k)()
     assert np.array_equal(ours[:1000], order[:, :k])
-    tile, ranks = next(rank_tiles(x, labels))
+    tile, ranks = next(rank_tiles(Given(x, labels).checked(), Ranking()))
     for i in range(min(1000, tile.stop)):
         expected = np.nonzero(labels.numpy()[order[i]] == labels[i].item())[0] + 1
         assert np.array_equal(ranks.rank[i][ranks.rank[i] > 0].numpy(), expected)

@@ -29,6 +29,7 @@ COMMANDS = {  # name -> file, and what it answers
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
     "info": ("info", "What is installed, what native code is loaded, and what is missing."),
+    "warm-up": ("warm_up", "Compile the kernels for this GPU now, so that no first call does."),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 
@@ -43,7 +44,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         with leaving_at_once():
-            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name)
+            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name.replace("-", "_"))
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,7 +1,7 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import operator
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Sized
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ def number(name: str, value: Any, wanted: str, fits: Callable[[float], bool]) ->
         raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
 
 
-def one_of(name: str, value: Any, choices: tuple) -> None:
+def one_of(name: str, value: Any, choices: Collection) -> None:
     if value not in choices:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
 

@@ -4,11 +4,14 @@ Salmon, Moraes, Dror & Shaw 2011, doi:10.1145/2063384.2063405.
 """
 
 import hashlib
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import overload
 
 from torch import Tensor
 
-Word = TypeVar("Word", int, Tensor)  # 32 bits in a Python integer or in int64 lanes
+Words = tuple[int, int, int, int]  # of 32 bits
+Lanes = tuple[Tensor, Tensor, Tensor, Tensor]  # of such words in int64
+Mixed = int | Tensor
 
 WORD = 2**32 - 1
 # Less 2^32, a multiplier's product with a word fits 63 bits, and the word itself makes up for it in the high half.
@@ -16,7 +19,13 @@ MULTIPLIERS = 0xD2511F53 - 2**32, 0xCD9E8D57 - 2**32
 KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
-def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
+@overload
+def philox4x32(counter: Words, key: tuple[int, int]) -> Words: ...
+@overload
+def philox4x32(counter: tuple[Mixed, Mixed, Mixed, Mixed], key: Sequence[Tensor]) -> Lanes: ...
+@overload
+def philox4x32(counter: tuple[Tensor, Mixed, Mixed, Mixed], key: tuple[int, int]) -> Lanes: ...
+def philox4x32(counter, key):
     """Four words for each counter and key; lanes broadcast against each other."""
     c0, c1, c2, c3 = counter
     k0, k1 = key

@@ -19,10 +19,16 @@ class SumMetric(Metric):
     What is kept is exact, and so the same in any order and split of the items; see `Identity` for `ids` and `groups`.
     """
 
+    sums: Tensor
+    weighted: Tensor
+    items: Tensor
+
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         self.replicates = _checks.integer_at_least("replicates", replicates, 0)
-        self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.seed: int | None = _checks.integer_at_least("seed", seed, 0)
+        if self.replicates and type(self).no_interval is not Metric.no_interval:
+            raise ValueError(f"replicates: got {replicates}, but there is no interval: {self.no_interval}")
 
     def add_sums(self, width: int) -> None:
         """Declare the states of rows (K,), K = `width`."""
@@ -47,6 +53,7 @@ class SumMetric(Metric):
         # rows: (B, K) float64  ids, groups: (B,) int64
         """Add the weighted rows of items to the sums of each replicate."""
         if self.replicates:
+            assert self.seed is not None  # who has replicates has a seed
             count, device = len(rows), rows.device
             number = ids if groups is None else groups
             if number is None:
@@ -63,6 +70,8 @@ class SumMetric(Metric):
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         own = {"replicates": (replicates, self.replicates), "seed": (seed, self.seed)}
         kind = type(self).__name__
+        if type(self).no_interval is not Metric.no_interval:
+            raise NotImplementedError(f"{kind}: {self.no_interval}")
         if not self.replicates:
             wanted = check_draws(replicates, seed)[0]
             raise ValueError(f"replicates: {kind} keeps sums; write {kind}(..., replicates={wanted}) and update again")

@@ -61,6 +61,12 @@ def identity(count: int, device: torch.device, ids: Any = None, groups: Any = No
     return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
 
 
+def or_places(units: Tensor, items: Tensor) -> Tensor:
+    # units: (N,), or (0,) for none  items: (N, ...)  ->  (N,) int64
+    """The units, or the places of the items."""
+    return units if len(units) == len(items) else torch.arange(len(items), device=items.device)
+
+
 def _digest(name: str, given: Any) -> int:
     if not isinstance(given, str):
         raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")
@@ -82,21 +88,23 @@ def weighted_sums(
     halves: bool = False,
     cells: Tensor | None = None,  # (N,) int64 in [0, C)
     width: int = 1,  # C
+    name: str = "items",  # of the stream of draws
+    start: int = 0,  # the first replicate, a multiple of 8
 ) -> Tensor:  # (1 or 2, 3, R, C, K)
     """The parts (see `GRIDS`) of the sums over the rows of each cell in each replicate, each row times its weight.
 
     With `halves` also the sums of a random half of the units, by which a randomisation test swaps them.
     """
-    K = rows.shape[1]
+    K, units = rows.shape[1], units.contiguous()
     sums = rows.new_zeros(1 + halves, replicates, width, len(GRIDS) * K)
     split = torch.cat(parts(rows, grids=GRIDS), 1)
     used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
-    key = torch.tensor(philox_key(seed, "items", "weights", "exponential"), device=rows.device)
+    key = torch.tensor(philox_key(seed, name, "weights", "exponential"), device=rows.device)
     for out, table in zip(sums, _tables(rows.device), strict=False):
         for drawn, items in _tiles(len(rows), replicates, rows.device):
             weights = rows.new_empty(drawn.stop - drawn.start, items.stop - items.start)
             draw = item_weights if rows.device.type == "cpu" else _item_weights
-            draw(weights, units[items], table, key, drawn.start // 8)
+            draw(weights, units[items], table, key, (start + drawn.start) // 8)
             if cells is None:
                 out[drawn, 0] += weights @ split[items]
                 continue

@@ -15,8 +15,8 @@ from tensormetrics.posterior._op import SUMS
 
 BUILT = (Path(__file__).parent / "_testing.so").exists()
 LIBRARY = torch.library.Library("tensormetrics", "FRAGMENT")
-for name, schema in (("lsa", SCHEMA), ("dirichlet_sums", SUMS)):
-    for team in ("warp", "block"):
+for name, schema, teams in (("lsa", SCHEMA, ("warp", "block")), ("dirichlet_sums", SUMS, ("lane", "warp", "block"))):
+    for team in teams:
         LIBRARY.define(f"{name}_{team}{schema}")
 if BUILT:
     torch.ops.load_library(Path(__file__).parent / "_testing.so")

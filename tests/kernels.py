@@ -42,12 +42,16 @@ def hold_resources(name: str, architecture: int, kernel: Any) -> None:
         said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", said).groups())
     found = {"registers": registers, "spilled": stack, "shared": kernel.metadata.shared}
+    hold(f"triton {triton.__version__}", name, architecture, found)
+
+
+def hold(compiler: str, name: str, architecture: int, found: dict[str, int]) -> None:
     counted = json.loads(COUNTED.read_text()) if COUNTED.exists() else {}
-    of_version = counted.setdefault(f"triton {triton.__version__}", {})
+    of_compiler = counted.setdefault(compiler, {})
     if os.environ.get("COUNT_RESOURCES") == "1":
-        of_version.setdefault(name, {})[f"sm_{architecture}"] = found
+        of_compiler.setdefault(name, {})[f"sm_{architecture}"] = found
         COUNTED.write_text(json.dumps(counted, indent=1, sort_keys=True) + "\n")
-    elif not of_version:
-        pytest.skip(f"nothing was counted with Triton {triton.__version__}")
-    most = of_version[name][f"sm_{architecture}"]
+    elif not of_compiler:
+        pytest.skip(f"nothing was counted with {compiler}")
+    most = of_compiler[name][f"sm_{architecture}"]
     assert all(found[what] <= most[what] for what in most), f"{name}: {found}, counted {most}"

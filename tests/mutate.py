@@ -48,10 +48,10 @@ class Edit(NamedTuple):
         return f"{self.path}:{line}: {text[self.start : self.end]!r} -> {self.new!r}"
 
 
-NEAREST = "tensormetrics/retrieval/search/nearest.py"
+WAYS = "tensormetrics/retrieval/search/ways.py"
 KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of these lived once
-    (NEAREST, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
-    (NEAREST, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
+    (WAYS, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
+    (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
     ("tensormetrics/_metric.py", "store.data_ptr() == kept.data_ptr() and ", ""),
     ("tensormetrics/association/_sets.py", "spread <= GRID**-2", "spread <= 0"),
     ("tensormetrics/posterior/sums.py", "log_masses.movedim(-1, 0).contiguous()", "log_masses.movedim(-1, 0)"),

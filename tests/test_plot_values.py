@@ -11,8 +11,9 @@ from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 
 from tensormetrics._plots import plot_values
-from tensormetrics.posterior import ConfusionPosterior, Estimate
+from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, HitRate, TorchKNN
+from tensormetrics.uncertainty import Estimate
 
 
 def points(ax, axis: int) -> list[float]:
@@ -23,7 +24,7 @@ def middles(value):
     """Estimates stand as points at their medians."""
     if isinstance(value, dict):
         return {key: middles(part) for key, part in value.items()}
-    return value.median if isinstance(value, Estimate) else value
+    return value.value if isinstance(value, Estimate) else value
 
 
 @pytest.mark.parametrize("case", METRICS.values(), ids=METRICS.keys())

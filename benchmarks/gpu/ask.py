@@ -6,8 +6,8 @@ own, so that a wrong address or a kernel without end costs one line.
                                                 FOLDER/gpu-expected.md, with the times beside what was expected
     python -m benchmarks.gpu.ask --warm         the facts of Triton at once, without times: compiles its kernels
 
-Where TENSORMETRICS_STAND_IN is set, the assignment's and the posterior's kernels are nvcc's PTX on the CPU, all others
-plain torch, and sizes are small.
+Where TENSORMETRICS_STAND_IN is set, the assignment's and the posterior's kernels are nvcc's PTX on the CPU, Triton's
+interpreter runs the p-values' if it is there, all others are plain torch, and sizes are small.
 """
 
 import os

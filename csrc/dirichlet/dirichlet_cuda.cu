@@ -1,22 +1,37 @@
-// The sampling operators on CUDA: a warp per sample up to kWarpClasses classes, a block above. Lanes own columns, so that
-// nothing is added atomically and equal calls give equal bits.
+// The sampling operators on CUDA. A matrix is drawn by a lane up to kLaneClasses classes, by a warp up to kWarpClasses, by
+// a block above: the lanes of a warp or a block own columns, so that nothing is added atomically and equal calls give equal
+// bits. The choice looks at the classes alone: a sample has the same bits whatever else is drawn with it.
+//
+// Of C classes a sample takes some 5.5 C^2 + 20 C instructions of a warp by lanes, 630 C by columns. Lanes keep 28 C bytes
+// of float32 each, so that w = 228 KiB / (896 C + 1024) warps have room on an H100, and one alone issues in some 0.4 of a
+// scheduler's cycles: (5.5 C^2 + 20 C) / (0.1 w) < 630 C / 0.85 up to C = 56. With few samples less is gained.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
 
-#include "dirichlet_team.h"
+#include "dirichlet_lane.h"
 
 namespace dirichlet {
 
-constexpr int32_t kWarpClasses = 256;
+constexpr int32_t kLaneClasses = 48, kWarpClasses = 256;
 constexpr int64_t kSharedBytes = 46 * 1024;  // every block may have 48 KiB without asking; reductions need some
+constexpr int64_t kAsked = 48 * 1024;         // more shared memory a block must ask for
+constexpr int64_t kOwn = 1024;                // shared memory that a block takes besides what it is launched with
+constexpr int64_t kSchedulers = 4;            // of a multiprocessor
 constexpr int64_t kPart = 2048;
+constexpr int kItemThreads = 128, kEach = 4;  // weights that a warp draws at once
+constexpr int kTogether = kItemThreads / kWarp * kEach;
+constexpr int64_t kItemBlocks = 64;  // of a multiprocessor: several times as many as run at once
 
+// A warp for each row.
 template <class T>
 __global__ void prepare_kernel(const Problem<T> problem) {
-  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (k < int64_t(problem.experiments) * problem.rows())
-    problem.prepare(static_cast<int32_t>(k / problem.rows()), static_cast<int32_t>(k % problem.rows()));
+  using lanes::Warp;
+  const int64_t k = int64_t(blockIdx.x) * Warp::kTeams + threadIdx.x / Warp::size();
+  if (k >= int64_t(problem.experiments) * problem.rows()) return;
+  const auto e = static_cast<int32_t>(k / problem.rows()), r = static_cast<int32_t>(k % problem.rows());
+  const Alphas seen = Warp::reduce(problem.prepare(e, r, Warp::lane(), Warp::size()), Alphas::merge);
+  if (Warp::lane() == 0) problem.decide(e, r, seen);
 }
 
 template <class Team, class T>
@@ -24,6 +39,14 @@ __global__ void __launch_bounds__(Team::kThreads)
     sums_kernel(const __grid_constant__ Problem<T> problem, int64_t teams, char* scratch) {
   extern __shared__ __align__(16) char shared[];
   draw_share<Team>(problem, teams, scratch, shared);
+}
+
+template <class T, bool shared_memory>
+__global__ void __launch_bounds__(kWarp)
+    lane_sums_kernel(const __grid_constant__ Problem<T> problem, int64_t blocks, char* scratch) {
+  extern __shared__ __align__(16) char shared[];
+  if constexpr (shared_memory) draw_samples(problem, blocks, shared);
+  else draw_samples(problem, blocks, scratch + blockIdx.x * LaneMatrix<T>::bytes(problem));
 }
 
 // A unit of work is kPart samples of a pair of cells, whose table costs as much as some draws.
@@ -46,20 +69,44 @@ __global__ void log_gamma_kernel(const double* alpha, const int64_t* keys, int64
   }
 }
 
-// One thread for each sample: neighbouring threads add to neighbouring sums, in the order of the items.
-__global__ void item_sums_kernel(const ItemProblem problem, const int64_t* key) {
-  const int64_t s = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (s >= problem.samples) return;
-  const Key words{uint32_t(key[0]), uint32_t(key[1])};
+// Where each cell's items begin among those sorted by cell, and where the last one's end.
+__global__ void bounds_kernel(const ItemProblem problem, const int64_t* sorted, int64_t* bounds) {
+  const int64_t of_experiment = problem.items + 1, k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (k >= problem.experiments * of_experiment) return;
+  const int64_t e = k / of_experiment, n = k % of_experiment;
+  const int64_t* const cell = sorted + e * problem.items;
+  const int64_t from = n == 0 ? 0 : cell[n - 1] + 1, to = n == problem.items ? problem.cells : cell[n];
+  for (int64_t c = from; c <= to; ++c) bounds[e * (problem.cells + 1) + c] = n;
+}
+
+// Lanes are samples. The warps of a block draw the weights of kTogether items of one cell side by side, and the first adds
+// them up in a register, in the order of the items, which is the CPU's. Each sum is stored once.
+__global__ void __launch_bounds__(kItemThreads) item_sums_kernel(const ItemProblem problem, const int64_t* key,
+                                                                 const int64_t* order, const int64_t* bounds,
+                                                                 int64_t groups) {
+  __shared__ double weights[kTogether][kWarp];
+  const int lane = threadIdx.x % kWarp, from = threadIdx.x / kWarp * kEach;
+  const int64_t s = blockIdx.x % groups * kWarp + lane;
   const auto sample = uint64_t(problem.start + s);
-  for (int64_t row = 0; row < problem.experiments * problem.cells; ++row) problem.out[row * problem.samples + s] = 0;
-  for (int64_t item = 0; item < problem.items; item += 4) {
-    const Words w = block(uint32_t(sample), uint32_t(sample >> 32), uint32_t(item / 4), 0, words);
-    const uint32_t of_item[4] = {w.w0, w.w1, w.w2, w.w3};
-    for (int64_t k = 0; k < 4 && item + k < problem.items; ++k) {
-      const double weight = -log_uniform<double>(of_item[k]);
-      for (int64_t e = 0; e < problem.experiments; ++e) problem.sums(e, item + k)[s] += weight;
+  const Key words{uint32_t(key[0]), uint32_t(key[1])};
+  for (int64_t row = blockIdx.x / groups; row < problem.experiments * problem.cells; row += gridDim.x / groups) {
+    const int64_t e = row / problem.cells, end = bounds[row + e + 1];
+    double sum = 0;
+    for (int64_t begin = bounds[row + e]; begin < end; begin += kTogether) {
+      const int n = end - begin < kTogether ? static_cast<int>(end - begin) : kTogether;
+#pragma unroll
+      for (int j = from; j < from + kEach; ++j) {
+        if (from >= n) break;
+        const int64_t item = order[e * problem.items + begin + (j < n ? j : from)];
+        const Words w = block(uint32_t(sample), uint32_t(sample >> 32), uint32_t(item / 4), 0, words);
+        const uint32_t of_item = item % 4 < 2 ? (item % 2 ? w.w1 : w.w0) : (item % 2 ? w.w3 : w.w2);
+        weights[j][lane] = -log_uniform<double>(of_item);
+      }
+      __syncthreads();
+      for (int j = 0; from == 0 && j < n; ++j) sum += weights[j][lane];
+      __syncthreads();
     }
+    if (from == 0 && s < problem.samples) problem.out[row * problem.samples + s] = sum;
   }
 }
 
@@ -70,14 +117,19 @@ __global__ void uniforms_kernel(const int64_t* key, uint32_t draw, int64_t count
   for (int64_t k = 0; k < 4 && 4 * b + k < count; ++k) out[4 * b + k] = uniform<double>(numbers[k]);
 }
 
+int64_t attribute(cudaDeviceAttr which, int32_t device) {
+  int value = 0;
+  STD_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
 // As many blocks as there is work for, but no more than run at once: they share it evenly.
 template <class Kernel>
 int64_t blocks_of(Kernel kernel, int64_t wanted, int threads, int64_t shared, int32_t device) {
-  int multiprocessors = 0, resident = 0;
-  STD_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  int resident = 0;
   STD_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(shared)));
   STD_TORCH_CHECK(resident > 0, "the GPU runs no block of ", threads, " threads with ", shared, " bytes of shared memory");
-  const int64_t most = int64_t(multiprocessors) * resident;
+  const int64_t most = attribute(cudaDevAttrMultiProcessorCount, device) * resident;
   return wanted < most ? wanted : most;
 }
 
@@ -102,6 +154,29 @@ void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// In shared memory where it holds a warp for each of a multiprocessor's kSchedulers.
+template <class T>
+void launch_lanes(const Problem<T>& problem, const Tensor& like, int32_t device) {
+  const int64_t bytes = LaneMatrix<T>::bytes(problem), units = problem.experiments * ((problem.samples + kWarp - 1) / kWarp);
+  const int64_t for_all = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+  if (kSchedulers * (bytes + kOwn) <= for_all) {
+    const auto kernel = lane_sums_kernel<T, true>;
+    if (bytes > kAsked)  // always for as much: another thread's smaller launch must not take it away
+      STD_CUDA_CHECK(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device))));
+    const int64_t blocks = blocks_of(kernel, units, kWarp, bytes, device);
+    kernel<<<static_cast<unsigned>(blocks), kWarp, bytes, current_stream(device)>>>(problem, blocks, nullptr);
+  } else {
+    const int64_t most = kSchedulers * attribute(cudaDevAttrMultiProcessorCount, device);
+    const int64_t blocks = units < most ? units : most;
+    const Tensor scratch = torch::stable::new_empty(like, {blocks * bytes}, ScalarType::Byte);
+    lane_sums_kernel<T, false><<<static_cast<unsigned>(blocks), kWarp, 0, current_stream(device)>>>(
+        problem, blocks, static_cast<char*>(scratch.data_ptr()));
+  }
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                   int64_t start) {
   const int32_t device = out.get_device_index();
@@ -115,9 +190,11 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
     const Tensor table = torch::stable::new_empty(out, {cells + rows}, ScalarType::Byte);
     problem.cells = static_cast<Cell<T>*>(table.data_ptr());
     problem.modes = static_cast<int8_t*>(table.data_ptr()) + cells;
-    prepare_kernel<<<static_cast<unsigned>((rows + 127) / 128), 128, 0, current_stream(device)>>>(problem);
+    const auto blocks = static_cast<unsigned>((rows + lanes::Warp::kTeams - 1) / lanes::Warp::kTeams);
+    prepare_kernel<<<blocks, lanes::Warp::kThreads, 0, current_stream(device)>>>(problem);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
-    if (problem.classes <= kWarpClasses) launch<lanes::Warp>(problem, out, device);
+    if (problem.classes <= kLaneClasses) launch_lanes(problem, out, device);
+    else if (problem.classes <= kWarpClasses) launch<lanes::Warp>(problem, out, device);
     else launch<lanes::Block<256>>(problem, out, device);
   });
 }
@@ -138,13 +215,33 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   });
 }
 
+// The cells of items in ascending order, and the items in that order.
+std::pair<Tensor, Tensor> by_cell(const Tensor& cells) {
+  using torch::stable::detail::from;
+  using torch::stable::detail::to;
+  std::array<StableIValue, 4> stack{from(cells), from(std::optional<bool>(true)), from(int64_t(-1)), from(false)};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
+  return {to<Tensor>(stack[0]), to<Tensor>(stack[1])};
+}
+
 void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
   if (out.numel() == 0) return;
-  const auto blocks = static_cast<unsigned>((out.size(2) + 127) / 128);
-  item_sums_kernel<<<blocks, 128, 0, current_stream(device)>>>(make_item_problem(out, cells, {}, start),
-                                                               static_cast<const int64_t*>(key.data_ptr()));
+  const ItemProblem problem = make_item_problem(out, cells, {}, start);
+  const auto [sorted, order] = by_cell(cells);
+  const Tensor bounds = torch::stable::new_empty(cells, {problem.experiments * (problem.cells + 1)});
+  auto* const of_cells = static_cast<int64_t*>(bounds.data_ptr());
+  const int64_t ends = problem.experiments * (problem.items + 1);
+  bounds_kernel<<<static_cast<unsigned>((ends + 127) / 128), 128, 0, current_stream(device)>>>(
+      problem, static_cast<const int64_t*>(sorted.data_ptr()), of_cells);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  // A block for each cell and 32 samples; of many, each takes several cells.
+  const int64_t groups = (problem.samples + kWarp - 1) / kWarp, rows = problem.experiments * problem.cells;
+  const int64_t most = kItemBlocks * attribute(cudaDevAttrMultiProcessorCount, device) / groups + 1;
+  item_sums_kernel<<<static_cast<unsigned>(groups * (rows < most ? rows : most)), kItemThreads, 0,
+                     current_stream(device)>>>(problem, static_cast<const int64_t*>(key.data_ptr()),
+                                               static_cast<const int64_t*>(order.data_ptr()), of_cells, groups);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -21,6 +21,15 @@ enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3, kUndefine
 // May variates of this shape be divided by their sum as they are, without logarithms?
 DIRICHLET_FN bool is_plain(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
 
+// How many alphas of a row are above 0, not plain, no shape.
+struct Alphas {
+  int32_t positive = 0, wild = 0, undefined = 0;
+
+  DIRICHLET_FN static void merge(Alphas& a, const Alphas& b) {
+    a = {a.positive + b.positive, a.wild + b.wild, a.undefined + b.undefined};
+  }
+};
+
 // Confusion matrices to draw. Row r of an experiment: 0 the prevalence, 1 + i right or wrong in class i, 1 + C + i the
 // wrong answers in class i.
 template <class T>
@@ -67,19 +76,21 @@ struct Problem {
     return others;
   }
 
-  DIRICHLET_FN void prepare(int32_t e, int32_t r) const {
+  // Makes every `step`-th cell of a row, from `first` on.
+  DIRICHLET_FN Alphas prepare(int32_t e, int32_t r, int32_t first, int32_t step) const {
     Cell<T>* const target = cells + e * cells_of_experiment() + cells_before(r);
-    int32_t positive = 0;
-    bool plain = true, defined = true;
-    for (int32_t j = 0; j < (r == 0 || r > classes ? width() : 2); ++j) {
+    Alphas seen;
+    for (int32_t j = first; j < (r == 0 || r > classes ? width() : 2); j += step) {
       const double a = alpha(e, r, j);
       target[j] = make_cell<T>(a);
-      positive += a > 0;
-      plain &= is_plain(a);
-      defined &= is_shape<T>(a);
+      Alphas::merge(seen, {a > 0, !is_plain(a), !is_shape<T>(a)});
     }
-    const Mode mode = positive == 0 ? kEmpty : positive == 1 ? kCertain : plain ? kLinear : kLogs;
-    modes[int64_t(e) * rows() + r] = defined ? mode : kUndefined;
+    return seen;
+  }
+
+  DIRICHLET_FN void decide(int32_t e, int32_t r, const Alphas& seen) const {
+    const Mode mode = seen.positive == 0 ? kEmpty : seen.positive == 1 ? kCertain : seen.wild == 0 ? kLinear : kLogs;
+    modes[int64_t(e) * rows() + r] = seen.undefined == 0 ? mode : kUndefined;
   }
 };
 
@@ -146,7 +157,7 @@ void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alph
     problem.cells = cells.data();
     problem.modes = modes.data();
     for (int32_t e = 0; e < problem.experiments; ++e)
-      for (int32_t r = 0; r < problem.rows(); ++r) problem.prepare(e, r);
+      for (int32_t r = 0; r < problem.rows(); ++r) problem.decide(e, r, problem.prepare(e, r, 0, 1));
     draw(problem);
   });
 }

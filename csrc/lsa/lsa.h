@@ -74,13 +74,14 @@ struct Least {
 };
 
 // One problem: its costs, read where they lie, where the results go, and the memory of the search. "Rows" and "columns"
-// are the search's: every row is to be matched, so the caller turns a problem that has too few columns for that.
-template <class T>
+// are the search's: every row is to be matched, so the caller turns a problem that has too few columns for that. `Index`
+// counts the entries from the first one of a matrix.
+template <class T, class Index = int64_t>
 struct Problem {
   const T* cost;
-  int64_t row_stride, col_stride;
+  Index row_stride, col_stride;
   const bool* mask;  // null: every pair is allowed
-  int64_t mask_row_stride, mask_col_stride;
+  Index mask_row_stride, mask_col_stride;
   T sign;  // -1 maximises
   int32_t rows, cols;
   int32_t width;            // columns to scan: a group may add forbidden ones, so as to scan whole vectors
@@ -129,10 +130,10 @@ struct Problem {
   }
 };
 
-template <class Group, class T>
+template <class Group, class T, class Index>
 struct Solver {
   Group& group;
-  const Problem<T>& p;
+  const Problem<T, Index>& p;
   int64_t scans = 0;
   bool reduced = false;  // no reduced cost is negative
 

@@ -39,15 +39,22 @@ struct Batch {
   // Room for the longer side, and for the columns that a group may add: up to a vector of 16, also where there are none.
   LSA_FN int64_t side() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
 
-  template <class Group>
+  // Does an int32 count the entries between any two of a matrix?
+  bool narrow() const {
+    const int64_t last_row = rows > 0 ? rows - 1 : 0, last_col = cols > 0 ? cols - 1 : 0;
+    return last_row * row_stride + last_col * col_stride <= INT32_MAX &&
+           last_row * mask_row_stride + last_col * mask_col_stride <= INT32_MAX;
+  }
+
+  template <class Index = int64_t, class Group>
   LSA_FN void solve_one(Group& group, int64_t b, const Memory<T>& memory) const {
     const int64_t r = row_lengths ? row_lengths[b] : rows, c = col_lengths ? col_lengths[b] : cols;
     Status result = kInvalid;
     int64_t work = 0;
-    Problem<T> p{};
+    Problem<T, Index> p{};
     if (r >= 0 && r <= rows && c >= 0 && c <= cols && describe(p, b, r, c, memory)) {
       group.stage(p);
-      Solver<Group, T> solver{group, p};
+      Solver<Group, T, Index> solver{group, p};
       result = solver.solve();
       work = solver.scans;
     }
@@ -70,7 +77,8 @@ struct Batch {
   }
 
   // Fills in problem b with r rows and c columns, turned if there are too few columns for the rows. False: it is invalid.
-  LSA_FN bool describe(Problem<T>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
+  template <class Index>
+  LSA_FN bool describe(Problem<T, Index>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
     p.cost = cost;
     p.mask = mask;
     for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
@@ -89,10 +97,10 @@ struct Batch {
     const bool turned = r > total && !(p.unmatched < infinity<T>());
     p.rows = static_cast<int32_t>(turned ? c : r);
     p.cols = p.width = static_cast<int32_t>(turned ? r : c);
-    p.row_stride = turned ? col_stride : row_stride;
-    p.col_stride = turned ? row_stride : col_stride;
-    p.mask_row_stride = turned ? mask_col_stride : mask_row_stride;
-    p.mask_col_stride = turned ? mask_row_stride : mask_col_stride;
+    p.row_stride = static_cast<Index>(turned ? col_stride : row_stride);
+    p.col_stride = static_cast<Index>(turned ? row_stride : col_stride);
+    p.mask_row_stride = static_cast<Index>(turned ? mask_col_stride : mask_row_stride);
+    p.mask_col_stride = static_cast<Index>(turned ? mask_row_stride : mask_col_stride);
     p.supply = turned ? capacity : nullptr;
     p.capacity = turned ? nullptr : capacity;
     p.work_limit = work_limit;

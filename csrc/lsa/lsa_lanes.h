@@ -43,21 +43,27 @@ __device__ Least<T> least_in_warp(const Least<T>& mine, int n) {
   return lanes::by_exchange(mine, n, [](Least<T>& a, const Least<T>& b) { a.add(b); });
 }
 
+// Where a worker searches: beside all costs of its problem in shared memory, in shared memory, or in global memory. Each is
+// a kernel of its own, so that the compiler knows by which instructions memory is reached.
+enum class Place { kTile, kShared, kGlobal };
+
 // A Group, see lsa.h.
-template <class Team>
+template <class Team, bool staged>
 struct Lanes : Team {
   static constexpr int kAhead = 4;
-  char* tile;  // shared memory for all costs of a problem; null: they are read where they lie
+  char* tile;  // if `staged`, shared memory for all costs of a problem; else they are read where they lie
 
   __device__ explicit Lanes(char* memory) : tile(memory) {}
 
-  template <class T>
-  __device__ void stage(Problem<T>& p) const {
-    T* const staged = reinterpret_cast<T*>(tile);
-    if (!staged) return;
+  template <class T, class Index>
+  __device__ void stage(Problem<T, Index>& p) const {
+    if constexpr (staged) copy(p, reinterpret_cast<T*>(tile));
+  }
+  template <class T, class Index>
+  __device__ void copy(Problem<T, Index>& p, T* costs) const {
     ahead(p.rows * p.cols, [&](int32_t k) { return p.sign * p.at(k / p.cols, k % p.cols); },
-          [&](int32_t k, T cost) { staged[k] = cost; });
-    p.cost = staged;
+          [&](int32_t k, T cost) { costs[k] = cost; });
+    p.cost = costs;
     p.mask = nullptr;
     p.row_stride = p.cols;
     p.col_stride = 1;
@@ -130,17 +136,16 @@ struct Room {
         tile((batch.rows * batch.cols * int64_t(sizeof(T)) + 15) / 16 * 16) {}
 };
 
-// What the lanes of one block do. `scratch` has room for the searches of all workers, and is null where `shared` has it
-// for those of this block. With `staged` all their tiles are there too.
-template <class Team, class T>
-__device__ void solve_share(const Batch<T>& batch, int64_t workers, bool staged, char* scratch, char* shared) {
+// What the lanes of one block do. `memory` has room for the searches of all workers if it is global, else for those of this
+// block, and for their tiles behind. Global memory is for problems of any size, so indices are long there alone.
+template <class Team, Place place, class T>
+__device__ void solve_share(const Batch<T>& batch, int64_t workers, char* memory) {
+  using Index = std::conditional_t<place == Place::kGlobal, int64_t, int32_t>;
   const int64_t team = threadIdx.x / Team::size(), worker = int64_t(blockIdx.x) * Team::kTeams + team;
   const Room<T> room(batch);
-  char* const start = scratch ? scratch + worker * room.search : shared + team * room.search;
-  char* const tiles = shared + (scratch ? 0 : Team::kTeams * room.search);
-  Lanes<Team> group(staged ? tiles + team * room.tile : nullptr);
-  const Memory<T> memory(start, batch.side());
-  for (int64_t b = worker; b < batch.problems; b += workers) batch.solve_one(group, b, memory);
+  Lanes<Team, place == Place::kTile> group(memory + Team::kTeams * room.search + team * room.tile);
+  const Memory<T> search(memory + (place == Place::kGlobal ? worker : team) * room.search, batch.side());
+  for (int64_t b = worker; b < batch.problems; b += workers) batch.template solve_one<Index>(group, b, search);
 }
 
 }  // namespace lsa

@@ -85,73 +85,130 @@ class Bins {
   float low_ = 0, scale_ = 0, most_ = 0;
 };
 
+// The queries, each with its positives in order: filter values are within `error` of factor * delta + shift.
+struct Asked {
+  const Tensor &query, &delta, &index, &relevant, &factor, &shift, &error;
+
+  int64_t width() const { return index.size(1); }
+  const double* row(int64_t q) const { return data<const double>(query) + q * query.size(1); }
+  Positives positives(int64_t q) const {
+    return {data<const double>(delta) + q * width(), data<const int64_t>(index) + q * width(),
+            data<const int64_t>(relevant)[q]};
+  }
+};
+
+// Entries of references start, start + 1, ...: filter values are x[c] + bias[c].
+struct Entries {
+  const float *x, *bias;
+  int64_t columns, start;
+};
+
+// Counts for one query after the other, in a thread of its own.
+template <class T>
+class Counter {
+ public:
+  Counter(const Asked& asked, const Places<T>& places)
+      : asked_(asked), places_(places), bins_(std::clamp<int64_t>(32 * asked.width(), 256, 4096)), low_(asked.width()),
+        high_(asked.width()), open_(kColumns + kStep), found_(asked.width() + 1) {}
+
+  // How many entries come before each positive of query q and after those before it; last, those after all.
+  const std::vector<int64_t>& operator()(int64_t q, const Entries& entries) {
+    const Positives positives = asked_.positives(q);
+    edges(q, positives);
+    const int64_t opened = fill_bins(entries, std::nextafter(high_[positives.count - 1], kInfinity));
+    settle_open(q, positives, entries, opened);
+    return found_;
+  }
+
+ private:
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+  // Where the filter value of each positive may lie, and bins over all of these.
+  void edges(int64_t q, const Positives& positives) {
+    const double factor = data<const double>(asked_.factor)[q], shift = data<const double>(asked_.shift)[q];
+    const double error = data<const double>(asked_.error)[q];
+    for (int64_t p = 0; p < positives.count; ++p) {
+      const double at = factor * positives.delta[p] + shift;
+      low_[p] = std::nextafter(static_cast<float>(at - error), -kInfinity);
+      high_[p] = std::nextafter(static_cast<float>(at + error), kInfinity);
+    }
+    table_.lay(low_, high_, positives.count, bins_);
+  }
+
+  // Counts the entries below `furthest` by their bins, and lists those in hot ones: how many these are.
+  int64_t fill_bins(const Entries& entries, float furthest) {
+    const float *x = entries.x, *bias = entries.bias;
+    const uint8_t* hot = table_.hot.data();
+    int32_t *number = table_.number.data(), *open = open_.data();
+    int64_t opened = 0;
+    for (int64_t c = 0; c < entries.columns; c += kStep) {
+      const int64_t stop = std::min(c + kStep, entries.columns);
+      if (!below(x + c, stop - c, [&](int32_t i) { return bias[c + i]; }, [&](int32_t) { return furthest; })) continue;
+      int32_t bin[kStep];
+      for (int64_t i = c; i < stop; ++i) bin[i - c] = table_.of(x[i] + bias[i]);
+      for (int64_t i = c; i < stop; ++i) {
+        const int32_t here = bin[i - c];
+        ++number[here];
+        open[opened] = static_cast<int32_t>(i);
+        opened += hot[here];
+      }
+    }
+    return opened;
+  }
+
+  // The counts: bins that no positive touches have one place, and each listed entry gets its own.
+  void settle_open(int64_t q, const Positives& positives, const Entries& entries, int64_t opened) {
+    std::fill(found_.begin(), found_.end(), 0);
+    for (int64_t here = 0; here < bins_ + 2; ++here)
+      if (!table_.hot[here]) found_[table_.start[here]] += table_.number[here];
+    const float* high = high_.data();
+    const double* query = asked_.row(q);
+    for (int64_t n = 0; n < opened; ++n) {
+      const int64_t c = open_[n];
+      const float value = entries.x[c] + entries.bias[c];
+      if (!(value < kInfinity)) continue;
+      const int32_t here = table_.of(value);
+      const int64_t at = std::lower_bound(high + table_.start[here], high + table_.stop[here], value) - high;
+      const bool sure = at == positives.count || value < low_[at];
+      ++found_[sure ? at : places_(q, query, entries.start + c, positives)];
+    }
+  }
+
+  const Asked& asked_;
+  Places<T> places_;
+  Bins table_;
+  int64_t bins_;
+  std::vector<float> low_, high_;  // of each positive
+  std::vector<int32_t> open_;      // columns in hot bins
+  std::vector<int64_t> found_;
+};
+
 // Adds to before[q][p] the entries that come before positive p of query q and after those before it, among x: (Q, D)
 // times rows: (C, D), transposed, + bias: of references first, first + 1, ...
-// delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): filter values
-// are within `error` of factor * delta + shift; equal (R,): of equal references the same one.
+// delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): as in `Asked`;
+// equal (R,): of equal references the same one.
 void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                   Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
                   Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {
-  const int64_t width = index.size(1), bins = std::clamp<int64_t>(32 * width, 256, 4096);
-  const float infinity = std::numeric_limits<float>::infinity();
+  const Asked asked{query, delta, index, relevant, factor, shift, error};
+  const int64_t width = asked.width();
   Locks locks(x.size(0));
   for_rows(reference, [&](auto zero) {
+    using T = decltype(zero);
     // With few queries every thread has a tile.
     const int64_t threads = torch::stable::get_num_threads();
     const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
     for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
-      return [&, places = Places<decltype(zero)>(reference, equal, distance, ties), table = Bins(),
-              low = std::vector<float>(width), high = std::vector<float>(width),
-              open = std::vector<int32_t>(kColumns + kStep),
-              found = std::vector<int64_t>(width + 1)](const Tile<float>& tile) mutable {
-        const int64_t columns = tile.columns, start = first + tile.column;
-        const float* offset = data<const float>(bias) + start;
+      const Places<T> places(reference, equal, distance, ties);
+      return [&, count = Counter<T>(asked, places)](const Tile<float>& tile) mutable {
+        const int64_t start = first + tile.column;
         tile.hide(own, ignored, first);
         for (int64_t n = 0; n < tile.queries; ++n) {
           const int64_t q = tile.query + n;
-          const Positives positives{data<const double>(delta) + q * width, data<const int64_t>(index) + q * width,
-                                    data<const int64_t>(relevant)[q]};
+          const Positives positives = asked.positives(q);
           if (!positives.count) continue;
-          const float* row = tile.row(n);
-          const double* wide = data<const double>(query) + q * query.size(1);
-          const double a = data<const double>(factor)[q], b = data<const double>(shift)[q];
-          const double margin = data<const double>(error)[q];
-          for (int64_t p = 0; p < positives.count; ++p) {
-            tile.hide(n, positives.index[p] - first);
-            const double at = a * positives.delta[p] + b;
-            low[p] = std::nextafter(static_cast<float>(at - margin), -infinity);
-            high[p] = std::nextafter(static_cast<float>(at + margin), infinity);
-          }
-          table.lay(low, high, positives.count, bins);
-          const float furthest = std::nextafter(high[positives.count - 1], infinity);
-          const uint8_t* hot = table.hot.data();
-          int32_t* number = table.number.data();
-          int64_t opened = 0;
-          for (int64_t c = 0; c < columns; c += kStep) {
-            const int64_t stop = std::min(c + kStep, columns);
-            if (!below(row + c, stop - c, [&](int32_t i) { return offset[c + i]; }, [&](int32_t) { return furthest; }))
-              continue;
-            int32_t bin[kStep];
-            for (int64_t i = c; i < stop; ++i) bin[i - c] = table.of(row[i] + offset[i]);
-            for (int64_t i = c; i < stop; ++i) {
-              const int32_t here = bin[i - c];
-              ++number[here];
-              open[opened] = static_cast<int32_t>(i);
-              opened += hot[here];
-            }
-          }
-          std::fill(found.begin(), found.end(), 0);
-          for (int64_t here = 0; here < bins + 2; ++here)
-            if (!hot[here]) found[table.start[here]] += number[here];
-          for (int64_t n = 0; n < opened; ++n) {
-            const float value = row[open[n]] + offset[open[n]];
-            if (!(value < infinity)) continue;
-            const int32_t here = table.of(value);
-            const float* above = high.data();
-            const int64_t at = std::lower_bound(above + table.start[here], above + table.stop[here], value) - above;
-            const bool sure = at == positives.count || value < low[at];
-            ++found[sure ? at : places(q, wide, start + open[n], positives)];
-          }
+          for (int64_t p = 0; p < positives.count; ++p) tile.hide(n, positives.index[p] - first);
+          const auto& found = count(q, {tile.row(n), data<const float>(bias) + start, tile.columns, start});
           locks.each(q, q + 1, [&](int64_t, int64_t) {
             int64_t* sums = data<int64_t>(before) + q * (width + 1);
             for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];

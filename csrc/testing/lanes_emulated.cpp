@@ -1,29 +1,28 @@
 // The operators as the lanes of CUDA compute them, emulated on the CPU: for tests.
 #include "lanes_emulated.h"
 
-#include "dirichlet/dirichlet_team.h"
+#include "dirichlet/dirichlet_lane.h"
 #include "lsa/lsa_lanes.h"
 #include "lsa/lsa_tensors.h"
 
 namespace lsa {
 
-// A warp with the costs staged, a block with the costs where they lie; scratch for float64, shared memory for float32.
+// Scratch for float64; shared memory for float32, for a warp with the costs staged.
 template <class Team>
 Results on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
                  std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
                  std::optional<int64_t> work_limit) {
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
-    constexpr bool staged = Team::kTeams > 1;
-    const bool fits = cost.scalar_type() == ScalarType::Float;
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>;
+    constexpr auto place = sizeof(T) > 4 ? Place::kGlobal : Team::kTeams > 1 ? Place::kTile : Place::kShared;
     const int64_t blocks = (batch.problems + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each worker takes two
     const int64_t workers = blocks * Team::kTeams;
     const Room room(batch);
-    std::vector<char> scratch(fits ? 0 : workers * room.search);
-    std::vector<char> shared(Team::kTeams * ((fits ? room.search : 0) + (staged ? room.tile : 0)));
+    std::vector<char> memory(place == Place::kGlobal ? workers * room.search : Team::kTeams * (room.search + room.tile));
     for (int64_t block = 0; block < blocks; ++block)
       lanes::run_block(static_cast<unsigned>(block), Team::kThreads, [&] {
-        solve_share<Team>(batch, workers, staged, fits ? nullptr : scratch.data(), shared.data());
+        solve_share<Team, place>(batch, workers, memory.data());
       });
   });
 }
@@ -48,11 +47,23 @@ void sums_on_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<T
   with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { draw_blocks<Team>(problem); });
 }
 
+void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
+                   int64_t start) {
+  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) {
+    using T = std::remove_pointer_t<decltype(problem.out)>;
+    const int64_t units = problem.experiments * ((problem.samples + kWarp - 1) / kWarp), blocks = (units + 1) / 2;
+    std::vector<char> shared(LaneMatrix<T>::bytes(problem));
+    for (int64_t block = 0; block < blocks; ++block)
+      lanes::run_block(static_cast<unsigned>(block), kWarp, [&] { draw_samples(problem, blocks, shared.data()); });
+  });
+}
+
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("lsa_warp", TORCH_BOX(&lsa::on_lanes<lanes::Warp>));
   m.impl("lsa_block", TORCH_BOX(&lsa::on_lanes<lanes::Block<64>>));
+  m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_by_lanes));
   m.impl("dirichlet_sums_warp", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Warp>));
   m.impl("dirichlet_sums_block", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Block<64>>));
 }

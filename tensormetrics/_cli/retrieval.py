@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ..retrieval.calculator.metric_names import NAMES, statistic_of
+from ..retrieval.scores.embedding_metric import Role
 from ..retrieval.scores.query_metric import Classes, averaged
 from ..retrieval.search.distance import DISTANCES
 from .inputs import BadInput, naming, read_labels, read_tensor
@@ -129,12 +130,10 @@ def retrieval(
             values = calculator.get_accuracy(*sides)
         assert calculator.last is not None  # what it has just scored
         scored = calculator.last.scores
-        options = {"confidence": confidence, "replicates": replicates, "groups": sides[1] if ranks == 1 else None}
-        found = (
-            calculator.interval(**options)
-            if replicates and any(statistic_of(name) == "mean" for name in scored)
-            else {}
-        )
+        found = {}
+        if replicates and any(statistic_of(name) == "mean" for name in scored):
+            groups = sides[1] if ranks == 1 else None
+            found = calculator.interval(confidence=confidence, replicates=replicates, groups=groups)
         intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
         by_class = _by_class(scored, sides[1], classes) if per_class else {}
     head = ["metric", "value", *([f"{percent(confidence)} interval"] if replicates else [])]
@@ -168,7 +167,7 @@ def _on_ranks(calculator: AccuracyCalculator, sides: Sides) -> dict[str, float]:
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         query, labels, reference, reference_labels = sides
-        given = [("both" if reference is None else "query", query, labels)]
+        given: list[tuple[Role, Tensor, Tensor]] = [("both" if reference is None else "query", query, labels)]
         if reference is not None and reference_labels is not None:
             given.append(("reference", reference, reference_labels))
         for role, rows, numbers in given:

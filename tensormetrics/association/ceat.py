@@ -132,6 +132,7 @@ class CEAT(BaseMetric):
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
     by_position = False
+    no_interval = "its items are samples of contexts, not words; take standard_error, which run_query gives"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
     effects: Tensor
     result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
@@ -163,7 +164,9 @@ class CEAT(BaseMetric):
     def batched(self) -> bool:
         return False  # the thousand samples of one query are a batch
 
-    def update(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> None:
+    def update(  # type: ignore[override]  # samples have no ids
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
+    ) -> None:
         # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
         """Add the effect size of each sample."""
         u_and_v = associations(*units_of(x, y, a, b, **masks))

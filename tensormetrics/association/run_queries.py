@@ -4,14 +4,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
+from .._corrections import CORRECTIONS, correct_p_values
 from ._call import check_template
 from .base_metric import BaseMetric
 from .lookup import check_flag
@@ -22,6 +23,8 @@ from .subqueries import Plan, plan_queries, plan_subqueries
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    Aggregation = Literal["sum", "avg", "abs_sum", "abs_avg"] | Callable[[pd.DataFrame], pd.Series]
 
 AGGREGATIONS = {
     "sum": "sum",
@@ -39,6 +42,7 @@ class QueryScores:
     model_names: list[str]
     query_names: list[str]
     reasons: dict[tuple[str, str], str]
+    correction: str | None = None  # of p-values, over the queries of each model
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Index `model_name`, columns `query_name`; the reasons are in `attrs["reasons"]`."""
@@ -49,9 +53,47 @@ class QueryScores:
             pd.Index(self.query_names, name="query_name"),
         )
         frame.attrs["reasons"] = self.reasons
+        if self.correction:
+            frame.attrs["correction"] = self.correction
         return frame
 
 
+@overload
+def run_queries(
+    metric: BaseMetric | type[BaseMetric],
+    queries: Sequence[Query],
+    models: Sequence[WordEmbeddingModel] | None = ...,
+    queries_set_name: str = ...,
+    lost_vocabulary_threshold: float = ...,
+    metric_params: dict[str, Any] = ...,
+    generate_subqueries: bool = ...,
+    aggregate_results: bool = ...,
+    aggregation_function: "Aggregation" = ...,
+    return_only_aggregation: bool = ...,
+    warn_not_found_words: bool = ...,
+    *,
+    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
+    value: str = ...,
+    as_dataframe: Literal[True] = ...,
+) -> "pd.DataFrame": ...
+@overload
+def run_queries(
+    metric: BaseMetric | type[BaseMetric],
+    queries: Sequence[Query],
+    models: Sequence[WordEmbeddingModel] | None = ...,
+    queries_set_name: str = ...,
+    lost_vocabulary_threshold: float = ...,
+    metric_params: dict[str, Any] = ...,
+    generate_subqueries: bool = ...,
+    aggregate_results: bool = ...,
+    aggregation_function: "Aggregation" = ...,
+    return_only_aggregation: bool = ...,
+    warn_not_found_words: bool = ...,
+    *,
+    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
+    value: str = ...,
+    as_dataframe: Literal[False],
+) -> QueryScores: ...
 @torch.no_grad()
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
@@ -62,20 +104,23 @@ def run_queries(
     metric_params: dict[str, Any] = {},  # noqa: B006
     generate_subqueries: bool = False,
     aggregate_results: bool = False,
-    aggregation_function: "str | Callable[[pd.DataFrame], pd.Series]" = "abs_avg",
+    aggregation_function: "Aggregation" = "abs_avg",
     return_only_aggregation: bool = False,
     warn_not_found_words: bool = False,
     *,
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = None,
     value: str = "result",
+    correction: str | None = None,
     as_dataframe: bool = True,
 ) -> "pd.DataFrame | QueryScores":
     """The scores of all queries in all models: a row per model, a column per query.
 
     `metric_params` are options of `run_query`; `value` says which number of its result is wanted, such as "p_value".
-    `generate_subqueries` splits every query by the metric's template. A query that a model cannot score is NaN, with a
-    reason in `attrs["reasons"][model name, query name]`. `aggregate_results` appends a column: the "sum", "avg",
-    "abs_sum" or "abs_avg" of the others, or what a function of the table returns; NaN is skipped.
+    `correction` ("holm" or "bh", see `uncertainty.correct_p_values`) corrects p-values for the number of queries asked
+    of each model, and `attrs["correction"]` says so. `generate_subqueries` splits every query by the metric's template.
+    A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
+    `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
+    the table returns; NaN is skipped.
     `as_dataframe=False` gives a `QueryScores`, whose values stay on the device. `word_embeddings_models` is `models`.
     A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
     and ValueError for arguments that do not fit, such as different queries of one name, before any work.
@@ -111,8 +156,14 @@ def run_queries(
     if twice := sorted(options.keys() & metric_params):
         raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
     options |= metric_params
+    if correction is not None:
+        _checks.one_of("correction", correction, CORRECTIONS)
+        if value != "p_value":
+            raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
     plan = _plan(metric, queries, generate_subqueries)
     scores = _score(metric, plan, models, options, value)
+    if correction is not None:
+        scores = replace(scores, values=correct_p_values(scores.values, correction), correction=correction)
     if not as_dataframe:
         return scores
     table = scores.to_dataframe()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._philox import WORD, philox4x32
+from .._philox import WORD, Lanes, philox4x32
 
 SCRATCH_CELLS = defaultdict(lambda: 2**22, cpu=2**18)  # device -> variates at a time, 250 bytes of scratch each
 ITEMS = 1024  # at a time
@@ -142,7 +142,7 @@ def _marsaglia_tsang(
     return log_gamma
 
 
-def _block(attempt: int, sample: Tensor, pair: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _block(attempt: int, sample: Tensor, pair: Tensor, keys: Tensor) -> Lanes:
     # sample: (S, 1)  pair: (P,)  keys: (P, 2)  ->  four words (S, P); for single cells all three begin with (n,)
     return philox4x32((sample & WORD, pair, attempt, sample >> 32), keys.unbind(-1))
 

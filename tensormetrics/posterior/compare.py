@@ -1,6 +1,6 @@
 """Is one experiment better than another: the posterior of the difference of a metric."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,13 +61,20 @@ class PairwiseComparisonResult:
         return _words(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
 
     @property
-    def favours(self) -> str | list[str | None] | None:
+    def favours(self) -> str | Sequence[str | None] | None:
         """The name of the better one; None where the median is 0 or the metric has no better direction."""
         sign = {True: 1, False: -1, None: 0}[self.higher_is_better] * self.median
         if self.median.ndim == 0:
             return self.lhs_name if sign > 0 else self.rhs_name if sign < 0 else None
         names = zip(sign.tolist(), self.lhs_name, self.rhs_name, strict=True)
         return [left if s > 0 else right if s < 0 else None for s, left, right in names]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The names of both sides. ValueError where these are several comparisons."""
+        if self.median.ndim == 0 and isinstance(self.lhs_name, str) and isinstance(self.rhs_name, str):
+            return self.lhs_name, self.rhs_name
+        raise ValueError(f"got {self.median.numel()} comparisons, wanted one; write get_pairwise_comparison(...)")
 
     def template_sentence(self, precision: int = 4) -> str:
         """One comparison in words."""
@@ -78,7 +85,7 @@ class PairwiseComparisonResult:
         def percent(p: Tensor) -> str:
             return f"{float(p):.{max(precision - 2, 0)}%}"
 
-        left, right = short(self.lhs_name), short(self.rhs_name)
+        left, right = map(short, self.pair)
         low, high = self.interval
         observed = "" if self.observed_diff is None else f" (observed {number(self.observed_diff)})"
         tie = f", P({left} = {right}) = {percent(self.p_tie)}" if self.p_tie > 0 else ""

@@ -32,7 +32,8 @@ def get_pairwise_comparison(
         first, second = (source.column(metric, class_label, name, "input") for name in names)
         observed = (first - second)[0]
     title, (paired,) = source.titled(metric, class_label, names), source.paired([names])
-    return _compare(source, metric, title, a - b, min_sig_diff, random_a - random_b, observed, *names, paired)
+    first, second = names
+    return _compare(source, metric, title, a - b, min_sig_diff, random_a - random_b, observed, first, second, paired)
 
 
 def get_pairwise_random_comparison(
@@ -125,5 +126,15 @@ def _compare(
     right: str | list[str],
     paired: bool | list[bool] = False,
 ) -> PairwiseComparisonResult:
-    options = {"higher_is_better": source.find_metric(metric).higher_is_better, "paired": paired}
-    return pairwise_compare(diff, source.ci_probability, min_sig_diff, random, observed, left, right, title, **options)
+    return pairwise_compare(
+        diff,
+        source.ci_probability,
+        min_sig_diff,
+        random,
+        observed,
+        left,
+        right,
+        title,
+        higher_is_better=source.find_metric(metric).higher_is_better,
+        paired=paired,
+    )

@@ -104,8 +104,14 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
     if least == most:  # nothing has a density here: a spike says so
         return Outline(np.array([least, least, least]), np.array([0.0, 1.0, 0.0]))
     if look.method == "kde":
-        options = {"bw_adjust": look.bw_adjust, "cut": look.cut, "grid_samples": look.grid_samples}
-        found = kde(samples, clip=bounds, boundary="reflect", **options)
+        found = kde(
+            samples,
+            clip=bounds,
+            boundary="reflect",
+            bw_adjust=look.bw_adjust,
+            cut=look.cut,
+            grid_samples=look.grid_samples,
+        )
         x, y = found.grid.numpy(), found.density.numpy()
         x, y = np.concatenate([x[:1], x, x[-1:]]), np.concatenate([[0.0], y, [0.0]])
     else:
@@ -136,7 +142,8 @@ def x_range(
     """
     shown = [found for found in outlines if len(found.x)]
     if not shown:
-        return tuple(bound if np.isfinite(bound) else end for bound, end in zip(bounds, (0.0, 1.0), strict=True))
+        low, high = bounds
+        return low if np.isfinite(low) else 0.0, high if np.isfinite(high) else 1.0
     low, high = min(found.x[0] for found in shown), max(found.x[-1] for found in shown)
     widths = [end - start for _, start, end in marks]
     if reach := 5 * min((width for width in widths if np.isfinite(width) and width > 0), default=0.0):

@@ -10,7 +10,7 @@ from .. import _checks
 from .dirichlet import DTYPES
 from .paired import Items, sample_paired_matrices
 from .quantities import ROOTS, LinearForm, Quantity, Values, observed_values
-from .sums import METHODS, ConfusionSums, sample_confusion_matrices, sample_sums, sums_from_matrices
+from .sums import METHODS, ConfusionSums, Method, sample_confusion_matrices, sample_sums, sums_from_matrices
 from .syntax import MetricCollection
 
 
@@ -19,7 +19,7 @@ def sample_metrics(
     metrics: str | Quantity | Iterable[str | Quantity],
     num_samples: int,
     *,
-    method: str = "posterior",
+    method: Method = "posterior",
     start: int = 0,
     dtype: torch.dtype = torch.float32,
     memory_limit: int = 2**26,
@@ -51,18 +51,18 @@ def sample_metrics(
     weights = torch.stack([form.weights(C) for form in forms]).to(counts.device) if forms else None
     need = "weighted" if forms else "margins" if {ROOTS["fp"], ROOTS["tn"]} & set(order) else "diag"
     cells = ROOTS["norm_confusion_matrix"]
-    paired = items is not None and method == "posterior"
+    paired = items if method == "posterior" else None
 
     def draw(**where: Any) -> tuple[ConfusionSums, Tensor | None]:  # (s, E, C) and (s, E, C, C)
-        if paired:
-            matrices = sample_paired_matrices(items, C, dtype=torch.float64, **where, **draws)
+        if paired is not None:
+            matrices = sample_paired_matrices(paired, C, dtype=torch.float64, **where, **draws)
             return sums_from_matrices(matrices, weights), matrices
         how = {**where, **draws, "method": method, "dtype": dtype}
         matrices = sample_confusion_matrices(counts, **how) if cells in order else None
         return sample_sums(counts, need=need, weights=weights, **how), matrices
 
     # Of each sample the values of every quantity are kept, and a few more while one is computed.
-    size = E * C * dtype.itemsize * (20 * C if paired else 4 * C if cells in order else len(order) + 4)
+    size = E * C * dtype.itemsize * (20 * C if paired is not None else 4 * C if cells in order else len(order) + 4)
     step = max(1, memory_limit // max(1, size))
     out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
     for first in range(0, max(1, num_samples), step):
@@ -79,8 +79,9 @@ def sample_metrics(
 def _drawn_values(
     sums: ConfusionSums, matrices: Tensor | None, forms: list[LinearForm], dtype: torch.dtype
 ) -> Values:  # of s * E rows
-    drawn = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
-    drawn |= {ROOTS["norm_confusion_matrix"]: matrices}
-    drawn |= {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
+    drawn: dict[Quantity, Tensor | None] = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
+    drawn[ROOTS["norm_confusion_matrix"]] = matrices
+    if sums.weighted is not None:
+        drawn |= {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
     known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
     return Values(known, known[ROOTS["tp"]])

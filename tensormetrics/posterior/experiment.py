@@ -1,5 +1,6 @@
 """One confusion matrix with its posterior, and a group of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,15 +20,20 @@ from .io import checked_labels, refuse_empty_rows, validate_confusion_matrix
 from .paired import Items
 from .quantities import ROOTS, Quantity
 from .rng import RNG
+from .sums import Method
 from .syntax import MetricCollection
 
 Metrics = str | Quantity | Iterable[str | Quantity]
 
 
 @dataclass(frozen=True, eq=False)
-class _Result:
+class _Result(ABC):
     metric: Quantity
     values: Tensor  # (S, C), or (S, 1) for a metric with one value for all classes
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int: ...
 
     @property
     def is_multiclass(self) -> bool:
@@ -112,7 +118,7 @@ class Experiment:
         device: torch.device | str | None = None,
     ) -> None:
         self.name, self.rng = name, rng
-        self.items = None if items is None else Items(items.label, items.cells.to(device))
+        self.items = None if items is None else items._replace(cells=items.cells.to(device))
         self.confusion_matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True).to(device)
         C = self.num_classes
         try:
@@ -132,7 +138,7 @@ class Experiment:
         return float(self.confusion_matrix.sum())
 
     def sample_metrics(
-        self, metrics: Metrics, method: str, num_samples: int, **options: Any
+        self, metrics: Metrics, method: Method, num_samples: int, **options: Any
     ) -> dict[Quantity, ExperimentResult]:
         """Samples of each metric, in order; `options` are those of `sample_metrics`."""
         collection = MetricCollection(metrics)
@@ -153,7 +159,7 @@ class Experiment:
             for metric, found in zip(collection, values, strict=True)
         }
 
-    def sample(self, method: str, num_samples: int) -> dict[Quantity, ExperimentResult]:
+    def sample(self, method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
         """Samples of all root quantities."""
         return self.sample_metrics(list(ROOTS.values()), method, num_samples)
 
@@ -234,7 +240,7 @@ class ExperimentGroup:
     def sample_metrics(
         self,
         metrics: Metrics,
-        sampling_method: str,
+        sampling_method: Method,
         num_samples: int,
         metric_to_aggregator: Mapping[Quantity, ExperimentAggregator] | None = None,
         **options: Any,
@@ -256,7 +262,7 @@ class ExperimentGroup:
         metric: Quantity,
         aggregator: ExperimentAggregator | None,
         results: list[ExperimentResult],
-        sampling_method: str = "posterior",
+        sampling_method: Method = "posterior",
     ) -> ExperimentAggregationResult:
         """The pooled samples of a metric. Draws are addressed by metric and class, not by the order of calls."""
         if sampling_method == "input":

@@ -24,6 +24,7 @@ INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging 
 class Extension(torch.nn.Module):
     """What metrics and averagings share: a canonical name, made of the first alias and the options given."""
 
+    name: str
     full_name: str
     aliases: list[str]
     dependencies: tuple[str, ...]
@@ -77,15 +78,12 @@ class Metric(Extension, Quantity):
     is_multiclass: bool
     bounds: tuple[float, float]
     higher_is_better: bool | None = True
+    compute_metric: Callable[..., Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "compute_metric"):
             cls._register(METRIC_REGISTRY, "compute_metric", "is_multiclass", "bounds", "aliases")
-
-    def bounds_of(self, num_classes: int) -> tuple[float, float]:
-        """The bounds for that many classes."""
-        return self.bounds
 
     def evaluate(self, values: Values) -> Tensor:  # (rows, C) or (rows, 1)
         arguments = {name: as_array(values[parent].contiguous()) for name, parent in self.parents.items()}
@@ -103,6 +101,7 @@ class Averaging(Extension):
 
     leading = 1
     pools_sums = False
+    compute_average: Callable[..., Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,6 +125,7 @@ class ExperimentAggregator(torch.nn.Module):
     full_name: str
     aliases: list[str]
     takes_classes = False
+    aggregate: Callable[..., Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -172,7 +172,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
 @contextmanager
 def temporary_registrations() -> Iterator[None]:
     """Classes defined inside are forgotten on leaving."""
-    stores = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES
+    stores: tuple[dict[str, Any], ...] = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES
     before = [dict(store) for store in stores]
     try:
         yield
@@ -213,7 +213,7 @@ def check_zero_division(value: Any) -> None:
     _checks.number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
-def check_aliases(cls: type, *tables: Mapping[str, Any]) -> None:
+def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Mapping[str, Any]) -> None:
     aliases = cls.aliases
     if not (
         isinstance(aliases, list | tuple)
@@ -244,7 +244,7 @@ def _default(cls: type[Extension], name: str) -> Quantity:
 
 
 def _options(cls: type) -> dict[str, Any]:
-    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    parameters = list(inspect.signature(inspect.getattr_static(cls, "__init__")).parameters.values())[1:]
     return {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .compare import short
 from .comparisons import get_pairwise_comparison
 from .plots import ForestGroup, Shown, plot_difference, plot_distributions, plot_forest
-from .samples import Label, Samples, experiments_by_group
+from .samples import Label, Samples, experiments_by_group, pooled_samples
 from .study_config import AGGREGATED, unknown
 
 
@@ -29,7 +29,7 @@ def plot_experiment_aggregation(
     names, shown = _members(source, metric, class_label, experiment_group, groups[experiment_group])
     pooled = f"{experiment_group}/{AGGREGATED}"
     shown.append(Shown("Aggregated", source.column(metric, class_label, pooled)))
-    title = f"{experiment_group}: {source.get_metric_samples(metric, pooled).aggregator.full_name}"
+    title = f"{experiment_group}: {pooled_samples(source, metric, experiment_group).aggregator.full_name}"
     options = {"title": title, "centre": -1, **options}
     return plot_distributions(shown, *_axis(source, metric, class_label, names), **options)
 
@@ -46,8 +46,9 @@ def plot_pairwise_comparison(
     **options: Any,
 ) -> Any:
     """The distribution of a difference."""
-    pair = {"experiment_a": experiment_a, "experiment_b": experiment_b, "min_sig_diff": min_sig_diff}
-    found = get_pairwise_comparison(source, metric, class_label, **pair)
+    found = get_pairwise_comparison(
+        source, metric, class_label, experiment_a=experiment_a, experiment_b=experiment_b, min_sig_diff=min_sig_diff
+    )
     title = source.find_metric(metric).full_name
     label = source.titled(metric, class_label, [experiment_a, experiment_b], title)
     return plot_difference(found, metric=label, precision=precision, **options)
@@ -58,7 +59,7 @@ def plot_forest_plot(source: Samples, metric: str, class_label: Label = None, **
     groups, every = [], source.list_experiments()
     for group, experiments in experiments_by_group(source).items():
         names, shown = _members(source, metric, class_label, group, experiments)
-        pooled = source.get_metric_samples(metric, f"{group}/{AGGREGATED}")
+        pooled = pooled_samples(source, metric, group)
         index = source.class_index(metric, class_label, names)
         i2 = float(pooled.heterogeneity_results.i2[index])
         groups.append(ForestGroup(group, shown, pooled.values[:, index], i2))

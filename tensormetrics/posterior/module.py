@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,15 +10,18 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
-from .._estimates import Estimate, as_scalars
+from .._estimates import Estimate, as_scalars, check_confidence
 from .._metric import Metric, Options
+from .._resampling import Items, Resampled
+from .._weights import Identity, check_draws, identity
+from . import paired
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
 from .quantities import observed_values
 from .summary import check_probability, equal_tailed, estimate
-from .sums import METHODS
+from .sums import METHODS, Method
 from .syntax import MetricCollection, get_metric
 
 
@@ -48,17 +51,23 @@ class ConfusionPosterior(Metric):
     Reference: doi:10.7717/peerj-cs.398.
     """
 
+    counts: Tensor
+    spilled: Tensor
+    ids: Tensor
+    groups: Tensor
+    cells: Tensor
+
     def __init__(
         self,
         num_classes: int,
         metrics: str | Iterable[str] = ("acc",),
         *,
         ci_probability: float = 0.95,
-        interval: str = "hdi",
+        interval: Literal["hdi", "eti"] = "hdi",
         num_samples: int = 10_000,
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "balanced",
-        method: str = "posterior",
+        method: Method = "posterior",
         zero_division: float | None = None,
         seed: int = 0,
         name: str = "posterior",
@@ -81,7 +90,7 @@ class ConfusionPosterior(Metric):
         check_probability("ci_probability", ci_probability)
         self.ci_probability = ci_probability
         _checks.one_of("interval", interval, ("hdi", "eti"))
-        self.interval = interval
+        self.interval_kind = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
@@ -99,14 +108,18 @@ class ConfusionPosterior(Metric):
         _checks.one_of("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
         self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
+        for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
+            self.add_rows(name)
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
 
-    def update(self, preds: Tensor, target: Tensor) -> None:
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
-        # target: (*batch, N, ...) labels
+        # target: (*batch, N, ...) labels  ids, groups: (N,) integers or names
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
 
-        Infinite scores are compared like others.
+        Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
+        whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies
+        behind N, such as pixels, is of its item's group.
         """
         C, batch = self.num_classes, self.batch_shape
         _checks.integral("target", target)
@@ -127,13 +140,15 @@ class ConfusionPosterior(Metric):
         if scored:
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
+        count = target.shape[len(batch)]
         # A comparison in uint8 would wrap C and ignore_index.
-        items = math.prod(target.shape[len(batch) :])
-        preds, target = (labels.long().reshape(math.prod(batch), items) for labels in (preds, target))
+        places = math.prod(target.shape[len(batch) :])
+        preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
         inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
         cell = torch.where(inside, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
+        self._keep_items(cell, count, **items)
         counted = cell.new_zeros(len(cell), C * C + 2).scatter_add_(1, cell, torch.ones_like(cell))
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
@@ -141,12 +156,63 @@ class ConfusionPosterior(Metric):
         self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
         self.spilled = self.spilled + spilled
 
+    def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
+        # cell: (batch, places), of `count` items
+        given = identity(count, cell.device, **items)
+        if given and self.batch_shape:
+            raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
+        for name in ("ids", "groups"):
+            if self.update_count > 1 and (name in given) != (len(getattr(self, name)) > 0):
+                raise ValueError(f"{name}: got some for a part of the updates, wanted them in every update or in none")
+        for name, numbers in given.items():
+            self.append_rows(name, numbers.repeat_interleave(cell.shape[1] // max(count, 1)))
+        if given:
+            self.append_rows("cells", cell[0])
+
     def compute(self) -> dict[str, Estimate]:
-        summary = estimate if self.interval == "hdi" else equal_tailed
+        return self._estimates(self.ci_probability)
+
+    def interval(
+        self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
+    ) -> dict[str, Estimate]:
+        """`compute()` with another mass of the intervals, number of samples or seed than those of the constructor."""
+        confidence = self.ci_probability if confidence is None else check_confidence(confidence)
+        with self._whole_state("interval"):
+            return self._estimates(confidence, num_samples=replicates, seed=seed)
+
+    def _estimates(self, confidence: float, **draws: int | None) -> dict[str, Estimate]:
+        summary = estimate if self.interval_kind == "hdi" else equal_tailed
         return {
-            metric: Estimate(*(self._shaped(metric, x) for x in summary(values, self.ci_probability)))
-            for metric, values in zip(self.metrics, self._samples(self.metrics), strict=True)
+            metric: Estimate(*(self._shaped(metric, x) for x in summary(values, confidence)))
+            for metric, values in zip(self.metrics, self._samples(self.metrics, **draws), strict=True)
         }
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        if not len(self.cells):
+            raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
+        inside = self.cells < self.num_classes**2
+        units, cells = (self.groups if len(self.groups) else self.ids)[inside], self.cells[inside]
+        ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
+        items = Items(ones, units, self._read_matrices, cells, self.num_classes**2)
+        return items.resampled(*check_draws(replicates, seed))
+
+    def _read_matrices(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., C * C, 1)  ->  name: (...) or (..., C)
+        shape, C = sums.shape[:-2], self.num_classes
+        values = observed_values(sums.reshape(-1, C, C))
+        collection = MetricCollection(self.metrics, self.zero_division)
+        found = {metric: values[quantity] for metric, quantity in collection.items()}
+        return {
+            metric: value.reshape(*shape, C) if self.per_class[metric] else value.reshape(shape)
+            for metric, value in found.items()
+        }
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None
+    ) -> tuple[dict[str, Tensor], Resampled]:
+        with torch.no_grad(), self._whole_state(asked):
+            found = self._resampled_sums(replicates, seed)
+            return found.read(found.plain), found
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
         """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
@@ -183,21 +249,27 @@ class ConfusionPosterior(Metric):
     def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
         return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
 
-    def _samples(self, metrics: Iterable[str]) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
+    def _samples(
+        self, metrics: Iterable[str], num_samples: int | None = None, seed: int | None = None
+    ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
         if self.spilled:
             raise ValueError(
                 f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
                 "scores; reset() and leave them out, or mark them by ignore_index"
             )
-        matrices = self._matrices()
+        matrices, grouped = self._matrices(), None
+        if len(self.groups):
+            inside = self.cells < self.num_classes**2
+            grouped = paired.Items(self.name, self.cells[inside], self.groups[inside])
         return sample_metrics(
             matrices,
             MetricCollection(metrics, self.zero_division),
-            self.num_samples,
+            self.num_samples if num_samples is None else num_samples,
+            items=grouped,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,
             method=self.method,
-            seed=self.seed,
+            seed=self.seed if seed is None else seed,
             names=[f"{self.name}/{i}" for i in range(len(matrices))] if self.batch_shape else [self.name],
             dtype=self.sample_dtype,
         )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._weights import joined, weighted_sums
 from . import _op
 from .dirichlet import DTYPES, dirichlet_prior, stream_keys
 from .sums import normalised
@@ -22,6 +23,7 @@ class Items(NamedTuple):
 
     label: str
     cells: Tensor  # (N,) for one experiment, or (E, N)
+    groups: Tensor | None = None  # (N,) int64, equal for items that share a weight
 
 
 def sample_paired_matrices(
@@ -38,6 +40,9 @@ def sample_paired_matrices(
 ) -> Tensor:  # (S, E, C, C)
     """S = `num_samples` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
 
+    With `items.groups`, such as patients or documents, a weight goes to a whole group, and the prevalence too is that
+    of the weighted items.
+
     The prevalence and the weights of the items are drawn under the label of the items, the mass of the confusion prior
     under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
     """
@@ -49,9 +54,12 @@ def sample_paired_matrices(
     _checks.shape("items.cells", cells, "E", "N")
     E, device = len(cells), cells.device
     names = [str(e) for e in range(E)] if names is None else names
-    (shared,) = stream_keys(seed, [f"items:{items.label}"], "posterior", "items", device)
+    shared = f"items:{items.label}"
     masses = torch.empty(E, C * C, num_samples, dtype=torch.float64, device=device)
-    _op.item_sums(masses, cells, shared, start)
+    if items.groups is None:
+        _op.item_sums(masses, cells, *stream_keys(seed, [shared], "posterior", "items", device), start)
+    else:
+        _group_sums(masses, cells, items.groups.to(device), seed, shared, start)
 
     def log_gamma(alpha: Tensor, names: Sequence[str], stream: str) -> Tensor:  # (E, R, K) -> (E, R, K, S)
         out = alpha.new_empty(*alpha.shape, num_samples)
@@ -63,5 +71,21 @@ def sample_paired_matrices(
     prevalence = rows + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(device)
     prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(device).expand(E, C, C)
     logs = torch.logaddexp(masses.log().view(E, C, C, num_samples), log_gamma(prior, names, "prior-mass"))
-    share = normalised(log_gamma(prevalence[:, None], [f"items:{items.label}"] * E, "prevalence"))  # (S, E, 1, C)
+    if items.groups is None:
+        share = log_gamma(prevalence[:, None], [shared] * E, "prevalence")
+    else:
+        prior_share = log_gamma((prevalence - rows)[:, None], [shared] * E, "prevalence")
+        share = torch.logaddexp(masses.view(E, 1, C, C, num_samples).sum(3).log(), prior_share)
+    share = normalised(share)  # (S, E, 1, C)
     return (share.mT * normalised(logs)).to(dtype)
+
+
+def _group_sums(out: Tensor, cells: Tensor, groups: Tensor, seed: int, name: str, start: int) -> None:
+    # out: (E, C * C, S)  cells: (E, N)  groups: (N,)
+    first = start - start % 8  # eight samples share a draw
+    for sums, cell in zip(out, cells, strict=True):
+        pairs, count = torch.stack([groups, cell], 1).unique(dim=0, return_counts=True)
+        options = {"cells": pairs[:, 1], "width": len(sums), "name": name, "start": first}
+        rows, replicates = count[:, None].double(), sums.shape[1] + start - first
+        found = weighted_sums(rows, pairs[:, 0], replicates, seed, **options)
+        sums.copy_(joined(found[0])[start - first :, :, 0].T)

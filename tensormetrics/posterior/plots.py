@@ -13,7 +13,8 @@ from .._plots import LINE, broken, dress, inches, lines_of
 from .compare import PairwiseComparisonResult, short
 from .drawing import Look, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
-DISTRIBUTION = {
+Parts = dict[str, dict[str, Any]]  # part of a picture -> matplotlib keywords
+DISTRIBUTION: Parts = {
     "edge": {"color": "black", "linewidth": 1.0},
     "area": {"color": "xkcd:silver", "linewidth": 0},
     "median": {"color": "black", "linewidth": 1.0, "linestyle": "--"},
@@ -24,7 +25,7 @@ DISTRIBUTION = {
     "name": {},
     "legend": {},
 }
-DIFFERENCE = {
+DIFFERENCE: Parts = {
     "negative": {"facecolor": "xkcd:salmon", "edgecolor": "white", "hatch": "////", "linewidth": 0},
     "rope": {"color": "xkcd:silver", "linewidth": 0},
     "positive": {"color": "xkcd:faded green", "linewidth": 0},
@@ -33,7 +34,7 @@ DIFFERENCE = {
     "proportions": {},
     "legend": {},
 }
-FOREST = {
+FOREST: Parts = {
     "median": {"color": "black", "marker": "s", "markersize": 7, "linestyle": ""},
     "interval": {"color": "black", "linewidth": 1.0},
     "aggregate": {"color": "black", "marker": "D", "markersize": 9, "markerfacecolor": "white", "linestyle": ""},
@@ -117,13 +118,14 @@ def plot_difference(
 
     `metric`: how the x axis calls it, by default as the result does.
     """
+    left, right = map(short, result.pair)
     look = Look(parts=DIFFERENCE, **options)
     figure, (ax,) = look.axes(1, (6.3, 3.1))
     curve = outline(result.diff_dist, (-np.inf, np.inf), look)
-    mark = median, low, high = float(result.median), *(float(end) for end in result.interval)
+    median, (low, high) = float(result.median), (float(end) for end in result.interval)
     rope = float(result.min_sig_diff)
     observed = None if result.observed_diff is None else float(result.observed_diff)
-    xlim = look.xlim or x_range([curve], [mark], (-np.inf, np.inf), [observed])
+    xlim = look.xlim or x_range([curve], [(median, low, high)], (-np.inf, np.inf), [observed])
     look.draw("base", ax.axhline, 0, clip_on=False)
     if len(curve.x):
         least, most = curve.x[0], curve.x[-1]
@@ -152,7 +154,7 @@ def plot_difference(
         percent = f"{float(share):.{max(precision - 2, 0)}%}"
         where = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
         look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
-    label = f"{metric or result.metric}: {short(result.lhs_name)} − {short(result.rhs_name)}"
+    label = f"{metric or result.metric}: {left} − {right}"
     ax.set_xlabel(broken(label, look.characters(ax)))
     look.legend(figure, [ax])
     return figure

@@ -32,14 +32,22 @@ class Quantity(torch.nn.Module, ABC):
 
     name: str
     parents: Mapping[str, "Quantity"]
+    full_name: str
+    is_multiclass: bool
+    bounds: tuple[float, float]
+    higher_is_better: bool | None
     find: ClassVar[Callable[[str], "Quantity"]]  # `get_metric`: the file that reads names sets it
 
     @abstractmethod
     def evaluate(self, values: Values) -> Tensor:  # (rows, ...)
         """The values, from those of the parents."""
 
+    def bounds_of(self, num_classes: int) -> tuple[float, float]:
+        """The bounds for that many classes."""
+        return self.bounds
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return self.find, (self.name,)  # copies and pickles are the one object of that name
+        return type(self).find, (self.name,)  # copies and pickles are the one object of that name
 
     def forward(self, matrices: Tensor) -> Tensor:
         # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
@@ -59,12 +67,15 @@ class RootMetric(Quantity):
         self.parents = {argument: ROOTS[argument] for argument in arguments}
 
     def evaluate(self, values: Values) -> Tensor:
+        assert self.formula is not None  # a quantity without one is known from the beginning
         return self.formula(*(values[parent] for parent in self.parents.values()))
 
     def _is_no_metric(self) -> Any:
         raise TypeError(f"{self.name!r} is a root quantity, not a metric: it can be sampled but not reported")
 
-    is_multiclass = bounds = sklearn_equivalent = property(_is_no_metric)
+    is_multiclass: Any = property(_is_no_metric)
+    bounds: Any = property(_is_no_metric)
+    sklearn_equivalent = property(_is_no_metric)
 
 
 class LinearForm(Quantity):
@@ -121,6 +132,6 @@ def compute_order(quantities: Iterable[Quantity]) -> list[Quantity]:
 def observed_values(matrices: Tensor) -> Values:  # (rows, C, C)
     """The values of quantities at the matrices themselves, in float64."""
     sums = sums_from_matrices(matrices)
-    known = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
+    known: dict[Quantity, Tensor] = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
     known[ROOTS["norm_confusion_matrix"]] = shares(matrices)
     return Values(known, sums.tp)

@@ -19,9 +19,10 @@ from .comparisons import (
 )
 from .errors import ConfigWarning, PosteriorWarning
 from .listwise import expected_reward
-from .samples import Label, Samples, experiments_by_group
+from .samples import Label, Samples, experiments_by_group, pooled_samples
 from .study_config import AGGREGATED, split_name
 from .summary import PosteriorSummary, summarize
+from .sums import Method
 from .tables import format_table
 
 SUMMARY_COLUMNS = {  # header -> field of PosteriorSummary
@@ -71,7 +72,7 @@ def report_aggregated_metric_summaries(
     rows = []
     for group in _listed(experiments_by_group(source)):
         name = f"{group}/{AGGREGATED}"
-        result = source.get_metric_samples(metric, name)
+        result = pooled_samples(source, metric, group)
         index = source.class_index(metric, class_label, [name])
         found = summarize(result.values[:, index], source.ci_probability)
         between = result.heterogeneity_results
@@ -129,12 +130,14 @@ def report_pairwise_comparisons(
     if len(_listed(source.list_experiments())) < 2:
         return format_table([], headers, table_fmt, precision)
     found = compare_all_pairs(source, metric, class_label, min_sig_diff=min_sig_diff)
+    favours = found.favours
+    assert favours is not None  # of each pair
     low, high = found.interval
     columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig
     rows = [
-        dict(zip(headers, (a, b, median, (low, high), *shares, favours or ""), strict=True))
-        for a, b, (median, low, high, *shares), favours in zip(
-            found.lhs_name, found.rhs_name, torch.stack(columns, -1).tolist(), found.favours, strict=True
+        dict(zip(headers, (a, b, median, (low, high), *shares, better or ""), strict=True))
+        for a, b, (median, low, high, *shares), better in zip(
+            found.lhs_name, found.rhs_name, torch.stack(columns, -1).tolist(), favours, strict=True
         )
     ]
     return format_table(rows, headers, table_fmt, precision)
@@ -209,8 +212,9 @@ def report_fold_comparison(
     precision: int = 4,
 ) -> Any:
     """Two models over the folds of a cross-validation."""
-    options = {"group_a": group_a, "group_b": group_b, "rho": rho, "min_sig_diff": min_sig_diff}
-    found = get_fold_comparison(source, metric, class_label, **options)
+    found = get_fold_comparison(
+        source, metric, class_label, group_a=group_a, group_b=group_b, rho=rho, min_sig_diff=min_sig_diff
+    )
     row = {
         "Metric": source.titled(metric, class_label, [f"{group_a}/{AGGREGATED}"]),
         "Mean Δ": found.mean_difference,
@@ -230,7 +234,7 @@ def _summaries(
     source: Samples,
     metric: str,
     class_label: Label,
-    method: str,
+    method: Method,
     columns: Sequence[str],
     table_fmt: str,
     precision: int,
@@ -254,7 +258,7 @@ def _headers(source: Samples, columns: Sequence[str]) -> list[str]:
 
 
 def _cells(source: Samples, found: PosteriorSummary, columns: Sequence[str]) -> dict[str, Any]:
-    values = [getattr(found, SUMMARY_COLUMNS[column]) for column in columns if column != "Observed"]
+    values = [getattr(found, field) for column in columns if (field := SUMMARY_COLUMNS[column])]
     return dict(zip(_headers(source, [c for c in columns if c != "Observed"]), values, strict=True))
 
 

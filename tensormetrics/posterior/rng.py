@@ -54,9 +54,17 @@ class RNG:
         if leading < 0 or any(n not in (1, wanted) for n, wanted in zip(alpha.shape, shape[leading:], strict=True)):
             raise ValueError(f"size: got {shape}, wanted a shape that alpha {tuple(alpha.shape)} broadcasts to")
         alpha = alpha.expand(shape[leading:])
-        address = {"seed": self.seed, "name": self.name, "method": "rng", "stream": str(self._next())}
         count = math.prod(shape[:leading])  # of samples for each alpha
-        return sample_log_gamma(alpha.reshape(-1), count, dtype=torch.float64, **address).exp().reshape(shape)
+        sampled = sample_log_gamma(
+            alpha.reshape(-1),
+            count,
+            dtype=torch.float64,
+            seed=self.seed,
+            name=self.name,
+            method="rng",
+            stream=str(self._next()),
+        )
+        return sampled.exp().reshape(shape)
 
     def choice(
         self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None

@@ -1,13 +1,14 @@
 """What reports, comparisons and figures ask of a study."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from torch import Tensor
 
 from .experiment import ExperimentAggregationResult, ExperimentResult
 from .quantities import Quantity
-from .study_config import split_name
+from .study_config import AGGREGATED, split_name
+from .sums import Method
 
 Label = int | str | None
 Result = ExperimentResult | ExperimentAggregationResult
@@ -30,12 +31,12 @@ class Samples(Protocol):
         """A metric, by any of its spellings."""
 
     def get_metric_samples(
-        self, metric: str | Quantity, experiment_name: str, sampling_method: str = "posterior"
+        self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
         """Samples (S, C) or (S, 1) of a metric, with what else is known of them."""
 
     def column(
-        self, metric: str | Quantity, class_label: Label, experiment: str, method: str = "posterior"
+        self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
     ) -> Tensor:  # (S,)
         """Samples of one value of a metric."""
 
@@ -47,6 +48,11 @@ class Samples(Protocol):
 
     def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
         """Were the samples of two experiments drawn for the same items?"""
+
+
+def pooled_samples(source: Samples, metric: str, group: str) -> ExperimentAggregationResult:
+    """What the experiments of a group are pooled to."""
+    return cast(ExperimentAggregationResult, source.get_metric_samples(metric, f"{group}/{AGGREGATED}"))
 
 
 def experiments_by_group(source: Samples) -> dict[str, list[str]]:

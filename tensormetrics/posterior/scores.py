@@ -196,14 +196,19 @@ class ScoreMetric(Metric):
         }
         self.zero_division = options.pop("zero_division")
         self.compute_metric = functools.partial(score.formula, **options)
-        self._bounds = functools.partial(score.bounds, **options) if callable(score.bounds) else lambda C: score.bounds
-        self.bounds = self._bounds(torch.inf)
-        if score.weights:
-            form = LinearForm(lambda num_classes: score.weights(_distance(num_classes), **options))
+        bounds, weights = score.bounds, score.weights
+        self._bounds_of = None
+        if callable(bounds):
+            self._bounds_of = functools.partial(bounds, **options)
+            self.bounds = self._bounds_of(torch.inf)
+        else:
+            self.bounds = bounds
+        if weights:
+            form = LinearForm(lambda num_classes: weights(_distance(num_classes), **options))
             self.parents = {"cost": form, **self.parents}
 
     def bounds_of(self, num_classes: int) -> tuple[float, float]:
-        return self._bounds(num_classes)
+        return self.bounds if self._bounds_of is None else self._bounds_of(num_classes)
 
     def evaluate(self, values: Values) -> Tensor:  # plain tensors suffice for the formulas here
         found = self.compute_metric(*(values[parent] for parent in self.parents.values()))

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -21,8 +21,10 @@ from .extend import ExperimentAggregator, check_zero_division, get_experiment_ag
 from .quantities import Quantity
 from .rng import RNG
 from .samples import Label, Result
-from .sums import METHODS
+from .sums import METHODS, Method
 from .syntax import find_metric
+
+Kept = TypeVar("Kept", bound=Result)
 
 
 class Study:
@@ -147,6 +149,7 @@ class Study:
         num_classes: int | None = None,
         labels: Any = None,
         items: str | Literal[False] | None = None,
+        groups: Any = None,
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
@@ -156,12 +159,14 @@ class Study:
         by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
         names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
         comparison of experiments with the same y_true and without items warns; items=False says that these differ.
+        `groups` (N,), integers or names, are the documents, patients or speakers of the items of y_true and y_pred:
+        intervals take whole groups for what varies.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
         if config.AGGREGATED in (group, name):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
-        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items)
+        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
         if told.items is not None:
             others = (other for found in self._groups.values() for other in found.experiments.values())
             config.check_items(full_name, told.items, len(told.confusion_matrix), others)
@@ -196,7 +201,7 @@ class Study:
         self._metrics[name], self._aggregators[found] = described, aggregator
 
     def get_metric_samples(
-        self, metric: str | Quantity, experiment_name: str, sampling_method: str = "posterior"
+        self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
         """Samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
         _checks.one_of("sampling_method", sampling_method, METHODS)
@@ -206,7 +211,7 @@ class Study:
             raise config.unknown("group", group, self._groups)
         holder = self._groups[group]
         if name != config.AGGREGATED:
-            return self._sampled(self[f"{group}/{name}"], found, sampling_method)
+            return self._sampled(self._experiment(group, name), found, sampling_method)
         members = tuple(holder.experiments.values())
         aggregator = self._aggregators[found]
 
@@ -223,7 +228,9 @@ class Study:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
 
-    def column(self, metric: str | Quantity, class_label: Label, experiment: str, method: str = "posterior") -> Tensor:
+    def column(
+        self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
+    ) -> Tensor:
         """Samples (S,) of one value of a metric."""
         result = self.get_metric_samples(metric, experiment, method)
         return result.values[:, self.class_index(metric, class_label, [experiment])]
@@ -234,7 +241,7 @@ class Study:
         if not found.is_multiclass:
             index = 0
             for name in experiments:
-                index = self[config.split_name(name)[0]].class_index(class_label, found.name, name)
+                index = self._group(config.split_name(name)[0]).class_index(class_label, found.name, name)
             return index
         if class_label not in (None, 0) and (found.name, class_label) not in self._ignored:
             self._ignored.add((found.name, class_label))  # said once, however many samples a report looks at
@@ -251,14 +258,19 @@ class Study:
         if self.find_metric(metric).is_multiclass:
             return title
         index = self.class_index(metric, class_label, experiments)
-        groups = [self[config.split_name(name)[0]] for name in experiments]
+        groups = [self._group(config.split_name(name)[0]) for name in experiments]
         labels = next((group.labels for group in groups if group.labels), None)
         return f"{title}, class {labels[index] if labels else index}"
 
     def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
         """Were the samples of two experiments drawn for the same items? Says so where they might have been."""
         pooled = f"/{config.AGGREGATED}"
-        return config.paired([[None if name.endswith(pooled) else self[name] for name in pair] for pair in pairs])
+        return config.paired(
+            [
+                [None if name.endswith(pooled) else self._experiment(*config.split_name(name)) for name in pair]
+                for pair in pairs
+            ]
+        )
 
     # What can be asked of the samples: functions of a study, see `Samples`.
     get_pairwise_comparison = comparisons.get_pairwise_comparison
@@ -293,13 +305,17 @@ class Study:
         if not isinstance(key, str):
             raise TypeError(f"study[...]: got {key!r}, wanted a string 'group' or 'group/experiment'")
         group, _, name = key.partition("/")
-        if group not in self._groups:
-            raise config.unknown("group", group, self._groups)
-        holder = self._groups[group]
-        if not name:
-            return holder
+        return self._experiment(group, name) if name else self._group(group)
+
+    def _group(self, name: str) -> ExperimentGroup:
+        if name not in self._groups:
+            raise config.unknown("group", name, self._groups)
+        return self._groups[name]
+
+    def _experiment(self, group: str, name: str) -> Experiment:
+        holder = self._group(group)
         if name not in holder.experiments:
-            raise config.unknown("experiment", key, self.all_experiments())
+            raise config.unknown("experiment", f"{group}/{name}", self.all_experiments())
         return holder[name]
 
     def __len__(self) -> int:
@@ -366,7 +382,7 @@ class Study:
                 setattr(self, name, content)
             raise
 
-    def _sampled(self, experiment: Experiment, metric: Quantity, method: str) -> ExperimentResult:
+    def _sampled(self, experiment: Experiment, metric: Quantity, method: Method) -> ExperimentResult:
         draws = experiment, self.seed, self.num_samples, method
 
         def draw() -> ExperimentResult:
@@ -384,11 +400,11 @@ class Study:
 
         return self._cached((*draws, metric.name), draw)
 
-    def _cached(self, key: tuple, make: Callable[[], Result]) -> Result:
+    def _cached(self, key: tuple, make: Callable[[], Kept]) -> Kept:
         if key not in self._samples:
             self._store(key, make())
         self._samples.move_to_end(key)
-        return self._samples[key]
+        return cast(Kept, self._samples[key])
 
     def _store(self, key: tuple, result: Result) -> None:
         self._samples[key] = result

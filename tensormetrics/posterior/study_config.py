@@ -16,13 +16,16 @@ import torch
 from torch import Tensor
 
 from .._files import written
+from .._weights import units
 from .errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
 from .experiment import Experiment
 from .io import label_cells
 from .paired import Items
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
-EXPERIMENT_KEYS = "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items".split()
+EXPERIMENT_KEYS = (
+    "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items groups".split()
+)
 AGGREGATED = "aggregated"
 
 
@@ -69,11 +72,22 @@ class Told(NamedTuple):
 
 
 def told_experiment(
-    full_name: str, confusion_matrix: Any, y_true: Any, y_pred: Any, num_classes: int | None, labels: Any, items: Any
+    full_name: str,
+    confusion_matrix: Any,
+    y_true: Any,
+    y_pred: Any,
+    num_classes: int | None,
+    labels: Any,
+    items: Any,
+    groups: Any = None,
 ) -> Told:
     """The matrix and the classes of an experiment, from its matrix or from its labels; not both."""
     arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
     given = [key for key, value in arguments.items() if value is not None]
+    if groups is not None and given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got groups with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
+        )
     if items and given != ["y_true", "y_pred"]:
         raise ValueError(
             f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
@@ -92,19 +106,25 @@ def told_experiment(
     C = len(classes)
     matrix = cells.bincount(minlength=C * C).view(C, C)
     labels = None if classes.tolist() == list(range(C)) else classes
-    named = {} if labels is None else {"labels": labels}
+    named: dict[str, Any] = {} if labels is None else {"labels": labels}
+    if groups is not None:
+        groups = units("groups", groups, len(cells), cells.device)
     truth = None if items is False else digest(classes.tolist(), cells // C)
+    if groups is not None and not isinstance(items, str):
+        items = full_name  # items of its own
     if items is None or items is False:
         return Told(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
     if not isinstance(items, str):
         raise TypeError(f"experiment {full_name!r}: got items={items!r}, wanted a string")
     described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
-    return Told(matrix, labels, Items(items, cells), truth, described)
+    if groups is not None:
+        described["groups"] = groups.tolist()
+    return Told(matrix, labels, Items(items, cells, groups), truth, described)
 
 
 def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:
     """Experiments on the same items have the same truth and the same classes."""
-    label, cells = items
+    label, cells, groups = items
     for other in experiments:
         if other.name == full_name or other.items is None or other.items.label != label:
             continue
@@ -163,7 +183,7 @@ def write(config: dict[str, Any], path: str | Path) -> None:
         file.write(text.encode())
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read(path: str | Path) -> Mapping[str, Any]:
     path = Path(path)
     kind = _suffix(path)
     wrong: tuple[type[Exception], ...] = (ValueError,)

@@ -104,6 +104,7 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
         square = torch.square(deviation, out=spare)
         return square, square * deviation, square.square()
 
+    eti_low, eti_high = _quantile(x, torch.zeros_like(n), n, quantiles[1:]).unbind(-1)
     _, squares, cubes, fourths = sum_of(along, powers)
     m2, m3, m4 = squares / number, cubes / number, fourths / number
     sd = (squares / (number - 1).clamp(min=0)).sqrt()
@@ -113,13 +114,13 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
         sd=sd,
         mode=_mode(x, n, finite),
         hdi=(low, high),
-        eti=_quantile(x, torch.zeros_like(n), n, quantiles[1:]).unbind(-1),
+        eti=(eti_low, eti_high),
         metric_uncertainty=torch.where(low == high, 0, high - low),
         skew=m3 / m2**1.5,
         kurtosis=m4 / m2**2 - 3,
         mcse_mean=sd / number.sqrt(),
         mcse_median=errors[..., 0],
-        mcse_eti=errors[..., 1:].unbind(-1),
+        mcse_eti=(errors[..., 1], errors[..., 2]),
         nan_fraction=1 - n[..., 0].double() / samples.shape[dim]
         if samples.shape[dim]
         else x.new_full(x.shape[:-1], torch.nan),
@@ -179,7 +180,8 @@ def _narrowest(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:  # (...
     start, end = x[..., :candidates], _take(x, first + gaps)
     width = torch.where(end == start, 0, end - start)
     low = width.masked_fill(first >= n - gaps, torch.inf).argmin(-1, keepdim=True)
-    return _take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
+    low, high = _take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
+    return low, high
 
 
 def _quantile(x: Tensor, first: Tensor, n: Tensor, q: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ up to 1. Model: Tötsch & Hoffmann 2021, doi:10.7717/peerj-cs.398, for any numbe
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from . import _op
 from ._reference import column_sums, without_diagonal
 from .dirichlet import DTYPES, dirichlet_prior, non_negative, stream_keys
 
-METHODS = "posterior", "prior", "random", "input"
+Method = Literal["posterior", "prior", "random", "input"]
+METHODS: tuple[Method, ...] = get_args(Method)
 NEEDS = "diag", "margins", "weighted"
 
 
@@ -46,7 +47,7 @@ def sample_sums(
     *,
     prevalence_prior: str | float | Any = "perks",
     confusion_prior: str | float | Any = "balanced",
-    method: str = "posterior",
+    method: Method = "posterior",
     seed: int = 0,
     names: Sequence[str] | None = None,
     start: int = 0,
@@ -105,7 +106,7 @@ def sample_confusion_matrices(
     *,
     prevalence_prior: str | float | Any = "perks",
     confusion_prior: str | float | Any = "balanced",
-    method: str = "posterior",
+    method: Method = "posterior",
     seed: int = 0,
     names: Sequence[str] | None = None,
     start: int = 0,
@@ -141,7 +142,7 @@ def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
 
 
 def _checked(
-    counts: Tensor, num_samples: int, method: str, names: Sequence[str] | None, dtype: torch.dtype
+    counts: Tensor, num_samples: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
 ) -> tuple[Tensor, Sequence[str], int]:  # counts: (E, C, C)
     _checks.one_of("method", method, METHODS)
     _checks.one_of("dtype", dtype, DTYPES)
@@ -156,7 +157,9 @@ def _checked(
     return counts, names, num_samples
 
 
-def _concentrations(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: str) -> tuple[Tensor, Tensor]:
+def _concentrations(
+    counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method
+) -> tuple[Tensor, Tensor]:
     # counts: (E, C, C)  ->  (E, C) and (E, C, C)
     C = counts.shape[-1]
     if method == "prior":

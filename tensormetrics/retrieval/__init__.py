@@ -9,7 +9,7 @@
 #   calculator: many scores by name from one search
 #   runs: lists of documents that were ranked elsewhere, in files of TREC and BEIR, against judgements
 
-from .calculator.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
+from .calculator.calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy
 from .clusters.cluster_accuracy import EmbeddingClusterAccuracy as EmbeddingClusterAccuracy
 from .clusters.cluster_accuracy import cluster_accuracy as cluster_accuracy

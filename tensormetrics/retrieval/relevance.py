@@ -21,7 +21,7 @@ class Positives(NamedTuple):
     ignored (Q, N) bool or None: references that are no candidates, besides the query itself.
     """
 
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]  # in place of the method of tuples
     relevant: Tensor
     candidates: Tensor
     gain: Tensor | None
@@ -50,8 +50,11 @@ class Relevance:
         self.graded = gains is not None
         self.compare = gains if callable(gains) else label_comparison_fn
         self.gains = None if callable(gains) else rows_of("gains", gains, self.shape)
-        self.groups = _as_groups(ignore, self.shape) if isinstance(ignore, tuple) else None
-        self.ignore = None if self.groups else rows_of("ignore", ignore, self.shape)
+        self.groups, self.ignore = None, None
+        if isinstance(ignore, tuple):
+            self.groups = _as_groups(ignore, self.shape)
+        else:
+            self.ignore = rows_of("ignore", ignore, self.shape)
         if self.compare:
             self.labels = query_labels
             self.other_labels, self.other = reference_labels.unique(dim=0, return_inverse=True)
@@ -72,11 +75,12 @@ class Relevance:
 
     def __call__(self, rows: slice) -> Positives:
         own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)
-        if self.gains or self.compare:
-            values = self.gains(rows) if self.gains else self._compared(self.labels[rows])
-            index = columns_of((values > 0) & (others != own))
-        else:
-            index = self._of_same_label(rows, own)
+        values = None
+        if self.gains:
+            values = self.gains(rows)
+        elif self.compare:
+            values = self._compared(self.compare, self.labels[rows])
+        index = self._of_same_label(rows, own) if values is None else columns_of((values > 0) & (others != own))
         ignored = _as_mask(self.ignore(rows)) & (others != own) if self.ignore else None
         if self.groups:
             same = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
@@ -85,9 +89,11 @@ class Relevance:
         if ignored is not None:
             candidates = candidates - ignored.sum(1)
             index = index.masked_fill(ignored.gather(1, index.clamp(min=0)), -1)
-        if self.graded and not ((values >= 0) & (values < torch.inf)).all():
-            raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
-        gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0) if self.graded else None
+        gain = None
+        if self.graded and values is not None:
+            if not ((values >= 0) & (values < torch.inf)).all():
+                raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
+            gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0)
         return Positives(index, (index >= 0).sum(1), candidates, gain, ignored)
 
     def _of_same_label(self, rows: slice, own: Tensor) -> Tensor:
@@ -98,12 +104,12 @@ class Relevance:
         index = self.by_label[place.clamp(max=self.shape[1] - 1)]
         return index.masked_fill((place >= last) | (index == own), -1)
 
-    def _compared(self, labels: Tensor) -> Tensor:
+    def _compared(self, compare: Comparison, labels: Tensor) -> Tensor:
         # labels: (Q[, L])  ->  (Q, N), by one comparison for every pair of distinct labels
         labels, inverse = labels.unique(dim=0, return_inverse=True)
         x = labels.repeat_interleave(len(self.other_labels), 0)
         y = self.other_labels.repeat(len(labels), *[1] * (labels.ndim - 1))
-        result = self.compare(x, y)
+        result = compare(x, y)
         if result.shape != x.shape[:1] or (result.dtype != torch.bool and not self.graded):
             name, wanted = ("gains", "a number") if self.graded else ("label_comparison_fn", "a torch.bool")
             raise ValueError(

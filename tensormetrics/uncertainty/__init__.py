@@ -3,10 +3,11 @@
 Every metric has `interval()`. Two metrics that were fed with the same items are compared by `compare`.
 """
 
+from .._corrections import correct_p_values as correct_p_values
 from .._estimates import Comparison as Comparison
 from .._estimates import Estimate as Estimate
 from .._estimates import as_scalars as as_scalars
 from .compare import compare as compare
 from .uncertain import Uncertain as Uncertain
 
-__all__ = ["Comparison", "Estimate", "Uncertain", "as_scalars", "compare"]
+__all__ = ["Comparison", "Estimate", "Uncertain", "as_scalars", "compare", "correct_p_values"]

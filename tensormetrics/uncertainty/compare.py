@@ -38,5 +38,5 @@ def compare(
     confidence = check_confidence(confidence)
     if rope is not None:
         _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
-    found = (metric._resampled("comparison", replicates, seed) for metric in (a, b))
-    return comparisons(*found, confidence, rope, a._better)
+    first, second = (metric._resampled("comparison", replicates, seed) for metric in (a, b))
+    return comparisons(first, second, confidence, rope, a._better)

@@ -39,7 +39,7 @@ class Uncertain(SumMetric):
             )
         metric.reset()
         self.metric, self._turn = metric, Lock()  # batches of `forward` share both
-        self.shapes = {name: default.shape for name, default in metric._defaults.items()}
+        self.shapes = {name: getattr(metric, name).shape for name in metric._defaults}  # they are reset
         self.add_sums(sum(shape.numel() for shape in self.shapes.values()))
 
     @property

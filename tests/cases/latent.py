@@ -116,8 +116,8 @@ GRAPHS = [
 class NumberedSmatch(structured.Smatch):
     """Smatch of graphs given as their numbers in GRAPHS."""
 
-    def update(self, preds: Tensor, refs: Tensor) -> None:
-        super().update(*([GRAPHS[number][0] for number in side.tolist()] for side in (preds, refs)))
+    def update(self, preds: Tensor, refs: Tensor, **items) -> None:
+        super().update(*([GRAPHS[number][0] for number in side.tolist()] for side in (preds, refs)), **items)
 
 
 def smatch_oracle(preds: np.ndarray, refs: np.ndarray) -> list[float]:

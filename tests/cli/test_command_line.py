@@ -6,8 +6,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
-from tensormetrics._cli import posterior
+from tensormetrics._cli import posterior, warm_up
 
 
 def test_help_lists_every_command_without_torch():
@@ -21,7 +22,7 @@ def test_help_of_a_command_names_its_options(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0 and f"Usage: tensormetrics {command}" in result.output
     assert ("--device NAME" in result.output) == (command != "info")
-    assert ("--json FILE" in result.output) == (command not in ("demo", "info"))
+    assert ("--json FILE" in result.output) == (command not in ("demo", "info", "warm-up"))
 
 
 def test_ctrl_c_is_one_line_and_status_130(tmp_path, monkeypatch):
@@ -42,3 +43,38 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_no_command_is_the_help_and_status_2():
     result = CliRunner().invoke(main, [])
     assert result.exit_code == 2 and "Commands:" in result.stderr
+
+
+def test_warm_up_without_a_gpu_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = CliRunner().invoke(main, ["warm-up"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        result.stderr.startswith("tensormetrics: no GPU that this torch sees") and "TRITON_CACHE_DIR" in result.stderr
+    )
+
+
+def test_warm_up_runs_each_job_and_says_where_the_cache_is(monkeypatch):
+    class Pool:
+        def __init__(self, workers, context):
+            done.append(workers)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            pass
+
+        def map(self, function, *sides):
+            done.extend(zip(*sides, strict=True))
+            return []
+
+    done = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "some card")
+    monkeypatch.setattr(warm_up, "find_spec", lambda name: True)
+    monkeypatch.setattr(warm_up, "ProcessPoolExecutor", Pool)
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/kept")
+    result = CliRunner().invoke(main, ["warm-up", "--columns", "64", "--processes", "3"])
+    assert result.exit_code == 0 and "some card with rows of 64 columns" in result.output and "/kept" in result.output
+    assert done == [3, *((job, "cuda") for job in _warm_up.jobs((64,)))] and len(done) == 9

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.posterior import ConfigError, ConfusionPosterior, Study, as_scalars, load_csv
+from tensormetrics.posterior import ConfigError, ConfusionPosterior, Study, load_csv
+from tensormetrics.uncertainty import as_scalars
 
 MATRIX = [[30, 5, 1], [4, 20, 2], [0, 3, 9]]
 NAMES = ["cat", "dog", "emu"]
@@ -116,9 +117,10 @@ def test_scalars_and_plots_of_the_metric(device):
     assert bare.as_scalars("val/") == numbered
     expected = {}
     for name, value in numbered.items():
-        prefix, metric_name, *index, field = name.split("/")
+        place, _, field = name.rpartition("/") if name.endswith(("low", "high")) else (name, "", "")
+        prefix, metric_name, *index = place.split("/")
         index = [*index[:-1], NAMES[int(index[-1])]] if metric_name == "tpr" else index
-        expected["/".join([prefix, metric_name, *index, field])] = value
+        expected["/".join([prefix, metric_name, *index, *filter(None, [field])])] = value
     assert metric.as_scalars("val/") == expected and "val/tpr/2/emu/low" in expected and "val/acc/0/low" in expected
     pytest.importorskip("matplotlib")
     assert [ax.get_ylabel() for ax in metric.plot_posterior("tpr").axes][:4] == [

@@ -5,7 +5,7 @@ import pytest
 import torch
 from study_oracle import KNOWN, X, Y, close
 
-from tensormetrics.posterior import pairwise_compare, score_interval_width
+from tensormetrics.posterior import pairwise_compare, plot_difference, score_interval_width
 
 PLAIN, WITH_RANDOM = KNOWN["pairwise"].values()
 NUMBERS = [name for name in WITH_RANDOM if name != "direction"]
@@ -112,3 +112,11 @@ def test_the_region_is_closed():
 def test_errors(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         pairwise_compare(X, **options)
+
+
+def test_several_comparisons_are_not_told_as_one():
+    several = pairwise_compare(torch.stack([X - Y, Y - X], -1), lhs_name=["a", "b"], rhs_name=["b", "a"])
+    for tell in (several.template_sentence, lambda: plot_difference(several)):
+        with pytest.raises(ValueError) as raised:
+            tell()
+        assert str(raised.value) == "got 2 comparisons, wanted one; write get_pairwise_comparison(...)"

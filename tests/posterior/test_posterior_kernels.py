@@ -10,6 +10,7 @@ from tensormetrics import _native
 from tensormetrics.posterior import _op, _philox, _reference
 
 START = 2**32 - 100  # the high word of the sample's number changes
+TEAMS = "lane", "warp", "block"
 
 
 def keys(*shape, device):
@@ -17,20 +18,20 @@ def keys(*shape, device):
     return torch.tensor(words, device=device).view(*shape, 2)
 
 
-def sums_by(operator, C, prior, dtype, device, forms=2, samples=150):
+def sums_by(operator, C, prior, dtype, device, forms=2, samples=150, margins=True):
     generator = torch.Generator().manual_seed(C)
     counts = torch.stack(
         [torch.randint(0, 3, (C, C), generator=generator), torch.randint(0, 60, (C, C), generator=generator)]
     )
     cells = (counts.double() + prior).to(device)
-    weights = torch.rand(forms, C, C, generator=generator, dtype=torch.float64).to(device)
-    out = torch.full((2, 4 * C + forms, samples), torch.nan, dtype=dtype, device=device)
+    weights = torch.rand(forms, C, C, generator=generator, dtype=torch.float64).to(device) if forms else None
+    out = torch.full((2, (4 if margins else 2) * C + forms, samples), torch.nan, dtype=dtype, device=device)
     operator(out, cells.sum(-1), cells, weights, keys(2, 3, device=device), START)
     return out
 
 
 def kernels(device):
-    emulated = [lanes("dirichlet_sums_warp"), lanes("dirichlet_sums_block")] if device.type == "cpu" else []
+    emulated = [lanes(f"dirichlet_sums_{team}") for team in TEAMS] if device.type == "cpu" else []
     return [_op.dirichlet_sums, *emulated]
 
 
@@ -47,9 +48,21 @@ def test_sums_equal_the_reference(C, prior, dtype, rtol, device):
 @pytest.mark.parametrize("C", [70, 260])  # on CUDA by a warp, and by a block
 def test_sums_of_many_classes(C, device):
     expected = sums_by(_reference.dirichlet_sums, C, 0.0, torch.float64, device, samples=2)
-    for kernel in kernels(device):
+    for kernel in (each for k, each in enumerate(kernels(device)) if k != 1):  # a lane has at most 48
         found = sums_by(kernel, C, 0.0, torch.float64, device, samples=2)
         torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 100])  # on CUDA up to 48 by a lane
+def test_a_sample_is_the_same_in_any_company(C, dtype, rtol, device):
+    kernel = lanes(f"dirichlet_sums_{'lane' if C <= 48 else 'warp'}") if device.type == "cpu" else _op.dirichlet_sums
+    expected = sums_by(_reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=40)
+    whole = sums_by(kernel, C, 1.0, dtype, device, samples=40)
+    near = torch.isclose(whole.double(), expected, rtol=rtol, atol=1e-37)
+    assert near.all() if dtype == torch.float64 else near.double().mean() > 0.99  # rounding may let a proposal pass
+    assert torch.equal(sums_by(kernel, C, 1.0, dtype, device, forms=0, samples=33), whole[:, : 4 * C, :33])
+    assert torch.equal(sums_by(kernel, C, 1.0, dtype, device, forms=0, margins=False, samples=9), whole[:, : 2 * C, :9])
 
 
 def test_sums_beyond_the_shared_memory_of_a_block(device):

@@ -191,9 +191,6 @@ PASSED_ON = {
     "truncated_t_icdf of degrees": lambda x: posterior.truncated_t_icdf(U, x, U[0], U[0], 0.0, 1.0),
     "truncated_gamma_icdf": lambda x: posterior.truncated_gamma_icdf(U, U[0], U[0], torch.tensor(abs(x)), 1.0),
     "RNG": lambda x: RNG(0).uniform(2, high=x) * 0,
-    "as_scalars": lambda x: torch.tensor(
-        list(posterior.as_scalars({"a": posterior.Estimate(*[torch.tensor(x)] * 3)}).values())
-    ),
 }
 
 
@@ -236,7 +233,7 @@ def test_the_least_number_is_no_blank():
 # Public names without a floating argument, or whose arguments the names above have checked.
 OTHERS = """
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
-    UnknownNameError ConfusionSums Density Estimate ExperimentAggregationResult ExperimentAggregator
+    UnknownNameError ConfusionSums Density ExperimentAggregationResult ExperimentAggregator
     ExperimentGroupResult ExperimentResult FoldComparison HeterogeneityResult Items ListwiseComparisonResult
     Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
     load_csv temporary_registrations plot_difference plot_distributions plot_forest

@@ -275,7 +275,7 @@ def test_unknown_words():
         Study(0, experiments={"g": {"e": {"matrix": TRI}}})
     assert str(caught.value) == (
         "experiment 'g/e': unknown key 'matrix', wanted some of confusion_matrix, prevalence_prior, confusion_prior, "
-        "y_true, y_pred, num_classes, labels, items"
+        "y_true, y_pred, num_classes, labels, items, groups"
     )
     for wrong, what in (({"g": 3}, "experiments: group 'g': got 3"), (3, "experiments: got 3")):
         with pytest.raises(ConfigError, match=f"^{what}, wanted a dictionary$"):

@@ -6,8 +6,9 @@ import torch
 from posterior_oracle import GOLDEN
 from study_oracle import KNOWN
 
-from tensormetrics.posterior import Estimate, as_scalars, hdi, summarize, summary
+from tensormetrics.posterior import hdi, summarize, summary
 from tensormetrics.posterior.summary import equal_tailed, estimate
+from tensormetrics.uncertainty import Estimate, as_scalars
 
 SEQUENCE = torch.arange(1, 201, dtype=torch.float64).mul(0.6180339887498949).frac() ** 2
 
@@ -177,11 +178,11 @@ def test_as_scalars():
     per_class = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.75, 0.7]], dtype=torch.float64))
     scalar = Estimate(*torch.tensor([0.5, 0.25, 0.75]))
     found = as_scalars({"tpr": per_class, "acc": scalar}, "val/")
-    assert found["val/tpr/0/median"] == 0.5 and found["val/tpr/1/low"] == 0.5 and found["val/tpr/0/high"] == 0.75
+    assert found["val/tpr/0"] == 0.5 and found["val/tpr/1/low"] == 0.5 and found["val/tpr/0/high"] == 0.75
     assert found["val/acc/low"] == 0.25 and len(found) == 9
     assert all(type(value) is float for value in found.values())
     batch = as_scalars({"tpr": Estimate(*torch.arange(12.0).view(3, 2, 2))})
-    assert batch["tpr/0/1/median"] == 1.0 and batch["tpr/1/0/high"] == 10.0 and len(batch) == 12
+    assert batch["tpr/0/1"] == 1.0 and batch["tpr/1/0/high"] == 10.0 and len(batch) == 12
 
 
 @pytest.mark.parametrize("p", [0, -0.5, 1.01, math.nan])

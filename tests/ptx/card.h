@@ -231,6 +231,11 @@ T op_shr(T a, U32 n) {
   return n < kBits<T> ? T(a >> n) : T(a < 0 ? -1 : 0);
 }
 template <class T>
+T op_bfi(T a, T b, U32 first, U32 count) {  // the lowest bits of a, put into b
+  const T mask = (count < kBits<T> ? (T(1) << count) - 1 : ~T(0)) << first;
+  return (b & ~mask) | (a << first & mask);
+}
+template <class T>
 Bits<T> op_rcp_approx_ftz(Bits<T> a) {  // of a double the upper half alone
   return bits<T>(1 / value<T>(a)) >> 32 << 32;
 }

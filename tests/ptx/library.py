@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +30,10 @@ SCHEMAS = {
         "uniforms": "(Tensor(a!) out, Tensor key, int draw) -> ()",
     },
 }
+LANGUAGE = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
+RESOURCES = re.compile(
+    r"Compiling entry function '(\w+)'.*\n.*\n +(\d+) bytes stack frame.*\n.*Used (\d+) registers(.*)"
+)  # as nvcc -Xptxas=-v says them
 IMPL = "STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CUDA, m)"
 # multiprocessors; bytes of shared memory that a block may ask for, and that a multiprocessor has
 CARDS = {
@@ -38,6 +43,22 @@ CARDS = {
     "T4": (40, 65536, 65536),
     "of one multiprocessor": (1, 101376, 102400),
 }
+
+
+def resources(name: str, architecture: int, folder: Path) -> dict[str, dict[str, int]]:
+    """Of each kernel as ptxas compiles it: registers of a thread, bytes that it spills, bytes that a block shares."""
+    (file,) = CSRC.rglob(FILES[name])
+    command = ["nvcc", *abi(), *LANGUAGE, f"-arch=sm_{architecture}", f"-isystem={TORCH}/include", f"-I{CSRC}"]
+    done = subprocess.run(
+        [*command, "-Xptxas=-v", "-cubin", file, "-o", folder / "kernels.cubin"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = {}
+    for symbol, stack, registers, rest in RESOURCES.findall(done.stderr):
+        shared = re.search(r"(\d+) bytes smem", rest)
+        kernel = call("c++filt", symbol).removeprefix("void ").rpartition("(")[0]
+        found[kernel] = {"registers": int(registers), "spilled": int(stack), "shared": int(shared[1]) if shared else 0}
+    return found
 
 
 def missing() -> str:
@@ -52,9 +73,10 @@ def built(name: str, cache: Path, architecture: int = 90, csrc: Path = CSRC) -> 
     (file,) = csrc.rglob(FILES[name])
     source = file.read_text()
     assert source.count(IMPL) == 1, f"{file}: it registers other operators, or by another line"
-    flags = [*abi(), "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"]
+    flags = [*abi(), *LANGUAGE, "-Xcompiler=-fPIC"]
     flags += [f"-arch=compute_{architecture}"]
-    files = [HERE / "translate.py", *sorted(HERE.glob("*.h")), *sorted(csrc.rglob("*.h"))]
+    rooms = file.parent, csrc / "common", csrc / "testing"
+    files = [HERE / "translate.py", *(path for room in (HERE, *rooms) for path in sorted(room.glob("*.h")))]
     parts = [source, *flags, torch.__version__, call("nvcc", "--version"), *(path.read_text() for path in files)]
     folder = cache / f"{name}_{architecture}_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
     if not folder.exists():
@@ -97,13 +119,14 @@ def loaded(library: Path, schemas: dict[str, str]):
         if not hasattr(getattr(torch.ops, space.ns), operator):
             space.define(operator + schema)
     torch.ops.load_library(library)
-    return Ptx(getattr(torch.ops, space.ns), ctypes.CDLL(str(library)), space)
+    return Ptx(getattr(torch.ops, space.ns), library, space)
 
 
 class Ptx:
-    def __init__(self, operators, library: ctypes.CDLL, definitions: torch.library.Library) -> None:
-        self.ops, self._library, self._definitions = operators, library, definitions
-        library.ptx_history.restype = ctypes.c_char_p
+    def __init__(self, operators, library: Path, definitions: torch.library.Library) -> None:
+        self.ops, self._library, self._definitions = operators, ctypes.CDLL(str(library)), definitions
+        self._library.ptx_history.restype = ctypes.c_char_p
+        self.text = library.with_name("kernels.ptx").read_text()
 
     def insert(self, card: str | tuple[int, int, int]) -> None:
         self._library.ptx_card(*map(ctypes.c_int64, CARDS.get(card, card)))

@@ -49,7 +49,7 @@ def test_a_missing_sync_and_too_little_shared_memory(file, line, fault, tmp_path
 
 
 def test_a_wrong_bound(tmp_path):
-    line, fault = "if (s >= problem.samples) return;", "if (s > problem.samples) return;"
+    line, fault = "if (from == 0 && s < problem.samples)", "if (from == 0 && s <= problem.samples)"
     ptx = broken("dirichlet", tmp_path, "dirichlet_cuda.cu", line, fault)
     key, cells = torch.tensor([1, 2]), torch.zeros(1, 3, dtype=torch.int64)
     with pytest.raises(RuntimeError, match="item_sums_kernel.*an address outside of all tensors"):

@@ -43,7 +43,7 @@ def sums(ptx, C: int, dtype: torch.dtype, forms: int = 2, samples: int = 3, marg
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("C", [1, 2, 3, 31, 32, 33, 100, pytest.param(256, marks=pytest.mark.slow), 257])
+@pytest.mark.parametrize("C", [1, 2, 3, 10, 33, 48, 49, 100, pytest.param(256, marks=pytest.mark.slow), 257])
 def test_sums(C, dtype, sampler):
     sums(sampler, C, dtype, samples=200 // C + 1)
     if C < 100:
@@ -63,6 +63,21 @@ def test_log_gamma(shape, dtype, sampler):
 def test_item_sums(E, cells, items, samples, sampler):
     index = torch.randint(0, cells, (E, items))
     assert_same_draws(sampler, "item_sums", (E, cells, samples), torch.float64, index, keys(1)[0], START)
+
+
+def test_a_block_takes_several_cells(dirichlet):
+    """Of many, empty ones among them; and a sum has the same bits whatever the other samples."""
+    dirichlet.insert("of one multiprocessor")
+    index = torch.arange(40).remainder(9)[None] * 30
+    dirichlet.history()
+    found, alone = (torch.full((1, 270, S), torch.nan, dtype=torch.float64) for S in (99, 1))
+    dirichlet.ops.item_sums(found, index, keys(1)[0], START)
+    assert int(dirichlet.history()[-1][2]) == 4 * (64 // 4 + 1)
+    dirichlet.ops.item_sums(alone, index, keys(1)[0], START + 98)
+    assert torch.equal(found[..., 98:], alone)
+    wanted = torch.empty_like(found)
+    _op.item_sums(wanted, index, keys(1)[0], START)
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 511, 512, 513, 5000])
@@ -88,15 +103,41 @@ def test_launches_stay_within_every_card(card, dirichlet):
     """Sums in shared memory, and beyond it; blocks no more than run at once."""
     dirichlet.insert(card)
     dirichlet.history()
-    for forms in (2, 1450, 1470):
-        sums(dirichlet, 2, torch.float64, forms=forms, samples=1)
-    sums(dirichlet, 257, torch.float32, samples=1)
-    launched = [line for line in dirichlet.history() if "sums_kernel" in line[1]]
-    assert [int(line[-1]) > 0 for line in launched] == [True, True, False, True]
+    for C, forms, dtype in (
+        (49, 2, torch.float64),
+        (257, 2, torch.float32),
+        (2, 2, torch.float64),
+        (2, 1450, torch.float64),
+        (48, 2, torch.float64),
+    ):
+        sums(dirichlet, C, dtype, forms=forms, samples=1)
+    launched = [line for line in dirichlet.history() if line[0] == "launch" and "sums_kernel" in line[1]]
+    four_warps = 4 * (32 * 8 * (3 * 48 + 2 + 48) + 1024) <= CARDS[card][2]
+    assert [int(line[-1]) > 0 for line in launched] == [True, True, True, False, four_warps]
     assert all(int(line[2]) <= 4 * CARDS[card][0] for line in launched)
+
+
+@pytest.mark.slow
+def test_warps_in_shared_memory_and_beyond_it(dirichlet):
+    dirichlet.insert("H100")
+    dirichlet.history()
+    for forms in (1226, 1227):  # 8 * (4 * 49 + forms + 50) bytes, four times, are 46 KiB and more
+        sums(dirichlet, 49, torch.float64, forms=forms, samples=1)
+    launched = [line for line in dirichlet.history() if line[0] == "launch" and "sums_kernel" in line[1]]
+    assert [int(line[-1]) for line in launched] == [46 * 1024, 0]
+
+
+@pytest.mark.parametrize("forms", [0, 400])
+def test_a_lane_takes_several_samples(forms, dirichlet):
+    """In shared memory, and beyond it, on the card that runs few blocks."""
+    dirichlet.insert("of one multiprocessor")
+    dirichlet.history()
+    sums(dirichlet, 2, torch.float64, forms=forms, samples=600)
+    ((_, _, blocks, threads, bytes_),) = [line for line in dirichlet.history() if "lane_sums_kernel" in line[1]]
+    assert (int(blocks), int(threads)) == (4 if forms else 16, 32) and (int(bytes_) == 0) == (forms > 0)
 
 
 def test_a_card_that_runs_no_block_says_so(dirichlet):
     dirichlet.insert((1, 49152, 8192))
-    with pytest.raises(RuntimeError, match="the GPU runs no block of 128 threads with 46400 bytes of shared memory"):
-        sums(dirichlet, 2, torch.float64, forms=1440, samples=1)
+    with pytest.raises(RuntimeError, match="the GPU runs no block of 128 threads with 39872 bytes of shared memory"):
+        sums(dirichlet, 49, torch.float64, forms=1000, samples=1)

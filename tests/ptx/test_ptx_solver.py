@@ -104,6 +104,16 @@ def test_launches_stay_within_every_card(card, dtype, lsa):
     assert in_shared == [True, False, False]  # then in scratch
 
 
+def test_rows_further_apart_than_32_bits_count(solver, tmp_path):
+    """Of a file without most of its content: such strides are for the search in global memory alone."""
+    solver.history()
+    whole = torch.from_file(str(tmp_path / "sparse"), shared=True, size=2**31 + 40)
+    cost = whole.as_strided((1, 2, 30), (0, 2**31, 1)).copy_(torch.rand(1, 2, 30))
+    for some in (cost, cost.mT):
+        assert_same_bits(solver, some, False)
+    assert [line[-1] for line in solver.history()] == ["0", "0"]
+
+
 @pytest.mark.parametrize("problems", [1, 4, 5, 31, 32, 33, 70])
 def test_problems_are_shared_among_few_workers(problems, lsa):
     lsa.insert("of one multiprocessor")

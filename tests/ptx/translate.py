@@ -26,14 +26,18 @@ INSTRUCTION = re.compile(r"(?:@(!?)%(p\d+)\s+)?([a-z][\w.]*)\s*(.*)", re.DOTALL)
 def translated(ptx: str) -> str:
     ptx = re.sub(r"//[^\n]*", "", ptx)
     shared = set(re.findall(r"\.extern \.shared .*? (\w+)\[\]", ptx))
-    kernels = [kernel(*entry, shared) for entry in ENTRY.findall(ptx)]
+    common = [match[0] for match in ARRAY.finditer(ENTRY.sub("", ptx))]  # arrays that several kernels declare at once
+    kernels = [kernel(*entry, shared, common) for entry in ENTRY.findall(ptx)]
     rows, functions = zip(*kernels, strict=True)
     table = "static const std::vector<Kernel> kKernels = {\n" + ",\n".join(rows) + "};"
     return "\n".join(['#include "card.h"', *functions, table, '#include "cudart.h"', ""])
 
 
-def kernel(name: str, parameters: str, directives: str, body: str, shared: set[str]) -> tuple[str, str]:
+def kernel(
+    name: str, parameters: str, directives: str, body: str, shared: set[str], common: list[str]
+) -> tuple[str, str]:
     """Its row of the table, and its function."""
+    body = "\n".join([f"{array};" for array in common if ARRAY.fullmatch(array)[3] in body] + [body])
     places, end = [], 0
     for align, kind, symbol, count in PARAMETER.findall(parameters):
         size = BYTES[kind] * int(count or 1)

@@ -151,3 +151,9 @@ def test_bad_arguments(device):
         with pytest.raises(ValueError) as error:
             call()
         assert str(error.value) == message
+
+
+@pytest.mark.parametrize("option", ["distance", "ties"])
+def test_unknown_names_are_told_for_small_items_too(option):
+    with pytest.raises(ValueError, match=f"^{option}: got 'bogus', wanted one of '"):
+        positive_ranks(torch.randn(3, 10, 2), torch.arange(10).expand(3, -1) % 2, **{option: "bogus"})

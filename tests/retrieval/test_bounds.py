@@ -7,7 +7,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN
-from tensormetrics.retrieval.search.distance import canonical_pairs
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
 
@@ -20,10 +20,10 @@ LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # of the kerne
 @pytest.mark.parametrize("family", families(9))
 def test_no_value_is_off_by_more(family, distance, device):
     x = torch.tensor(families(N, 48)[family], device=device)
-    filters = [Filter(x, distance, dtype) for dtype in (torch.float32, torch.float64)]
+    filters = [Filter(x, DISTANCES[distance], dtype) for dtype in (torch.float32, torch.float64)]
     pair = torch.arange(STEP * N, device=device)
     for query in x.split(STEP):
-        delta = canonical_pairs(query, x, pair // N, pair % N, distance, 2**28).view(STEP, N)
+        delta = DISTANCES[distance].of_pairs(query, x, pair // N, pair % N, 2**28).view(STEP, N)
         for filter_ in filters:
             rows, error = filter_.query(query)
             factor, shift = (part[:, None] for part in filter_.place(query))
@@ -36,12 +36,12 @@ def test_no_value_is_off_by_more(family, distance, device):
 @pytest.mark.parametrize("family", families(9))
 def test_no_product_of_halves_is_off_by_more(family, distance, device):
     x = torch.tensor(families(N, 48)[family], device=device)
-    filters = [HalfFilter(Filter(x, distance, torch.float32), LAYOUT, parts) for parts in (1, 2)]
+    filters = [HalfFilter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts) for parts in (1, 2)]
     order = filters[0].order[:-1].long()
     there = order >= 0
     row = torch.arange(STEP, device=device).repeat_interleave(N)
     for query in x.split(STEP):
-        delta = canonical_pairs(query, x, row, order[there].repeat(STEP), distance, 2**28).view(STEP, N)
+        delta = DISTANCES[distance].of_pairs(query, x, row, order[there].repeat(STEP), 2**28).view(STEP, N)
         for halves in filters:
             queries = halves.query(query)
             factor, shift = (part[:, None] for part in halves.place(query, queries))
@@ -64,8 +64,8 @@ def test_without_certificate_neighbours_are_off_by_the_bound(distance, device):
     assert 0 < (exact != fast).sum() < 0.01 * exact.numel()
     row = torch.arange(1000, device=device).repeat_interleave(300)
     wanted, got = (
-        canonical_pairs(x, x, row, found.flatten(), distance, 2**28).view(1000, 300) for found in (exact, fast)
+        DISTANCES[distance].of_pairs(x, x, row, found.flatten(), 2**28).view(1000, 300) for found in (exact, fast)
     )
-    filter_ = Filter(x, distance, torch.float32)
+    filter_ = Filter(x, DISTANCES[distance], torch.float32)
     allowed = 2 * filter_.query(x)[1] / filter_.place(x)[0]
     assert ((got - wanted).abs() <= allowed[:, None]).all()

@@ -27,6 +27,7 @@ from tensormetrics.retrieval import (
     positive_ranks,
 )
 from tensormetrics.retrieval.ranks.counting import RankCounter
+from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.search import operators
 
 
@@ -153,7 +154,7 @@ def test_more_references_than_int32_can_number():
     with says(message):
         positive_ranks(many[:1], labels, many, labels.expand(2**31))
     with says(message):
-        RankCounter(many[:1], -torch.ones(1).long(), many, "l2", "index", 2**20)
+        RankCounter(many[:1], -torch.ones(1).long(), many, Ranking(memory_budget=2**20))
     if _native.has_kernel("keep_least", "cpu"):
         keys, number = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
         bias, limit = torch.zeros(1).expand(2**31), torch.zeros(1)

@@ -81,6 +81,12 @@ def test_arguments_of_own_metrics(device):
     assert seen["named"][2].tolist() == [99]
 
 
+def test_a_built_in_metric_that_is_given_nothing_says_so():
+    with pytest.raises(ValueError) as raised:
+        AccuracyCalculator().calculate_precision_at_1(query_labels=torch.arange(3))
+    assert str(raised.value) == "precision_at_1: got neither scores nor knn_labels, wanted one of them"
+
+
 def test_a_subclass_replaces_a_built_in_metric(device):
     class Doubled(AccuracyCalculator):
         def calculate_precision_at_1(self, **kwargs):

@@ -31,7 +31,6 @@ PAIRS = {"query": "*fp32", "reference": "*bf16", "column": "*i32"}
 
 
 def compiled(kernel, constants, types, warps, stages=3, architecture=90):
-    kernel = kernel if isinstance(kernel, triton.JITFunction) else kernel.fn
     types = {name: "constexpr" if name in constants else (TYPES | types).get(name, "i32") for name in kernel.arg_names}
     # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
     whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
@@ -101,14 +100,10 @@ READY |= dict.fromkeys(("centre", "norms", "given", "sizes"), "*fp64")
 READY |= dict.fromkeys(("largest", "most", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
 ROUNDED = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
 LAUNCHED = {  # kernel, constants, types, warps, stages
-    **{
-        f"block minima, {'half of ' * halved}all tiles, {warps} warps, {stages} stages": (
-            nearest._block_minima, PRODUCT | {"halved": halved}, {}, warps, stages
-        )
-        for halved in (True, False) for warps in (4, 8) for stages in (3, 4)
-    },
-    **{f"many, {stages} stages": (nearest._many, PRODUCT, {}, 8, stages) for stages in (3, 4)},
-    **{f"rank counts, {stages} stages": (counting._count, COUNTED, LISTED, 8, stages) for stages in (3, 4)},
+    "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"halved": True}, {}, 4, 3),
+    "block minima, all tiles": (nearest._block_minima, PRODUCT | {"halved": False}, {}, 4, 3),
+    "many": (nearest._many, PRODUCT, {}, 8, 3),
+    "rank counts": (counting._count, COUNTED, LISTED, 8, 3),
     "choose of 2,048": (nearest._choose, {"SOME": 1, "WIDTH": 2048}, {}, 8, 3),
     "choose of 4,096": (nearest._choose, {"SOME": 1, "WIDTH": 4096}, {}, 16, 3),
     "few": (nearest._few, SOME, {}, 4, 3),
@@ -116,13 +111,13 @@ LAUNCHED = {  # kernel, constants, types, warps, stages
     "rank of 256": (canonical._rank, {"ROOM": 256, "PIECE": 32}, {}, 8, 3),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
-    "middle": (prepare._middle, {"UNIT": False, "ROWS": 256, "SIZE": 32, "x_step": 1}, READY, 8, 3),
-    "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 16, "SIZE": 256, "x_step": 1}, READY, 4, 3),
+    "middle": (prepare._middle, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, READY, 8, 3),
+    "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, READY, 4, 3),
     "sizes": (prepare._sizes, {"FRAMED": False, "SIZE": 256}, READY, 4, 3),
-    "references": (prepare._references, ROUNDED | {"BLOCK": 32, "STRIDE": 4}, READY, 4, 3),
-    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"own": "*fp32"}, 4, 3),
+    "references": (prepare._references, ROUNDED | {"BLOCK": 32, "STRIDE": 4}, READY, 8, 3),
+    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"own": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
-        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32}, READY | {"own": "*fp64"}, 4, 3
+        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32}, READY | {"own": "*fp64"}, 8, 3
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from retrieval_oracle import CASES, TINY
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.rows import column_units
 from tensormetrics.retrieval.search.filter import Filter
-from tensormetrics.retrieval.search.known import KnownQueries
+from tensormetrics.retrieval.search.references import KnownQueries
 from tensormetrics.retrieval.sums import by_content
 
 

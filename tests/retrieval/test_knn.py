@@ -8,9 +8,9 @@ from ranks_oracle import families
 from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.search.distance import DISTANCES, canonical
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter, plain_products
-from tensormetrics.retrieval.search.nearest import smallest
+from tensormetrics.retrieval.search.least import smallest
 
 N = 45
 
@@ -156,7 +156,7 @@ def test_precision_of_a_backend_does_not_matter(device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_filter_is_within_its_bound(dtype, family, distance, device):
     x = torch.tensor(families(N)[family], device=device)
-    filter_ = Filter(x, distance, dtype)
+    filter_ = Filter(x, DISTANCES[distance], dtype)
     rows, error = filter_.query(x)
     assert (error < torch.inf).all()
     values = filter_.values(rows)
@@ -164,7 +164,7 @@ def test_filter_is_within_its_bound(dtype, family, distance, device):
     # What is bounded is a power of two times the distance, plus a constant for each query.
     length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.centre).norm(dim=1)
     ratio = (rows.double().norm(dim=1) / length).nan_to_num(1.0).log2().round().exp2()
-    off = values[:, :N].double() - canonical(x[:, None], x, distance) * (ratio * filter_.scale)[:, None]
+    off = values[:, :N].double() - DISTANCES[distance].canonical(x[:, None], x) * (ratio * filter_.scale)[:, None]
     assert (off.amax(1) - off.amin(1) <= 2 * error).all()
     size = rows.double().norm(dim=1) + filter_.norm
     centre = filter_.centre.norm() * filter_.scale

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.ranks.ranks import rank_tiles
-from tensormetrics.retrieval.search.nearest import NearestSearch
+from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
+from tensormetrics.retrieval.search.ways import Exhaustive
 
 CHILD = """
 import torch
@@ -52,7 +53,7 @@ def collapsed(points, rows, device):
 @pytest.mark.parametrize("points", [1, 7])
 @pytest.mark.parametrize("k", [10, 99])
 def test_equal_rows_never_need_every_distance(k, points, device, monkeypatch):
-    monkeypatch.setattr(NearestSearch, "_exhaustive", None)
+    monkeypatch.setattr(Exhaustive, "search", None)
     x = collapsed(points, 3000, device)
     # The same point first, by index; itself left out.
     same = torch.arange(3000, device=device) % points
@@ -68,7 +69,7 @@ def test_collapsed_rows_take_about_the_time_of_others(points, device):
     def seconds(x):
         start = time.process_time()
         TorchKNN().indices(x, 99, x, True)
-        for _ in rank_tiles(x, torch.arange(len(x), device=device) % 100):
+        for _ in rank_tiles(Given(x, torch.arange(len(x), device=device) % 100).checked(), Ranking()):
             pass
         return time.process_time() - start
 

@@ -10,6 +10,7 @@ import torch
 from ranks_oracle import families
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not wri
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pieces_are_the_whole(rows, distance, dtype):
-    whole, pieces = Filter(mapped(rows), distance, dtype), Filter(mapped(rows), distance, dtype, 60_000)
+    whole, pieces = (Filter(mapped(rows), DISTANCES[distance], dtype, *memory) for memory in ((), (60_000,)))
     assert pieces.rows is None and torch.equal(pieces.bias, whole.bias)
     found = list(pieces.pieces(100))
     assert len(found) > 1 and found[0][0] == 100 and all(len(piece) <= 192 for _, piece in found)
@@ -68,7 +69,8 @@ import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.ranks import rank_tiles
+from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
 
 def anonymous():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
@@ -87,7 +89,8 @@ before = anonymous()
 peak = [before]
 threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
-for _ in rank_tiles(x[:300], labels[:300], x, labels, self_index=torch.arange(300), **budget):
+sides = Given(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
+for _ in rank_tiles(sides, Ranking(**budget)):
     pass
 nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)
 calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)

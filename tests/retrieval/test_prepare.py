@@ -1,6 +1,8 @@
 """Rows that the Triton kernels make ready: those of plain torch, within the same bounds, in few launches and bytes."""
 
 import functools
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics import _triton
-from tensormetrics.retrieval.search.distance import canonical_pairs
+from tensormetrics import _triton, _warm_up
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter, Frame
 from tensormetrics.retrieval.search.halves import HalfFilter
 
@@ -29,7 +31,7 @@ def test_interpreted_kernels():
 def made(x: Tensor, distance: str, parts: int, frame: Frame | None = None) -> HalfFilter:
     from tensormetrics.retrieval.search.kernels import nearest
 
-    return HalfFilter(Filter(x, distance, torch.float32, frame=frame), nearest, parts)
+    return HalfFilter(Filter(x, DISTANCES[distance], torch.float32, frame=frame), nearest, parts)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
@@ -77,7 +79,7 @@ def test_bounds_hold(family, distance, both, device):
         order = halves.order[:-1].long()
         there = order >= 0
         row = torch.arange(N, device=device).repeat_interleave(N)
-        delta = canonical_pairs(x, x, row, order[there].repeat(N), distance, 2**28).view(N, N)
+        delta = DISTANCES[distance].of_pairs(x, x, row, order[there].repeat(N), 2**28).view(N, N)
         queries = halves.query(x)
         factor, shift = (part[:, None] for part in halves.place(x, queries))
         products = queries.rows.double() @ halves.rows.double().T
@@ -133,3 +135,29 @@ def test_few_launches_and_bytes(device, monkeypatch):
     with counted:
         halves.query(x)
     assert counted.number <= 2 and counted.bytes <= (4 + 2 + 0.1) * x.numel()
+
+
+@pytest.mark.slow
+def test_warming_up_launches_every_kernel(device, monkeypatch):
+    if not INTERPRETED:
+        pytest.skip("the interpreter's launches are counted")
+    from triton.runtime.interpreter import GridExecutor
+
+    launched, called = set(), GridExecutor.__call__
+
+    def launch(executor, *args, **kwargs):
+        launched.add(executor.fn.__name__)
+        return called(executor, *args, **kwargs)
+
+    monkeypatch.setattr(GridExecutor, "__call__", launch)
+    monkeypatch.setattr(_triton, "usable", lambda device: True)
+    for job in _warm_up.jobs((6,)):
+        if job[1] != "cosine":  # as "ip"
+            _warm_up.run(job, str(device))
+    sources = [
+        *Path(_triton.__file__).parent.rglob("kernels/*.py"),
+        Path(_triton.__file__).parent / "association/_draw_kernels.py",
+    ]
+    assert launched == {
+        name for source in sources for name in re.findall(r"^ +(_\w+)\[", source.read_text(), re.MULTILINE)
+    }

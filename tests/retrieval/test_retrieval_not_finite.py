@@ -15,6 +15,7 @@ from tensormetrics.retrieval import (
     positive_ranks,
     ranking_auroc,
 )
+from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
@@ -171,7 +172,7 @@ def results_of(rank, pair):
     own, sizes = in_places(x[places], places, N, None)
     spread = Spread(sizes, sizes, None, 2**28, {})
     sides = Sides(own, labels, own, labels, N, spread=spread)
-    return gathered_ranks(joined(tiles_of(sides), len(own), False, None, x.device), spread)
+    return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)
 
 
 def test_ranks_of_rows_that_are_spread(rank_results):

@@ -5,8 +5,8 @@ import torch
 
 from tensormetrics import _native
 from tensormetrics.retrieval import positive_ranks
-from tensormetrics.retrieval.search.distance import canonical
-from tensormetrics.retrieval.search.nearest import settled
+from tensormetrics.retrieval.search.distance import DISTANCES
+from tensormetrics.retrieval.search.ways import settled
 
 COLUMNS = torch.tensor([[4, 7, 2, 9, 5]])
 
@@ -62,7 +62,7 @@ def test_native_sums_are_not_fused(dim, distance):
     x = torch.randint(-2, 3, (60, dim), generator=generator, dtype=torch.float64)
     x = x * (1 + 2.0**-30 * torch.randint(0, 2, (60, dim), generator=generator))
     labels = torch.arange(60) % 3
-    delta = canonical(x[:, None], x[None], distance)
+    delta = DISTANCES[distance].canonical(x[:, None], x[None])
     for ties in ("index", "optimistic", "pessimistic"):
         native = positive_ranks(x, labels, distance=distance, ties=ties).rank
         first = {"index": 0, "optimistic": labels[:, None] != labels, "pessimistic": labels[:, None] == labels}[ties]

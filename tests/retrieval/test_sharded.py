@@ -40,7 +40,7 @@ def searches():
     for number, (family, rows) in enumerate(families().items()):
         # All distances for the first and for the one with the most ties, in turn for the others.
         every = family in ("gaussian", "three distinct points")
-        for distance in DISTANCES if every else (DISTANCES[number % 4],):
+        for distance in DISTANCES if every else (list(DISTANCES)[number % 4],):
             yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, {}
         for memory in (None, 2_000):  # few enough that a product serves both of its rows
             yield f"{family}, k=2, memory {memory}", "l2", memory, rows, 2, rows, True, {}

@@ -8,6 +8,7 @@ import torch
 from tensor_cores import CARDS, products
 from torch import Tensor
 
+from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
 
@@ -34,7 +35,7 @@ FAMILIES = {
 
 def share_of_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]) -> float:
     """The largest error of a value over its bound."""
-    halves = HalfFilter(Filter(x, distance, torch.float32), LAYOUT, parts=parts)
+    halves = HalfFilter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts=parts)
     queries = halves.query(x[:QUERIES])
     product = torch.from_numpy(products(queries.rows[:QUERIES].numpy(), halves.rows.numpy(), *card))
     value = (halves.bias - (halves.factor * product).float()).double()
@@ -66,7 +67,7 @@ def test_values_are_within_their_bound(dim, parts, distance, family, card):
 
 def summing(dim: int) -> float:
     """What the filter allows the sum of a product to be off by, in units of the norms."""
-    halves = HalfFilter(Filter(torch.eye(2, dim), "ip", torch.float32), LAYOUT)
+    halves = HalfFilter(Filter(torch.eye(2, dim), DISTANCES["ip"], torch.float32), LAYOUT)
     sizes = torch.zeros(4, 128, dtype=torch.float64)
     sizes[2] = 1  # the norm of what rounding has kept
     return float(halves._left(sizes, halves.low)[0, 0])

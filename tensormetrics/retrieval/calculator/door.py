@@ -87,10 +87,10 @@ def _as_groups(
     both_or_neither(**dict(zip(names, groups, strict=True)))
     if groups[0] is None:
         return None
-    tensors = tuple(as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
-    for name, group, rows in zip(names, tensors, sides, strict=True):
+    of_query, of_reference = (as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
+    for name, group, rows in zip(names, (of_query, of_reference), sides, strict=True):
         _checks.shape(name, group, len(rows))
-    return tensors
+    return of_query, of_reference
 
 
 def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, reference_labels: Tensor) -> None:

@@ -15,7 +15,7 @@ from ..relevance import Relevance
 from ..scores.average_precision import average_precision, average_precision_at_r
 from ..scores.precision import precision
 from ..scores.precision import r_precision as r_precision_of
-from ..scores.query_metric import Classes, averaged
+from ..scores.query_metric import Average, Classes, averaged
 from ..scores.reciprocal_rank import reciprocal_rank
 
 EQUALITY = torch.eq
@@ -153,7 +153,7 @@ def _number(scores: Tensor, gt_labels: Tensor, avg_of_avgs: bool, return_per_cla
     return averaged(scores, classes, average_of(avg_of_avgs, return_per_class)).tolist()
 
 
-def average_of(avg_of_avgs: bool, return_per_class: bool) -> str:
+def average_of(avg_of_avgs: bool, return_per_class: bool) -> Average:
     if avg_of_avgs and return_per_class:
         raise ValueError("avg_of_avgs and return_per_class: got both, wanted one of them")
     return "macro" if avg_of_avgs else "class" if return_per_class else "micro"

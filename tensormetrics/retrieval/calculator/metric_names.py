@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -15,17 +15,19 @@ from ..scores.average_precision import average_precision, average_precision_at_r
 from ..scores.ndcg import ndcg
 from ..scores.position import first_rank, inverse_negative_penalty, ranking_auroc
 from ..scores.precision import precision, r_precision
-from ..scores.query_metric import log
+from ..scores.query_metric import Statistic, log
 from ..scores.recall import hit_rate, recall
 from ..scores.reciprocal_rank import reciprocal_rank
+
+Depth = int | Literal["max_bin_count"] | None  # neighbours retrieved: so many, as many as the largest class has, or all
 
 
 class RankScore(NamedTuple):
     """A score of ranks, how deep it looks (k, "relevant" or None: everywhere), and the statistic over queries."""
 
     function: Callable[[PositiveRanks], Tensor]
-    depth: int | str | None = None
-    statistic: str = "mean"
+    depth: int | Literal["relevant"] | None = None
+    statistic: Statistic = "mean"
 
 
 RANK_SCORES = {
@@ -39,7 +41,7 @@ RANK_SCORES = {
     "ndcg": RankScore(ndcg),
     "r_precision": RankScore(r_precision, "relevant"),
 }
-SCORES_AT_K = {
+SCORES_AT_K: dict[str, Callable[..., Tensor]] = {
     "hit_rate": hit_rate,
     "mean_average_precision": functools.partial(average_precision, denominator="min"),
     "ndcg": ndcg,
@@ -68,7 +70,7 @@ def rank_score(name: str) -> RankScore | None:
     return RANK_SCORES.get(name)
 
 
-def statistic_of(name: str) -> str:
+def statistic_of(name: str) -> Statistic:
     """What a metric is of the scores of queries: "mean" or "median"."""
     score = rank_score(re.sub(r"_level\d+$", "", name))
     return score.statistic if score else "mean"
@@ -78,13 +80,14 @@ def is_known(name: Any) -> bool:
     return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
 
 
-def needed_depth(ranked: dict[str, RankScore], k: int | str | None, longest: int, available: int) -> int | None:
+def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available: int) -> int | None:
     """How many neighbours have to be known, of which k are retrieved; None: the ranks of all relevant references.
 
     longest: the largest number of relevant references; available: the number of references of a query.
     """
     depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
-    wanted = None if None in depths.values() else max(depths.values())
+    finite = [depth for depth in depths.values() if depth is not None]
+    wanted = max(finite) if len(finite) == len(depths) else None
     if k is None:
         return wanted
     limit = longest if k == "max_bin_count" else k

@@ -1,7 +1,7 @@
 """What AccuracyCalculator computes: scores of every query, and each metric from what it is given."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -10,13 +10,15 @@ from ..ranks.ranks import PositiveRanks, joined
 from ..ranks.spread import gathered_ranks
 from ..rows import Sides
 from ..scores.centroid import checked_centroids
-from ..scores.query_metric import Classes, averaged, query_scores
+from ..scores.query_metric import Average, Classes, averaged, query_scores
+from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
-from .metric_names import CENTROID, CLUSTERING, needed_depth, rank_score, statistic_of
+from .metric_names import CENTROID, CLUSTERING, Depth, needed_depth, rank_score, statistic_of
 from .progress import progressed
 from .search import Neighbours, Search, compared
 
-KEEP = ("scores", "all")
+Keep = Literal["scores", "all"]
+KEEP: tuple[Keep, ...] = get_args(Keep)
 
 
 class Result(NamedTuple):
@@ -37,7 +39,7 @@ class Result(NamedTuple):
 class QueryScorer:
     """`scorer(names, sides, relevant, neighbours)` gives the per-query scores of built-in metrics, and their ranks."""
 
-    def __init__(self, search: Search, k: int | str | None, keep: str, progress: bool) -> None:
+    def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
     def __call__(
@@ -63,14 +65,24 @@ class QueryScorer:
             if sides.ignore is not None:
                 name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-            distance, memory = getattr(self.search.knn_func, "distance", "l2"), self.search.memory_budget
-            scores[CENTROID] = checked_centroids(sides, distance, memory)
+            scores[CENTROID] = checked_centroids(sides, _distance(self.search.knn_func), self.search.memory_budget)
         return scores, ranks
+
+
+def _distance(knn_func: Callable) -> Distance:
+    """That of the search, by which centroids are compared; Euclidean where it tells none."""
+    name = getattr(knn_func, "distance", DEFAULT)
+    if not isinstance(name, str) or name not in DISTANCES:
+        raise ValueError(
+            f"{CENTROID}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
+            f"write exclude={(CENTROID,)!r}"
+        )
+    return DISTANCES[name]
 
 
 def built_in(
     name: str,
-    average: str,
+    average: Average,
     *,
     query_labels: Tensor,
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor],
@@ -89,13 +101,16 @@ def built_in(
             return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
         return CLUSTERING[name](query_labels, torch.as_tensor(cluster_labels, device=query_labels.device))
     statistic = statistic_of(name)
-    if scores is not None and name in scores:
+    if scores is not None and classes is not None and name in scores:
         return averaged(scores[name], classes, average, statistic)
+    score = rank_score(name)
+    if score is None or knn_labels is None:
+        raise ValueError(f"{name}: got neither scores nor knn_labels, wanted one of them")
     relevant = None
     if label_counts is not None:
         relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, label_comparison_fn)
     comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
-    values = rank_score(name).function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
+    values = score.function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
     scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
     return averaged(values, Classes.of(query_labels, scored), average, statistic)
 
@@ -103,10 +118,10 @@ def built_in(
 def of_levels(results: dict[str, Result]) -> Result:
     """The results of all levels of labels, by the suffix of their names, as one."""
     scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
-    clusters = [result.cluster_labels for result in results.values()]
+    clusters = [result.cluster_labels for result in results.values() if result.cluster_labels is not None]
     return Result(
         scores,
         torch.stack([result.lone for result in results.values()]),
-        None if any(level is None for level in clusters) else torch.stack(clusters),
-        tuple(result.ranks for result in results.values()),
+        torch.stack(clusters) if len(clusters) == len(results) else None,
+        tuple(result.ranks if isinstance(result.ranks, PositiveRanks) else None for result in results.values()),
     )

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..ranks.ranking import Ranking, Ties
 from ..ranks.ranks import PositiveRanks
 from ..ranks.spread import tiles_of
 from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
+from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .knn_labels import flat_equality, ranks_of_matches
 
@@ -45,45 +47,40 @@ class Search:
         self,
         knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]],
         comparison: Callable[[Tensor, Tensor], Tensor] | None,
-        ties: str,
+        ties: Ties,
         memory_budget: int | None,
     ) -> None:
         # Ranks can be counted, at any depth, where the canonical distance is the order.
-        self.counts = isinstance(knn_func, TorchKNN) and knn_func.exact and not callable(knn_func.distance)
-        if ties != "index" and not self.counts:
+        exact = knn_func.distance if isinstance(knn_func, TorchKNN) and knn_func.exact else None
+        self.counted: DistanceName | None = None if callable(exact) else exact
+        if ties != "index" and self.counted is None:
             raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbours come from a function")
         self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
 
     def tiles(
         self, sides: Sides, relevant: Tensor, depth: int | None, neighbours: Neighbours
-    ) -> Iterator[tuple[slice, PositiveRanks]]:
+    ) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         # relevant: (Q,)
         """Slices of the queries with their ranks; `neighbours` are those of `sides`, for whatever labels."""
         allowed = budget(self.memory_budget, sides.query.device)
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
         special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
-        if special and not self.counts:
+        if special and self.counted is None:
             name = "cameras" if isinstance(sides.ignore, tuple) else special[0]
             raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
         few &= not special and not sides.spread
-        ranked = self.counts and not (few and 8 * depth * len(sides.query) <= allowed)
+        counted = None if few and 8 * (depth or 0) * len(sides.query) <= allowed else self.counted
         log.info(
             "%d queries, %d references, D=%d, k=%s: %s",
             len(sides.query_labels),
             len(sides.reference_labels),
             sides.query.shape[1],
             depth or "all",
-            "ranks of rows that stay on their processes" if sides.spread else "ranks" if ranked else "neighbours",
+            "ranks of rows that stay on their processes" if sides.spread else "ranks" if counted else "neighbours",
         )
-        if ranked:
-            yield from tiles_of(
-                sides,
-                label_comparison_fn=self.comparison,
-                depth=depth,
-                ties=self.ties,
-                distance=self.knn_func.distance,
-                memory_budget=self.memory_budget,
-            )
+        if counted:
+            ranking = Ranking(self.comparison, depth, self.ties, counted, memory_budget=self.memory_budget)
+            yield from tiles_of(sides, ranking)
             return
         depth = depth or len(sides.reference) - sides.all_shared()
         indices = neighbours.indices(depth)

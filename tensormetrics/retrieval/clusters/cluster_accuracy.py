@@ -131,8 +131,8 @@ def _matched_by_parts(table: Contingency, memory: int) -> Tensor:
             shape = len(few), int(heights[few].max()), int(widths[few].max())
             dense = counts.new_zeros(shape)
             dense[place[part[inside]], row[inside], col[inside]] = counts[inside]
-            lengths = {"row_lengths": heights[few], "col_lengths": widths[few]}
-            matched[few] = linear_sum_assignment(dense, maximize=True, **lengths).cost
+            solved = linear_sum_assignment(dense, maximize=True, row_lengths=heights[few], col_lengths=widths[few])
+            matched[few] = solved.cost
     owner = torch.zeros_like(heights).scatter_(0, part, item)
     return matched.new_zeros(math.prod(lead)).index_add_(0, owner, matched).view(lead)
 

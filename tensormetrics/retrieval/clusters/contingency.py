@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Metric, Options
 from ..._resampling import Items
-from ..._weights import Identity, identity
+from ..._weights import Identity, identity, or_places
 from ..rows import as_labels, as_tensor, budget, check_finite
 from ..sums import distinct
 
@@ -27,7 +27,7 @@ class Contingency(NamedTuple):
 
     row: Tensor  # (..., Z) int64
     col: Tensor  # (..., Z) int64
-    count: Tensor  # (..., Z) int64
+    count: Tensor  # type: ignore[assignment]  # (..., Z) int64, in place of the method of tuples
     row_size: Tensor  # (..., R) int64: items of each class
     col_size: Tensor  # (..., C) int64: items of each cluster
     total: int
@@ -62,6 +62,7 @@ def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[C
     table, cells = _counted(labels, clusters)
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
+    units = or_places(units, labels)
     return Items(ones, units, read, cells, max(len(table.count), 1), mixes=False)  # clusters have no names in common
 
 
@@ -76,18 +77,20 @@ def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tenso
 def _reweighted(table: Contingency, count: Tensor) -> Contingency:
     # count: (R, Z)
     row, col = (index.expand(len(count), -1) for index in (table.row, table.col))
-    sizes = (
+    row_size, col_size = (
         count.new_zeros(len(count), len(size)).scatter_add_(-1, index, count)
         for index, size in ((row, table.row_size), (col, table.col_size))
     )
-    return Contingency(row, col, count, *sizes, table.total)
+    return Contingency(row, col, count, row_size, col_size, table.total)
 
 
 def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
     """What every clustering score accepts: a table, or labels and clusters."""
-    if isinstance(labels, Contingency) != (clusters is None):
+    if isinstance(labels, Contingency) and clusters is None:
+        return labels
+    if isinstance(labels, Contingency) or clusters is None:
         raise ValueError("wanted either a Contingency alone or two tensors, labels and clusters")
-    return labels if clusters is None else contingency(labels, clusters)
+    return contingency(labels, clusters)
 
 
 class ClusteringMetric(Metric):
@@ -99,7 +102,12 @@ class ClusteringMetric(Metric):
     """
 
     higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    labels: Tensor
+    clusters: Tensor
+    units: Tensor
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -126,13 +134,12 @@ class ClusteringMetric(Metric):
             got = "some" if given else "none"
             raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
         if given:
-            self.append_rows("units", given.get("groups", given.get("ids")))
+            self.append_rows("units", given["groups"] if "groups" in given else given["ids"])
         self.append_rows("labels", labels)
         self.append_rows("clusters", clusters)
 
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            units = self.units if len(self.units) else torch.arange(len(self.labels), device=self.labels.device)
-            self._items = functools.partial(items_of, self.labels, self.clusters, units, self.score)
+            self._items = functools.partial(items_of, self.labels, self.clusters, self.units, self.score)
         return self.score(contingency(self.labels, self.clusters))

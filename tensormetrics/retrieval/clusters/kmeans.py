@@ -1,12 +1,14 @@
 """k-means clustering, with results that do not depend on the order of the rows, nor on the device."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import exact_sum
 from ..rows import as_embeddings, budget, check_finite, check_squares, class_sums, column_units, few_rows
-from ..search.distance import canonical_pairs
+from ..search.distance import DISTANCES
 from ..search.knn import KnownQueries, TorchKNN
 from ..sums import by_content, row_norms
 
@@ -36,7 +38,7 @@ class TorchKMeans:
         self,
         niter: int = 20,
         *,
-        init: str | Tensor = "random",
+        init: Literal["random", "k-means++"] | Tensor = "random",
         seed: int = 1234,
         n_init: int = 1,
         tol: float = 0.0,
@@ -151,7 +153,7 @@ def _assign(x: Tensor, centroids: Tensor, known: KnownQueries | None = None) -> 
 def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:
     # x: (N, D)  row: (n,) int64  centroids: (K, D) float64  column: (n,) int64  ->  (n,) float64
     # The square of a difference has no sign: as references the rows are not copied.
-    return canonical_pairs(centroids, x, column, row, "sqeuclidean", budget(None, x.device) // 4)
+    return DISTANCES["sqeuclidean"].of_pairs(centroids, x, column, row, budget(None, x.device) // 4)
 
 
 def _fill_empty(clusters: Tensor, squared: Tensor, order: Tensor, n_clusters: int) -> Tensor:

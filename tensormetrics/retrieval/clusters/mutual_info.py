@@ -1,6 +1,7 @@
 """Clustering scores from mutual information. Logarithms are natural, every sum is in float64."""
 
 from itertools import pairwise
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +13,8 @@ from ..rows import budget
 from ..sums import distinct, halving_sum
 from .contingency import ClusteringMetric, Contingency, as_contingency
 
-AVERAGES = ("arithmetic", "geometric", "min", "max")
+Average = Literal["arithmetic", "geometric", "min", "max"]
+AVERAGES: tuple[Average, ...] = get_args(Average)
 EPS = torch.finfo(torch.float64).eps
 
 
@@ -48,7 +50,7 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
 
 
 def normalized_mutual_info(
-    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: str = "arithmetic"
+    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
     # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information over the `average` of the two entropies: "arithmetic" mean, "geometric" mean, "min" or "max".
@@ -63,7 +65,7 @@ def normalized_mutual_info(
 
 
 def adjusted_mutual_info(
-    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: str = "arithmetic"
+    labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
     # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information adjusted for chance: (MI - E[MI]) / (average entropy - E[MI]).
@@ -118,7 +120,7 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
 class NormalizedMutualInfo(ClusteringMetric):
     """Of the labels and clusters of all updates; see `normalized_mutual_info`."""
 
-    def __init__(self, average: str = "arithmetic", **kwargs: Unpack[Options]) -> None:
+    def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         _checks.one_of("average", average, AVERAGES)
         self.average = average
@@ -134,7 +136,7 @@ class AdjustedMutualInfo(ClusteringMetric):
     no_interval = "what chance gives is defined for whole counts, not for weights; take NormalizedMutualInfo"
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
-    def __init__(self, average: str = "arithmetic", **kwargs: Unpack[Options]) -> None:
+    def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         _checks.one_of("average", average, AVERAGES)
         self.average = average
@@ -190,7 +192,7 @@ def _share(info: Tensor, entropy: Tensor) -> Tensor:
     return torch.where(entropy == 0, 1.0, info / entropy)
 
 
-def _average(x: Tensor, y: Tensor, average: str) -> Tensor:
+def _average(x: Tensor, y: Tensor, average: Average) -> Tensor:
     if average == "arithmetic":
         return (x + y) / 2
     if average == "geometric":

@@ -1,7 +1,8 @@
 """Ranks of all positives without sorting all references: a positive's rank is 1 + how many entries come before it."""
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -11,11 +12,12 @@ from ... import _native
 from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
-from ..search.distance import canonical_pairs, equal_rows, native_code
+from ..search.distance import equal_rows
 from ..search.filter import BLOCK, Filter, plain_products
 from ..search.halves import HalfFilter
+from .ranking import TIES, Ranking
 
-TIES = ("index", "optimistic", "pessimistic")
+_PAIR = 24  # bytes of a pair: a filter value, its place among the edges, and what is made of both
 _WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
@@ -26,7 +28,7 @@ class Asked(NamedTuple):
     own: Tensor  # (Q,) int64, the reference to leave out, -1 = none
     ignored: Tensor | None  # (Q, R) bool
     delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
-    index: Tensor  # (Q, P) int64, the positives, those without a distance last
+    positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
@@ -43,7 +45,7 @@ class Asked(NamedTuple):
             if ties == "optimistic":
                 before |= equal
             elif ties == "index":
-                before |= equal & (self.index[at] < column)
+                before |= equal & (self.positive[at] < column)
             before &= low < high
             low, high = torch.where(before, middle + 1, low), torch.where(before, high, middle)
         return low
@@ -62,32 +64,31 @@ class RankCounter:
         query: Tensor,
         self_index: Tensor,
         reference: Tensor,
-        distance: str,
-        ties: str,
-        memory: int,
-        exact: bool = True,
+        ranking: Ranking,
         equal: Tensor | None = None,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference) if equal is None else equal
-        self.distance, self.ties, self.memory, self.exact = distance, ties, memory, exact
+        self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
+        self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
-        self.filter = Filter(reference, distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
-        kernels = operators.kernels(query.device)
-        self.halves = HalfFilter(self.filter, kernels, parts=2) if kernels else None
+        self.filter = Filter(reference, self.distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        self.kernels = operators.kernels(query.device)
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
         else:
-            most_rows, self.columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
-            if self.halves:
-                # The kernel makes no tiles in memory: these are for what it hands over.
-                self.columns = max(memory // (96 * most_rows), 2**10)
-            self.columns = max(min(self.columns, memory // 128) // BLOCK, 1) * BLOCK
-            self.rows = max(min(memory // (96 * self.columns), most_rows), 1)
+            # Larger tiles would leave a CPU's cache; a GPU wants all columns of as many rows as the memory takes.
+            most_rows, columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
+            self.rows = max(min(memory // (_PAIR * min(columns, 2**10 if self.kernels else columns)), most_rows), 1)
+
+    @functools.cached_property
+    def halves(self) -> HalfFilter:
+        assert self.kernels is not None  # who asks has them
+        return HalfFilter(self.filter, self.kernels, parts=2)
 
     def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
         # ->  (Q, P) int32 ascending, 0 = none, (Q, P) float64 their gains or None
@@ -99,46 +100,45 @@ class RankCounter:
         delta, index, gain = self._in_order(query, index, gain, width)
         found = (delta < torch.inf).sum(1)
         asked = Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
-        before = index.new_zeros(len(query), width + 1)
-        self.count(asked, before)
-        return ranks_of(before, found, gain)
+        return ranks_of(self.before(asked), found, gain)
 
-    def count(self, asked: Asked, before: Tensor) -> None:
-        # before: (Q, P + 1) int64, what is added to
-        """How many references come before each positive and after those before it, which are none of them."""
-        if self.halves and asked.ignored is None and asked.index.shape[1] <= _WIDEST:
-            if self._count_by_kernel(asked, before):
-                return
-        x, error = self.filter.query(asked.query)
-        interval = (*self.filter.place(asked.query), error.clamp(max=1e30) * self.exact)
-        count = self._count_native if self.native else self._count
-        count(x, asked, interval, before)
+    def before(self, asked: Asked) -> Tensor:
+        # ->  (Q, P + 1) int64
+        """How many references, which are none of them, come before each positive and after those before it."""
+        before = asked.own.new_zeros(len(asked.own), asked.delta.shape[1] + 1)
+        halves = self.halves if self.kernels and asked.ignored is None and asked.delta.shape[1] <= _WIDEST else None
+        if not (halves and self._count_by_kernel(halves, asked, before)):
+            x, error = self.filter.query(asked.query)
+            interval = (*self.filter.place(asked.query), error.clamp(max=1e30) * self.exact)
+            count = self._count_native if self.native else self._count
+            count(x, asked, interval, before)
+        return before
 
     def _in_order(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         # query: (Q, D)  index, gain: (Q, K)  ->  (Q, P) float64 canonical distances, (Q, P) indices, (Q, P) gains
-        row = torch.arange(len(index), device=index.device)[:, None].expand_as(index)
-        there = index >= 0
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
-        pairs = row[there], index[there], self.distance, self.memory // 4
-        delta[there] = canonical_pairs(query, self.reference, *pairs).nan_to_num(nan=torch.inf)
+        there = index >= 0
+        at = row, _ = there.nonzero().unbind(1)
+        distances = self.distance.of_pairs(query, self.reference, row, index[at], self.memory // 4)
+        delta[at] = distances.nan_to_num_(nan=torch.inf)
         return in_order(delta, index, gain, width)
 
     def _count_native(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         hidden = asked.own.contiguous(), asked.ignored
         sides = asked.query.double().contiguous(), self.reference, self.equal
-        places = (part.contiguous() for part in (asked.delta, asked.index, asked.relevant, *interval))
-        options = *places, native_code(self.distance), TIES.index(self.ties)
+        places = (part.contiguous() for part in (asked.delta, asked.positive, asked.relevant, *interval))
+        options = *places, self.distance.code, TIES.index(self.ties)
         with plain_products(x.device):
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
-    def _count_by_kernel(self, asked: Asked, before: Tensor) -> bool:
+    def _count_by_kernel(self, halves: HalfFilter, asked: Asked, before: Tensor) -> bool:
         """For all columns at once; False where too many entries are left open."""
         from ..search.kernels.counting import counts
 
-        halves, size = self.halves, asked.delta.shape[1]
+        size = asked.delta.shape[1]
         x = halves.query(asked.query)
         factor, shift = (part[:, None] for part in halves.place(asked.query, x))
         at, error = asked.values(factor, shift), halves.error(x).clamp(max=1e30)[:, None] * self.exact
@@ -156,7 +156,7 @@ class RankCounter:
         other = self._distances(asked.query, row, column)
         place = asked.place(row, other, column, "index")
         # The positives are among them: each is in its own interval.
-        negative = (place == asked.relevant[row]) | (asked.index[row, place.clamp(max=size - 1)] != column)
+        negative = (place == asked.relevant[row]) | (asked.positive[row, place.clamp(max=size - 1)] != column)
         row, other, column = row[negative], other[negative], column[negative]
         place = asked.place(row, other, column, self.ties)
         before[:, :-1] += torch.diff(below, dim=1, prepend=below.new_zeros(len(below), 1))
@@ -166,28 +166,72 @@ class RankCounter:
     def _count(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
         factor, shift, error = (part[:, None] for part in interval)
-        at = asked.values(factor, shift)
-        for start in range(0, len(self.filter), self.columns):
-            tile = self.filter.values(x, slice(start, start + self.columns))
-            _count_tile(tile, start, asked, (at - error, at + error), self._distances, self.ties, before)
+        edges = _edges(asked.values(factor, shift), error)
+        sums = before.new_zeros(len(before), edges.shape[1] + 1)
+        for start, tile in self._tiles(x, asked):
+            _add_places(tile, start, asked, edges, sums)
+        before += sums[:, ::2]
+        # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
+        left = sums[:, 1::2].any(1).nonzero()[:, 0]
+        for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
+            part = Asked(*(side if side is None else side[rows] for side in asked))
+            again = torch.zeros_like(before[rows])
+            for start, tile in self._tiles(x[rows], part):
+                _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
+            before[rows] = again
+
+    def _tiles(self, x: Tensor, asked: Asked) -> Iterator[tuple[int, Tensor]]:
+        # x: (Q, D)  ->  (Q, C) filter values of references start, start + 1, ...
+        columns = 2**13 if x.device.type == "cpu" else len(self.filter)
+        columns = max(min(columns, self.memory // (_PAIR * len(x))) // BLOCK, 1) * BLOCK
+        for start in range(0, len(self.filter), columns):
+            tile = self.filter.values(x, slice(start, start + columns))
+            if asked.ignored is not None:
+                hidden = asked.ignored[:, start : start + tile.shape[1]]
+                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+            yield start, tile
 
     def _distances(self, query: Tensor, row: Tensor, column: Tensor) -> Tensor:
         # query: (Q, D)  row, column: (n,)  ->  (n,) float64, evaluated once for equal references
         size = len(self.reference)
         pair, inverse = (row * size + self.equal[column]).unique(return_inverse=True)
-        memory = self.memory // 4
-        return canonical_pairs(query, self.reference, pair // size, pair % size, self.distance, memory)[inverse]
+        pairs = pair // size, pair % size, self.memory // 4
+        return self.distance.of_pairs(query, self.reference, *pairs)[inverse]
+
+
+def _edges(at: Tensor, error: Tensor) -> Tensor:
+    # at: (Q, P) ascending  error: (Q, 1)  ->  (Q, 2 P) ascending
+    """Where the interval of each positive begins, and what follows its end: as many edges are at most a value that lies
+    in some interval as is odd. One that overlaps the next ends where that begins."""
+    low, end = at - error, torch.nextafter(at + error, at.new_full((), torch.inf))
+    end[:, :-1] = torch.minimum(end[:, :-1], low[:, 1:])
+    return torch.stack([low, end], 2).flatten(1)
+
+
+def _taken(start: int, columns: int, asked: Asked) -> tuple[Tensor, Tensor]:
+    # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them are there
+    here = torch.cat([asked.own[:, None], asked.positive], 1) - start
+    return here.clamp(0, columns - 1), (here >= 0) & (here < columns)
+
+
+def _add_places(tile: Tensor, start: int, asked: Asked, edges: Tensor, sums: Tensor) -> None:
+    # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  sums: (Q, 2 P + 1)
+    """Counts the negatives between any two edges."""
+    place = torch.searchsorted(edges, tile, right=True)
+    sums.scatter_add_(1, place, torch.ones_like(sums[:1, :1]).expand_as(place))
+    here, there = _taken(start, tile.shape[1], asked)
+    sums.scatter_add_(1, place.gather(1, here), -there.long())
 
 
 def in_order(delta: Tensor, index: Tensor, gain: Tensor | None, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    # delta, index, gain: (Q, K), -1 and inf = none  ->  the first `width` of each by (distance, index)
+    # delta, index, gain: (Q, K), inf and -1 = none  ->  the first `width` of each by (distance, index)
     order = torch.where(index >= 0, index, torch.iinfo(torch.int64).max).argsort(1)
     order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
     return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
 
 
 def ranks_of(before: Tensor, found: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    # before: (Q, P + 1) from `RankCounter.count`  found: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
+    # before: (Q, P + 1) from `RankCounter`  found: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
     place = torch.arange(1, before.shape[1], device=before.device)
     rank = place + before[:, :-1].cumsum(1)
     missing = place > found[:, None]
@@ -198,26 +242,20 @@ def _count_tile(
     tile: Tensor,
     start: int,
     asked: Asked,
-    interval: tuple[Tensor, Tensor],
+    edges: Tensor,
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     ties: str,
     before: Tensor,
 ) -> None:
-    # tile: (Q, C) filter values of references start, start + 1, ...  interval: (Q, P) twice, of each positive
-    if asked.ignored is not None:
-        hidden = asked.ignored[:, start : start + tile.shape[1]]
-        tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
-    here = torch.cat([asked.own[:, None], asked.index], 1) - start
-    here = torch.where((here >= 0) & (here < tile.shape[1]), here, tile.shape[1])
-    tile = torch.nn.functional.pad(tile, (0, 1)).scatter_(1, here, torch.inf)[:, :-1].contiguous()
-    low, high = interval
-    place = torch.searchsorted(high, tile.double())
-    open_ = (place < torch.searchsorted(low, tile.double(), right=True)) & (tile < torch.inf)
-    row, column = open_.nonzero().unbind(1)
+    # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  before: (Q, P + 1)
+    """Counts the negatives before each positive; canonical distances decide where a value lies in an interval."""
+    place = torch.searchsorted(edges, tile.to(edges.dtype), right=True)
+    here, there = _taken(start, tile.shape[1], asked)
+    place.scatter_reduce_(1, here, there * edges.shape[1], "amax")  # behind all positives
+    row, column = (place & 1).nonzero().unbind(1)
     other = distances(asked.query, row, column + start)
-    place[row, column] = asked.place(row, other, column + start, ties)
-    place.masked_fill_(tile == torch.inf, asked.delta.shape[1])
-    before.scatter_add_(1, place, torch.ones_like(place))
+    place[row, column] = 2 * asked.place(row, other, column + start, ties)
+    before.scatter_add_(1, place >> 1, torch.ones_like(before[:1, :1]).expand_as(place))
 
 
 @_native.reference("count_before")
@@ -245,6 +283,8 @@ def _count_before(
         return operators.canonical_pairs(query, reference, row, column, distance)
 
     tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
+    if ignored is not None:
+        tile.masked_fill_(ignored[:, first : first + len(rows)], torch.inf)
     asked = Asked(query, own, ignored, delta, index, relevant)
-    at, error = asked.values(factor[:, None], shift[:, None]), error[:, None]
-    _count_tile(tile, first, asked, (at - error, at + error), distances, TIES[ties], before)
+    edges = _edges(asked.values(factor[:, None], shift[:, None]), error[:, None])
+    _count_tile(tile, first, asked, edges, distances, TIES[ties], before)

@@ -1,6 +1,6 @@
 """Ranks of the positives: the integers from which every retrieval score is made."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -8,12 +8,13 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
-from ..rows import Sides, as_embeddings, both_or_neither, budget, check_count, check_self_index, check_squares
+from ..rows import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..search.batch import Batch
-from ..search.distance import DISTANCES
+from ..search.distance import DistanceName
 from ..search.nearest import NearestSearch
 from ..search.references import References
-from .counting import TIES, RankCounter
+from .counting import RankCounter
+from .ranking import Ranking, Ties
 
 
 class PositiveRanks(NamedTuple):
@@ -52,8 +53,8 @@ def positive_ranks(
     gains: Tensor | Comparison | None = None,
     ignore: Ignore | None = None,
     depth: int | None = None,
-    ties: str = "index",
-    distance: str = "l2",
+    ties: Ties = "index",
+    distance: DistanceName = "l2",
     exact: bool = True,
     memory_budget: int | None = None,
     query_mask: Tensor | None = None,
@@ -64,7 +65,7 @@ def positive_ranks(
     # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
 
-    Takes O(Q P) memory; `rank_tiles` gives the same for a few queries at a time. A relevant reference that holds NaN or
+    Takes O(Q P) memory. A relevant reference that holds NaN or
     infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
     arguments that do not fit each other.
 
@@ -82,147 +83,113 @@ def positive_ranks(
         distance, exact, memory_budget: as in `TorchKNN`.
         query_mask, reference_mask: False = padding, which counts for nothing and has R = 0.
     """
-    sides = (query, query_labels, reference, reference_labels)
-    pairs = (self_index, gains, ignore)
-    options = {
-        "label_comparison_fn": label_comparison_fn,
-        "depth": depth,
-        "ties": ties,
-        "distance": distance,
-        "exact": exact,
-        "memory_budget": memory_budget,
-    }
+    sides = Given(query, query_labels, reference, reference_labels, self_index, gains, ignore)
+    ranking = Ranking(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
+    graded = gains is not None
     _checks.tensor("query", query)
     if query.ndim <= 2 and query_mask is None and reference_mask is None:
-        names = ("self_index", "gains", "ignore")
-        tiles = rank_tiles(*sides, **dict(zip(names, pairs, strict=True)), **options)
-        return joined(tiles, len(query), gains is not None, depth, query.device)
+        return joined(rank_tiles(sides.checked(), ranking), len(query), graded, ranking.depth, query.device)
     _checks.shape("query", query, "...", "N", "D")
     lead, queries = query.shape[:-2], query.shape[-2]
-    tiles = _batch_tiles(sides, pairs, (query_mask, reference_mask), options)
-    ranks = joined(tiles, lead.numel() * queries, gains is not None, depth, query.device)
-    fields = (part.view(*lead, queries, *part.shape[1:]) if isinstance(part, Tensor) else part for part in ranks)
-    return PositiveRanks(*fields)
+    tiles = _batch_tiles(sides, (query_mask, reference_mask), ranking)
+    ranks = joined(tiles, lead.numel() * queries, graded, ranking.depth, query.device)
+    tables: dict[str, Any] = {name: part for name, part in ranks._asdict().items() if isinstance(part, Tensor)}
+    tables = {name: part.view(*lead, queries, *part.shape[1:]) for name, part in tables.items()}
+    return ranks._replace(**tables)
 
 
-@torch.no_grad()
-def rank_tiles(
-    query: Tensor,
-    query_labels: Tensor,
-    reference: Tensor | None = None,
-    reference_labels: Tensor | None = None,
-    *,
-    self_index: Tensor | None = None,
-    label_comparison_fn: Comparison | None = None,
-    gains: Tensor | Comparison | None = None,
-    ignore: Ignore | None = None,
-    depth: int | None = None,
-    ties: str = "index",
-    distance: str = "l2",
-    exact: bool = True,
-    memory_budget: int | None = None,
-) -> Iterator[tuple[slice, PositiveRanks]]:
-    # arguments of `positive_ranks`  ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
-    """`positive_ranks` a tile of queries at a time.
+class Given(NamedTuple):
+    """Who is ranked for whom, as `positive_ranks` was given it."""
+
+    query: Tensor
+    query_labels: Tensor
+    reference: Tensor | None = None
+    reference_labels: Tensor | None = None
+    self_index: Tensor | None = None
+    gains: Tensor | Comparison | None = None
+    ignore: Ignore | None = None
+
+    def checked(self) -> Sides:
+        """Without leading dimensions and masks; ValueError where they do not fit each other."""
+        query = as_embeddings("query", self.query)
+        reference, reference_labels, own = self.candidates()
+        reference = query if reference is self.query else as_embeddings("reference", reference)
+        _checks.shape("reference", reference, "N", query.shape[1])
+        _checks.same_length(query=query, query_labels=self.query_labels)
+        _checks.same_length(reference=reference, reference_labels=reference_labels)
+        _checks.same_device(**{name: side for name, side in self._asdict().items() if isinstance(side, Tensor)})
+        if own is None:
+            own = torch.full((len(query),), -1, device=query.device)
+        own = check_self_index(own, len(query), len(reference))
+        check_squares(query=query)
+        if reference is not query:
+            check_squares(reference=reference)
+        return Sides(query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, own)
+
+    def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """References, their labels and self_index; by default the queries, each of which is no candidate of its own."""
+        both_or_neither(reference=self.reference, reference_labels=self.reference_labels)
+        if self.reference is not None and self.reference_labels is not None:
+            return self.reference, self.reference_labels, self.self_index
+        query, own = self.query, self.self_index
+        if own is None:
+            own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
+        return query, self.query_labels, own
+
+
+def rank_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
+    # ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
+    """`positive_ranks` a tile of queries at a time, of sides that a door has checked.
 
     What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
     """
-    query = as_embeddings("query", query)
-    both_or_neither(reference=reference, reference_labels=reference_labels)
-    if reference is None:
-        reference, reference_labels = query, query_labels
-        if self_index is None:
-            self_index = torch.arange(len(query), device=query.device)
-    reference = query if reference is query else as_embeddings("reference", reference)
-    _checks.shape("reference", reference, "N", query.shape[1])
-    _checks.same_length(query=query, query_labels=query_labels)
-    _checks.same_length(reference=reference, reference_labels=reference_labels)
-    _checks.same_device(
-        query=query,
-        query_labels=query_labels,
-        reference=reference,
-        reference_labels=reference_labels,
-        self_index=self_index,
-        **{name: value for name, value in (("gains", gains), ("ignore", ignore)) if isinstance(value, Tensor)},
-    )
-    if self_index is None:
-        self_index = torch.full((len(query),), -1, device=query.device)
-    self_index = check_self_index(self_index, len(query), len(reference))
-    _checks.one_of("ties", ties, TIES)
-    _checks.one_of("distance", distance, DISTANCES)
-    if depth is not None:
-        depth = _checks.integer_at_least("depth", depth, 1)
-    check_squares(query=query)
-    if reference is not query:
-        check_squares(reference=reference)
-    sides = Sides(query, query_labels, reference, reference_labels, 0, ignore, gains, self_index)
-    return checked_tiles(
-        sides,
-        label_comparison_fn=label_comparison_fn,
-        depth=depth,
-        ties=ties,
-        distance=distance,
-        exact=exact,
-        memory_budget=memory_budget,
-    )
-
-
-def checked_tiles(
-    sides: Sides,
-    *,
-    label_comparison_fn: Comparison | None = None,
-    depth: int | None = None,
-    ties: str = "index",
-    distance: str = "l2",
-    exact: bool = True,
-    memory_budget: int | None = None,
-) -> Iterator[tuple[slice, PositiveRanks]]:
-    """`rank_tiles` of sides that a door has checked."""
     query, query_labels, reference, reference_labels = sides[:4]
     check_count(len(reference))
-    self_index, ignore, gains = sides.self_index(), sides.ignore, sides.gains
-    relevance = Relevance(query_labels, reference_labels, self_index, label_comparison_fn, gains, ignore)
-    memory = budget(memory_budget, query.device)
+    own, depth = sides.self_index(), ranking.depth
+    compared = ranking.label_comparison_fn, sides.gains, sides.ignore
+    relevance = Relevance(query_labels, reference_labels, own, *compared)
+    memory = ranking.memory(query.device)
+    ranks_of: Callable[[slice, Positives], tuple[Tensor, Tensor | None]]
     # Both ways give the same integers; which is faster changes around this depth.
-    shallow = depth is not None and depth <= max(64, len(reference) // 32) and ties == "index"
-    searched = (query, self_index)
-    if shallow:
-        depth_found = min(depth, len(reference))
-        references = References(reference, distance)
-        options = {"exact": exact, "ignoring": ignore is not None}
-        search = NearestSearch(*searched, depth_found, references, memory, **options) if depth_found else None
+    if not len(reference):
+        rows, ranks_of = max(len(query), 1), lambda _, positives: no_ranks(positives)
+    elif depth is not None and depth <= max(64, len(reference) // 32) and ranking.ties == "index":
+        references, found = References(reference, ranking.order), min(depth, len(reference))
+        ignoring = sides.ignore is not None
+        search = NearestSearch(query, own, found, references, memory, exact=ranking.exact, ignoring=ignoring)
+        rows, ranks_of = search.rows, lambda tile, positives: read_off(search(tile, positives.ignored), positives)
     else:
-        search = RankCounter(*searched, reference, distance, ties, memory, exact) if len(reference) else None
-    rows = max(min(search.rows, memory // 4 // relevance.bytes_per_query), 1) if search else max(len(query), 1)
+        ranks_of = counter = RankCounter(query, own, reference, ranking)
+        rows = counter.rows
+    if len(reference):
+        rows = max(min(rows, memory // 4 // relevance.bytes_per_query), 1)
 
     @torch.no_grad()
     def tiles() -> Iterator[tuple[slice, PositiveRanks]]:
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             positives = relevance(tile)
-            if search is None:
-                rank = torch.empty(len(positives.relevant), 0, dtype=torch.int32, device=query.device)
-                gain = None if gains is None else rank.double()
-            elif shallow:
-                rank, gain = read_off(search(tile, positives.ignored), positives)
-            else:
-                rank, gain = search(tile, positives)
-            yield tile, within_depth(rank, gain, positives, depth)
+            yield tile, within_depth(*ranks_of(tile, positives), positives, depth)
 
     return tiles()
 
 
+def no_ranks(positives: Positives) -> tuple[Tensor, Tensor | None]:
+    # ->  (Q, 0) int32, (Q, 0) float64 or None
+    rank = positives.index[:, :0].int()
+    return rank, None if positives.gain is None else positives.gain[:, :0]
+
+
 def _batch_tiles(
-    sides: tuple[Tensor, ...], pairs: tuple, masks: tuple[Tensor | None, Tensor | None], options: dict[str, Any]
+    given: Given, masks: tuple[Tensor | None, Tensor | None], ranking: Ranking
 ) -> Iterator[tuple[Tensor, PositiveRanks]]:
     """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
-    (query, query_labels, reference, reference_labels), (own, gains, ignore) = sides, pairs
-    both_or_neither(reference=reference, reference_labels=reference_labels)
-    if reference is None:
+    if given.reference is None:
         if masks[1] is not None:
             raise ValueError("reference_mask: got one without reference, wanted query_mask")
-        own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1]) if own is None else own
-        (reference, reference_labels), masks = (query, query_labels), (masks[0], masks[0])
+        masks = (masks[0], masks[0])
+    query, query_labels, gains, ignore = given.query, given.query_labels, given.gains, given.ignore
+    reference, reference_labels, own = given.candidates()
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
     batch = Batch(query, reference, *masks, own)
@@ -236,45 +203,45 @@ def _batch_tiles(
     reference_labels = flat("reference_labels", reference_labels, size)
     if isinstance(gains, Tensor):
         gains = flat("gains", gains, queries, size)
-    grouped = isinstance(ignore, tuple)
-    if grouped:
+    if isinstance(ignore, tuple):
         ignore = flat("ignore: query groups", ignore[0], queries), flat("ignore: reference groups", ignore[1], size)
     elif ignore is not None:
         ignore = flat("ignore", ignore, queries, size)
     left = torch.ones(len(batch), dtype=torch.bool, device=query.device)
-    plain = gains is None and ignore is None and options["label_comparison_fn"] is None and query_labels.ndim == 2
-    if plain and options["ties"] == "index":
-        for items, numbers, ranks in _ranks_together(batch, query_labels, reference_labels, options):
+    plain = gains is None and ignore is None and ranking.label_comparison_fn is None and query_labels.ndim == 2
+    if plain and ranking.ties == "index":
+        for items, numbers, ranks in _ranks_together(batch, query_labels, reference_labels, ranking):
             left[items] = False
             yield numbers, ranks
     for item in map(batch.item, left.nonzero()[:, 0].tolist()):
-        here = options | {"self_index": item.index(batch.self_index)}
-        here["gains"] = item.of_pairs(gains) if isinstance(gains, Tensor) else gains
-        if grouped:
-            here["ignore"] = item.of_query(ignore[0]), item.of_reference(ignore[1])
-        elif ignore is not None:
-            here["ignore"] = item.of_pairs(ignore)
-        rows = item.of_query(batch.query), item.of_query(query_labels)
-        others = item.of_reference(batch.reference), item.of_reference(reference_labels)
-        for tile, ranks in rank_tiles(*rows, *others, **here):
+        here = Given(
+            item.of_query(batch.query),
+            item.of_query(query_labels),
+            item.of_reference(batch.reference),
+            item.of_reference(reference_labels),
+            item.index(batch.self_index),
+            item.of_pairs(gains) if isinstance(gains, Tensor) else gains,
+            (item.of_query(ignore[0]), item.of_reference(ignore[1])) if isinstance(ignore, tuple)
+            else None if ignore is None else item.of_pairs(ignore),
+        )  # fmt: skip
+        for tile, ranks in rank_tiles(here.checked(), ranking):
             yield item.number[tile], ranks
 
 
 def _ranks_together(
-    batch: Batch, query_labels: Tensor, reference_labels: Tensor, options: dict[str, Any]
+    batch: Batch, query_labels: Tensor, reference_labels: Tensor, ranking: Ranking
 ) -> Iterator[tuple[Tensor, Tensor, PositiveRanks]]:
     # query_labels: (B, Q)  reference_labels: (B, N)  ->  (b,) items, (b Q,) numbers of queries, their ranks
     """Ranks of small items, read off all their neighbours."""
-    size = reference_labels.shape[1]
-    depth = size if options["depth"] is None else min(_checks.integer_at_least("depth", options["depth"], 1), size)
-    memory = budget(options["memory_budget"], batch.query.device)
+    size, memory = reference_labels.shape[1], ranking.memory(batch.query.device)
+    depth = min(ranking.depth or size, size)
     labels = same_kind(query_labels.flatten(), reference_labels.flatten())
     codes = torch.cat(labels).unique(return_inverse=True)[1] * len(batch)
     codes = codes.split([query_labels.numel(), reference_labels.numel()])
     item = torch.arange(len(batch), device=codes[0].device)[:, None]
     query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
     reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
-    for items, order in batch.together(depth, options["distance"], options["exact"], memory):
+    for items, order in batch.together(depth, ranking.order, ranking.exact, memory):
         own, present, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
         own = torch.where((own >= 0) & present.gather(1, own.clamp(min=0)), own + first, -1).flatten()
         relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), own)
@@ -283,7 +250,7 @@ def _ranks_together(
         positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
         rank, _ = read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
         numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
-        yield items, numbers.flatten(), within_depth(rank, None, positives, options["depth"])
+        yield items, numbers.flatten(), within_depth(rank, None, positives, ranking.depth)
 
 
 def joined(
@@ -318,7 +285,8 @@ def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth:
     # rank: (Q, P)  gain: (Q, P)
     """What is known of the positives, without ranks above `depth`."""
     if depth is not None:
-        rank, gain = (None if part is None else part * (rank <= depth) for part in (rank, gain))
+        near = rank <= depth
+        rank, gain = rank * near, None if gain is None else gain * near
     ideal = None if positives.gain is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
@@ -327,9 +295,7 @@ def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None
     # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
     width = int(positives.relevant.max())
     if not width:
-        return order.new_zeros(len(order), 0, dtype=torch.int32), None if positives.gain is None else positives.gain[
-            :, :0
-        ]
+        return no_ranks(positives)
     # Where there is none, the one before again, which keeps the order.
     ascending = positives.index.cummax(1).values
     found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)

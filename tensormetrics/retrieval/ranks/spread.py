@@ -15,54 +15,41 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
-from ..relevance import Comparison, Positives, Relevance, columns_of
+from ..relevance import Positives, Relevance, columns_of
 from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
-from ..search.distance import canonical_pairs, equal_rows
+from ..search.distance import Distance, equal_rows
 from ..search.knn import TorchKNN
 from ..search.ring import Ring, in_places
 from .counting import Asked, RankCounter, in_order, ranks_of
-from .ranks import PositiveRanks, checked_tiles, read_off, within_depth
+from .ranking import Ranking
+from .ranks import PositiveRanks, rank_tiles, read_off, within_depth
 
 
-def tiles_of(
-    sides: Sides,
-    *,
-    label_comparison_fn: Comparison | None = None,
-    depth: int | None = None,
-    ties: str = "index",
-    distance: str = "l2",
-    memory_budget: int | None = None,
-) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Ranks of all queries, or where they are spread of those of this process, numbered among these."""
-    if sides.spread is None:
-        options = {"ties": ties, "distance": distance, "memory_budget": memory_budget}
-        return checked_tiles(sides, label_comparison_fn=label_comparison_fn, depth=depth, **options)
-    return _spread_tiles(sides, label_comparison_fn, depth, ties, distance)
+    return rank_tiles(sides, ranking) if sides.spread is None else _spread_tiles(sides, ranking)
 
 
 @torch.no_grad()
-def _spread_tiles(
-    sides: Sides, comparison: Comparison | None, depth: int | None, ties: str, distance: str
-) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def _spread_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     spread, count = sides.spread, len(sides.reference_labels)
     # As one process decides, if there is room for the neighbours of all queries.
-    shallow = depth is not None and depth <= max(64, count // 32) and ties == "index" and sides.ignore is None
+    depth = ranking.depth
+    shallow = depth is not None and depth <= max(64, count // 32) and ranking.ties == "index" and sides.ignore is None
     if count and shallow and 32 * depth * max(spread.query) <= spread.memory:
-        yield from _tiles_of_neighbours(sides, comparison, min(depth, count), distance)
+        yield from _tiles_of_neighbours(sides, ranking, min(depth, count))
     elif count:
-        yield from _SpreadCounter(sides, comparison, depth, ties, distance).tiles()
+        yield from _SpreadCounter(sides, ranking._replace(memory_budget=spread.memory)).tiles()
 
 
-def _tiles_of_neighbours(
-    sides: Sides, comparison: Comparison | None, depth: int, distance: str
-) -> Iterator[tuple[slice, PositiveRanks]]:
+def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
     spread, found = sides.spread, sides.spread.found
     if "index" not in found or found["index"].shape[1] < depth:
-        knn = ShardedKNN(spread.group, TorchKNN(distance, memory_budget=spread.memory))
+        knn = ShardedKNN(spread.group, TorchKNN(ranking.distance, memory_budget=spread.memory))
         own = sides.self_index()[spread.own()]
         found["index"] = knn.search(sides.query, depth, sides.reference, own, spread.reference)[1]
-    relevance = _relevance(sides, comparison)
+    relevance = _relevance(sides, ranking)
     rows = max(spread.memory // 4 // (relevance.bytes_per_query + 96 * depth), 1)
     for tile in _pieces(len(sides.query), rows):
         positives = relevance(tile)
@@ -72,19 +59,16 @@ def _tiles_of_neighbours(
 class _SpreadCounter:
     """Ranks of the queries of this process, by counting the references of all."""
 
-    def __init__(
-        self, sides: Sides, comparison: Comparison | None, depth: int | None, ties: str, distance: str
-    ) -> None:
-        self.sides, self.comparison = sides, comparison
-        self.depth, self.ties, self.distance = depth, ties, distance
+    def __init__(self, sides: Sides, ranking: Ranking) -> None:
+        self.sides, self.ranking = sides, ranking
         self.memory, self.group = sides.spread.memory, sides.spread.group
         self.first = [sum(sides.spread.reference[:rank]) for rank in range(len(sides.spread.reference))]
-        self.most = max(self.memory // 4 // _relevance(sides, comparison).bytes_per_query, 1)
+        self.most = max(self.memory // 4 // _relevance(sides, ranking).bytes_per_query, 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
-        relevance = _relevance(sides, comparison)
+        relevance = _relevance(sides, ranking)
         number = [relevance(tile).relevant for tile in _pieces(len(sides.query), self.most)]
         self.number, self.order = torch.cat([sides.self_index()[:0], *number]).sort(stable=True)
-        self.relevance = _relevance(sides, comparison, self.order)
+        self.relevance = _relevance(sides, ranking, self.order)
         check_squares(query=sides.query, reference=sides.reference)
         self.own = sides.self_index()[sides.spread.own()][self.order]
 
@@ -101,7 +85,7 @@ class _SpreadCounter:
     def _of_visiting_queries(self, width: int) -> Iterator[tuple[slice, PositiveRanks]]:
         sides, rank = self.sides, dist.get_rank(self.group)
         labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
-        relevance = Relevance(*labels, own, self.comparison, sides.gains, sides.ignore)
+        relevance = Relevance(*labels, own, self.ranking.label_comparison_fn, sides.gains, sides.ignore)
         counter, first = self._counter(sides.reference, None), 0
         size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // (64 * width + 64)), 1)
         for owner, count in enumerate(sides.spread.query):
@@ -115,20 +99,20 @@ class _SpreadCounter:
                 exchange(None, self.group)
                 from_rank(query, owner, self.group)
                 known = _Known.of(query, own[here], relevance(here))
-                known.measure(sides.reference, self.first[rank], self.distance, self.memory // 8)
+                known.measure(sides.reference, self.first[rank], self.ranking.order, self.memory // 8)
                 known.delta = reduced(known.delta, dist.ReduceOp.MIN, self.group)
                 known.put_in_order()
                 if counter:
                     known.count(counter, self.first[rank])
                 known.before = reduced(known.before, dist.ReduceOp.SUM, self.group)
                 if owner == rank:
-                    yield piece, known.ranks(self.depth)
+                    yield piece, known.ranks(self.ranking.depth)
             first += count
 
     def _counter(self, rows: Tensor, equal: Tensor | None) -> RankCounter | None:
         """Of references; the queries come later."""
-        options = self.distance, self.ties, self.memory // 2
-        return RankCounter(rows[:0], self.own[:0], rows, *options, equal=equal) if len(rows) else None
+        ranking = self.ranking._replace(memory_budget=max(self.memory // 2, 1))
+        return RankCounter(rows[:0], self.own[:0], rows, ranking, equal) if len(rows) else None
 
     def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
         ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.sides.spread.reference, self.group)
@@ -152,7 +136,7 @@ class _SpreadCounter:
 
         def measure(rank: int, rows: Tensor, equal: Tensor) -> None:
             for of_tile in known:
-                of_tile.measure(rows, self.first[rank], self.distance, self.memory // 8)
+                of_tile.measure(rows, self.first[rank], self.ranking.order, self.memory // 8)
 
         def count(rank: int, rows: Tensor, equal: Tensor) -> None:
             counter = self._counter(rows, equal) if known else None
@@ -164,7 +148,7 @@ class _SpreadCounter:
             of_tile.put_in_order()
         ring(count)
         for tile, of_tile in zip(tiles, known, strict=True):
-            yield self.order[tile], of_tile.ranks(self.depth)
+            yield self.order[tile], of_tile.ranks(self.ranking.depth)
 
 
 class _Known:
@@ -182,12 +166,12 @@ class _Known:
         ignored = None if positives.ignored is None else columns_of(positives.ignored)
         return cls(query, own, positives._replace(ignored=None), ignored)
 
-    def measure(self, rows: Tensor, first: int, distance: str, memory: int) -> None:
+    def measure(self, rows: Tensor, first: int, distance: Distance, memory: int) -> None:
         # rows: (R, D), references first, first + 1, ...
         here = (self.index >= first) & (self.index < first + len(rows))
         row, place = here.nonzero().unbind(1)
-        pairs = row, self.index[row, place] - first, distance, memory
-        self.delta[row, place] = canonical_pairs(self.query, rows, *pairs).nan_to_num(nan=torch.inf)
+        pairs = row, self.index[row, place] - first, memory
+        self.delta[row, place] = distance.of_pairs(self.query, rows, *pairs).nan_to_num(nan=torch.inf)
 
     def put_in_order(self) -> None:
         # The width has to be known on the host: once per tile.
@@ -214,10 +198,10 @@ class _Known:
             own = self.own[rows] - first
             own = own.where((own >= 0) & (own < len(counter.reference)), -1)
             asked = Asked(self.query[rows], own, ignored, self.delta[rows], index, self.found[rows])
-            counter.count(asked, self.before[rows])
+            self.before[rows] += counter.before(asked)
 
 
-def _relevance(sides: Sides, comparison: Comparison | None, order: Tensor | None = None) -> Relevance:
+def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> Relevance:
     """Of the queries of this process, in this order."""
     own = sides.spread.own()
 
@@ -226,7 +210,7 @@ def _relevance(sides: Sides, comparison: Comparison | None, order: Tensor | None
 
     ignore = None if sides.ignore is None else (part(sides.ignore[0]), sides.ignore[1])
     labels = part(sides.query_labels), sides.reference_labels
-    return Relevance(*labels, part(sides.self_index()), comparison, sides.gains, ignore)
+    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, sides.gains, ignore)
 
 
 def gathered_scores(scores: Tensor, spread: Spread | None) -> Tensor:

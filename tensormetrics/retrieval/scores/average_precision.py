@@ -1,18 +1,21 @@
 """Average precision."""
 
 import functools
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from ..sums import halving_sum
-from .query_metric import QueryMetric
+from ..sums import sum_by_place
+from .query_metric import QueryMetric, QueryOptions
+
+Denominator = Literal["relevant", "min"]
 
 
-def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: str = "relevant") -> Tensor:
+def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: Denominator = "relevant") -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
 
@@ -35,7 +38,7 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
 
 
-def _checked(k: int | None, denominator: str) -> int | None:
+def _checked(k: int | None, denominator: Denominator) -> int | None:
     _checks.one_of("denominator", denominator, ("relevant", "min"))
     if k is None and denominator == "min":
         raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
@@ -46,14 +49,18 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
     # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = found.cumsum(-1)
     terms = torch.where(found, order.double() / ranks.rank, 0.0)
-    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
-    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+    return sum_by_place(terms, order)
 
 
 class AveragePrecision(QueryMetric):
     """Mean `average_precision` (MAP), cut at k or not; options as in `QueryMetric`."""
 
-    def __init__(self, k: int | None = None, denominator: str = "relevant", **options: Any) -> None:
+    def __init__(
+        self,
+        k: int | None = None,
+        denominator: Denominator = "relevant",
+        **options: Unpack[QueryOptions],
+    ) -> None:
         k = _checked(k, denominator)
         super().__init__(functools.partial(average_precision, k=k, denominator=denominator), k, **options)
 
@@ -61,5 +68,5 @@ class AveragePrecision(QueryMetric):
 class AveragePrecisionAtR(QueryMetric):
     """Mean `average_precision_at_r` (MAP@R); options as in `QueryMetric`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(average_precision_at_r, "relevant", **options)

@@ -1,14 +1,12 @@
 """Classification by the nearest class centroid."""
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Options
 from ..rows import (
     Sides,
     as_embeddings,
@@ -19,10 +17,10 @@ from ..rows import (
     comparable_labels,
     few_rows,
 )
-from ..search.distance import DISTANCES, canonical
+from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
-from ..sums import halving_sum
-from .query_metric import QueryMetric
+from .embedding_metric import EmbeddingOptions
+from .query_metric import Average, OnLone, QueryMetric
 
 
 @torch.no_grad()
@@ -33,7 +31,7 @@ def nearest_centroid(
     reference_labels: Tensor | None = None,
     *,
     self_index: Tensor | None = None,
-    distance: str = "l2",
+    distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
     # query: (..., Q, D)  query_labels, self_index: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)
@@ -48,14 +46,18 @@ def nearest_centroid(
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
-    if reference is None:
+    if reference is None or reference_labels is None:
         reference, reference_labels = query, query_labels
         if self_index is None:
             self_index = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
     if query.ndim > 2:
-        others = {"query_labels": query_labels, "reference": reference, "reference_labels": reference_labels}
-        others["self_index"] = self_index
-        return _each_item(query, others, distance=distance, memory_budget=memory_budget)
+        others = {
+            "query_labels": query_labels,
+            "reference": reference,
+            "reference_labels": reference_labels,
+            "self_index": self_index,
+        }
+        return _each_item(query, others, distance, memory_budget)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
@@ -66,11 +68,11 @@ def nearest_centroid(
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
     sides = Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
-    return checked_centroids(sides, distance, memory_budget)
+    return checked_centroids(sides, DISTANCES[distance], memory_budget)
 
 
 @torch.no_grad()
-def checked_centroids(sides: Sides, distance: str, memory_budget: int | None) -> Tensor:
+def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
     """`nearest_centroid` of sides that a door has checked."""
     (query, query_labels, reference, reference_labels), self_index = sides[:4], sides.self_index()
@@ -80,49 +82,43 @@ def checked_centroids(sides: Sides, distance: str, memory_budget: int | None) ->
 
     def prepared(rows: Tensor) -> Tensor:
         # ->  float64, zeros where a row is not finite
-        rows = rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0)
-        return _unit(rows) if distance == "cosine" else rows
+        return distance.prepared(rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0))
 
     classes, codes = reference_labels.unique(return_inverse=True)
     there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
     sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
     centroids = sums / number[:, None]
-    knn, references = TorchKNN(distance, memory_budget=memory_budget), References(centroids, distance)
+    knn, references = TorchKNN(distance.name, memory_budget=memory_budget), References(centroids, distance)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
     itself = (self_index >= 0) & there[self_index]
     left = number[own] - itself.long()
     for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
         x, mine = prepared(query[piece]), own[piece]
         taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
-        near = canonical(x, (sums[mine] - taken) / left[piece, None], distance)
+        near = distance.canonical(x, (sums[mine] - taken) / left[piece, None])
         other = knn.search(x, 1, references, mine)[1][:, 0]
-        rival = canonical(x, centroids[other], distance)
+        rival = distance.canonical(x, centroids[other])
         won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
         scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
     return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
 
 
-def _each_item(query: Tensor, others: dict[str, Tensor | None], **options: Any) -> Tensor:
+def _each_item(
+    query: Tensor, others: dict[str, Tensor | None], distance: DistanceName, memory_budget: int | None
+) -> Tensor:
     # query: (..., Q, D)  others: (..., *)  ->  (..., Q), one item of the batch after the other
     lead = query.shape[:-2]
-    others = {name: other for name, other in others.items() if other is not None}
-    for name, other in others.items():
+    given = {name: other for name, other in others.items() if other is not None}
+    for name, other in given.items():
         if other.shape[: len(lead)] != lead:
             wanted = f"leading dimensions {tuple(lead)}, those of query"
             raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
     scores = query.new_empty(query.shape[:-1], dtype=torch.float64)
     for item in itertools.product(*map(range, lead)):
-        of_item = {name: other[item] for name, other in others.items()}
-        scores[item] = nearest_centroid(query[item], **of_item, **options)
+        of_item = {name: other[item] for name, other in given.items()}
+        scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
     return scores
-
-
-def _unit(rows: Tensor) -> Tensor:
-    # rows: (N, D)  ->  (N, D) float64 of length 1, zero rows stay zero
-    rows = rows.double()
-    norm = halving_sum(rows * rows).sqrt()[:, None]
-    return rows / torch.where(norm > 0, norm, 1.0)
 
 
 class NearestCentroidAccuracy(QueryMetric):
@@ -131,11 +127,11 @@ class NearestCentroidAccuracy(QueryMetric):
     def __init__(
         self,
         *,
-        average: str = "micro",
-        on_lone: str = "exclude",
-        distance: str = "l2",
+        average: Average = "micro",
+        on_lone: OnLone = "exclude",
+        distance: DistanceName = "l2",
         memory_budget: int | None = None,
-        **kwargs: Unpack[Options],
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
@@ -145,4 +141,4 @@ class NearestCentroidAccuracy(QueryMetric):
         # ->  (Q,) float64, NaN = lone
         if sides.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
-        return checked_centroids(sides, self.distance, self.memory_budget)
+        return checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)

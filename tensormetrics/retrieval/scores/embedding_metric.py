@@ -1,7 +1,7 @@
 """The base of metrics that keep embeddings: their states, in one process or spread over several."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,7 +24,18 @@ from ..rows import (
     labelled,
 )
 
-ROLES = ("both", "query", "reference")
+Role = Literal["both", "query", "reference"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class StoreOptions(Options, total=False):
+    """What every metric that keeps embeddings takes by keyword, too."""
+
+    store_dtype: torch.dtype | None
+
+
+class EmbeddingOptions(StoreOptions, total=False):
+    device: torch.device | str | None
 
 
 class EmbeddingMetric(Metric):
@@ -62,7 +73,7 @@ class EmbeddingMetric(Metric):
         reference: Tensor | None = None,
         reference_labels: Tensor | None = None,
         *,
-        role: str = "both",
+        role: Role = "both",
         cameras: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
@@ -82,7 +93,7 @@ class EmbeddingMetric(Metric):
         """
         _checks.one_of("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)
-        if reference is not None:
+        if reference is not None and reference_labels is not None:
             if role != "both" or cameras is not None or any(each is not None for each in items.values()):
                 raise ValueError(
                     "reference: got some together with role, ids, cameras or groups; write an update for each role"
@@ -160,9 +171,7 @@ class EmbeddingMetric(Metric):
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
-        if not len(self.query_units):
-            self.query_units = torch.arange(len(query_labels), device=query_labels.device)
-        elif len(self.query_units) != len(query_labels):
+        if len(self.query_units) not in (0, len(query_labels)):
             raise ValueError("ids, groups: got some for a part of the queries, wanted them in every update or in none")
         cameras = query_cameras, reference_cameras
         if not any(map(len, cameras)):
@@ -203,7 +212,7 @@ class EmbeddingMetric(Metric):
         finally:
             self._to_be_spread = False
 
-    def _sync_dist(self, dist_sync_fn: Callable = None, process_group: Any = None) -> None:
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather, process_group: Any = None) -> None:
         # With a function of the user's own there may be no group to talk to.
         several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
         if not (self._to_be_spread and several):
@@ -225,7 +234,7 @@ class EmbeddingMetric(Metric):
 
 def _states(role: str) -> tuple[str, str, str, str, str]:
     prefix = "" if role == "both" else f"{role}_"
-    return tuple(f"{prefix}{kind}" for kind in ("embeddings", "labels", "ids", "cameras", "groups"))
+    return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}cameras", f"{prefix}groups"
 
 
 def _joined(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

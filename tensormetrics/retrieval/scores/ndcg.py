@@ -2,20 +2,22 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from ..sums import halving_sum
-from .query_metric import QueryMetric
+from ..sums import halving_sum, sum_by_place
+from .query_metric import QueryMetric, RankOptions
 
-GAINS = ("linear", "exp2")
+Gain = Literal["linear", "exp2"]
+GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
-def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Tensor:
+def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  gain, ideal: (..., Q, P) or None  ->  (..., Q) float64
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
 
@@ -29,8 +31,7 @@ def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Te
     gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
     order = found.cumsum(-1)
     terms = torch.where(found, gains / torch.log2(1 + ranks.rank.double()), 0.0)
-    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
-    reached = halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+    reached = sum_by_place(terms, order)
     place = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
     if ranks.ideal is None:
         best = (place <= ranks.relevant.unsqueeze(-1)).double()
@@ -41,7 +42,7 @@ def ndcg(ranks: PositiveRanks, k: int | None = None, gain: str = "linear") -> Te
     return score.masked_fill(ranks.relevant == 0, torch.nan)
 
 
-def _scaled(gains: Tensor, gain: str) -> Tensor:
+def _scaled(gains: Tensor, gain: Gain) -> Tensor:
     return gains if gain == "linear" else torch.exp2(gains) - 1
 
 
@@ -56,9 +57,9 @@ class NDCG(QueryMetric):
     def __init__(
         self,
         k: int | None = None,
-        gain: str = "linear",
+        gain: Gain = "linear",
         gains: Tensor | Callable[[Tensor, Tensor], Tensor] | None = None,
-        **options: Any,
+        **options: Unpack[RankOptions],
     ) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)
         _checks.one_of("gain", gain, GAINS)

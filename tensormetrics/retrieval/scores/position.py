@@ -1,14 +1,13 @@
 """Scores of where the positives stand: the first, the last, and all of them against the negatives."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from .query_metric import STATISTICS, QueryMetric
+from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 
 def first_rank(ranks: PositiveRanks) -> Tensor:
@@ -55,9 +54,10 @@ class FirstRank(QueryMetric):
     """Median or mean of `first_rank`, at least 1, lower is better; options as in `QueryMetric`."""
 
     higher_is_better = False
-    plot_lower_bound, plot_upper_bound = 1.0, None
+    plot_lower_bound: float | None = 1.0
+    plot_upper_bound: float | None = None
 
-    def __init__(self, statistic: str = "median", **options: Any) -> None:
+    def __init__(self, statistic: Statistic = "median", **options: Unpack[QueryOptions]) -> None:
         _checks.one_of("statistic", statistic, STATISTICS)
         if options.get("on_lone") == "zero":
             raise ValueError("on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'")
@@ -67,12 +67,12 @@ class FirstRank(QueryMetric):
 class InverseNegativePenalty(QueryMetric):
     """Mean `inverse_negative_penalty` (mINP); options as in `QueryMetric`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(inverse_negative_penalty, None, **options)
 
 
 class RankingAUROC(QueryMetric):
     """Mean `ranking_auroc`; options as in `QueryMetric`. Queries without irrelevant reference count as lone too."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(ranking_auroc, None, **options)

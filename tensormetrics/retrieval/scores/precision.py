@@ -1,14 +1,14 @@
 """Precision among the nearest neighbours."""
 
 import functools
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from .query_metric import QueryMetric
+from .query_metric import QueryMetric, QueryOptions
 
 
 def precision(ranks: PositiveRanks, k: int) -> Tensor:
@@ -34,7 +34,7 @@ def r_precision(ranks: PositiveRanks) -> Tensor:
 class PrecisionAtK(QueryMetric):
     """Mean `precision` at k; options as in `QueryMetric`."""
 
-    def __init__(self, k: int, **options: Any) -> None:
+    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
         k = _checks.integer_at_least("k", k, 1)
         super().__init__(functools.partial(precision, k=k), k, **options)
 
@@ -42,5 +42,5 @@ class PrecisionAtK(QueryMetric):
 class RPrecision(QueryMetric):
     """Mean `r_precision`; options as in `QueryMetric`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(r_precision, "relevant", **options)

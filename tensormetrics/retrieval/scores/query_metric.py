@@ -3,25 +3,29 @@
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Options
 from ..._resampling import Items
-from ..ranks.ranks import TIES, PositiveRanks, count_relevant
+from ..._weights import or_places
+from ..ranks.ranking import TIES, Ranking, Ties
+from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
-from ..search.distance import DISTANCES
-from .embedding_metric import EmbeddingMetric
+from ..search.distance import DISTANCES, DistanceName
+from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 
-AVERAGES = ("micro", "macro", "class", "none")
-ON_LONE = ("exclude", "zero", "error")
-STATISTICS = ("mean", "median")
+Average = Literal["micro", "macro", "class", "none"]
+OnLone = Literal["exclude", "zero", "error"]
+Statistic = Literal["mean", "median"]
+AVERAGES: tuple[Average, ...] = get_args(Average)
+ON_LONE: tuple[OnLone, ...] = get_args(OnLone)
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 log = logging.getLogger("tensormetrics.retrieval")
 
@@ -115,7 +119,7 @@ def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, stat
         return items._replace(read=functools.partial(_read_mean, average=average))
     count = 1 if average == "micro" else len(classes.labels)
     scored = (classes.codes >= 0) & ~scores.isnan()
-    scores, units = scores[scored], units[scored]
+    scores, units = scores[scored], or_places(units, scores)[scored]
     codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
@@ -131,6 +135,7 @@ def items_of_several(scores: dict[str, Tensor], units: Tensor, classes: Classes,
     """The same for means by name."""
     _check_averaged(average)
     each = torch.stack(list(scores.values()), 1)
+    units = or_places(units, each)
     scored = (classes.codes >= 0)[:, None] & ~each.isnan()
     rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
     read = functools.partial(_read_means, names=tuple(scores), average=average)
@@ -183,6 +188,22 @@ def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
     return ((middle[0] + middle[1]) / 2).masked_fill(number == 0, torch.nan)
 
 
+class RankOptions(EmbeddingOptions, total=False):
+    """See `QueryMetric`."""
+
+    average: Average
+    on_lone: OnLone
+    label_comparison_fn: Comparison | None
+    ignore: Ignore | None
+    ties: Ties
+    distance: DistanceName
+    memory_budget: int | None
+
+
+class QueryOptions(RankOptions, total=False):
+    gains: Tensor | Comparison | None
+
+
 class QueryMetric(EmbeddingMetric):
     """An average over queries of `score`, a function of their ranks (or of what a subclass scores in `scores`).
 
@@ -202,23 +223,24 @@ class QueryMetric(EmbeddingMetric):
     """
 
     higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
 
     def __init__(
         self,
         score: Callable[[PositiveRanks], Tensor] | None,
-        depth: int | str | None,
-        statistic: str = "mean",
+        depth: int | Literal["relevant"] | None,
+        statistic: Statistic = "mean",
         *,
         gains: Tensor | Comparison | None = None,
-        average: str = "micro",
-        on_lone: str = "exclude",
+        average: Average = "micro",
+        on_lone: OnLone = "exclude",
         label_comparison_fn: Comparison | None = None,
         ignore: Ignore | None = None,
-        ties: str = "index",
-        distance: str = "l2",
+        ties: Ties = "index",
+        distance: DistanceName = "l2",
         memory_budget: int | None = None,
-        **kwargs: Unpack[Options],
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
         _checks.one_of("average", average, AVERAGES)
@@ -260,12 +282,6 @@ class QueryMetric(EmbeddingMetric):
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
-        tiles = tiles_of(
-            sides,
-            label_comparison_fn=self.label_comparison_fn,
-            depth=depth,
-            ties=self.ties,
-            distance=self.distance,
-            memory_budget=self.memory_budget,
-        )
-        return query_scores([self.score], tiles, sides)[0]
+        ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
+        assert self.score is not None  # who has none overrides this
+        return query_scores([self.score], tiles_of(sides, ranking), sides)[0]

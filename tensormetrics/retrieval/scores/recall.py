@@ -1,14 +1,14 @@
 """Recall among the nearest neighbours, in the two senses of the word."""
 
 import functools
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from .query_metric import QueryMetric
+from .query_metric import QueryMetric, QueryOptions
 
 
 def recall(ranks: PositiveRanks, k: int) -> Tensor:
@@ -40,7 +40,7 @@ class RecallAtK(QueryMetric):
     `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
     """
 
-    def __init__(self, k: int, **options: Any) -> None:
+    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
         k = _checks.integer_at_least("k", k, 1)
         super().__init__(functools.partial(recall, k=k), k, **options)
 
@@ -48,7 +48,7 @@ class RecallAtK(QueryMetric):
 class HitRate(QueryMetric):
     """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `QueryMetric`."""
 
-    def __init__(self, k: int, **options: Any) -> None:
+    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
         k = _checks.integer_at_least("k", k, 1)
         super().__init__(functools.partial(hit_rate, k=k), k, **options)
 

@@ -1,15 +1,15 @@
 """Reciprocal rank."""
 
 import functools
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from .position import first_rank
-from .query_metric import QueryMetric
+from .query_metric import QueryMetric, QueryOptions
 
 
 def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
@@ -28,6 +28,6 @@ def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
 class ReciprocalRank(QueryMetric):
     """Mean `reciprocal_rank` (MRR), cut at k or not; options as in `QueryMetric`."""
 
-    def __init__(self, k: int | None = None, **options: Any) -> None:
+    def __init__(self, k: int | None = None, **options: Unpack[QueryOptions]) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)
         super().__init__(functools.partial(reciprocal_rank, k=k), k, **options)

@@ -6,6 +6,7 @@ same on every device, however the work is cut into pieces, and every row of a ba
 
 import math
 from collections.abc import Iterator
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,8 +16,10 @@ from ..._estimates import Comparison, Estimate, check_confidence, interval_of
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
 
-METHODS = ("percentile", "basic", "bca")
-ALTERNATIVES = ("two-sided", "greater", "less")
+Method = Literal["percentile", "basic", "bca"]
+METHODS: tuple[Method, ...] = get_args(Method)
+Alternative = Literal["two-sided", "greater", "less"]
+ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
 ENUMERATED = 20  # differences whose sign vectors are all tried
 
 
@@ -26,7 +29,7 @@ def bootstrap(
     replicates: int = 10_000,
     confidence: float = 0.95,
     *,
-    method: str = "percentile",
+    method: Method = "percentile",
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> Estimate:
@@ -65,7 +68,7 @@ def paired_randomisation(
     b: Tensor,
     replicates: int = 100_000,
     *,
-    alternative: str = "two-sided",
+    alternative: Alternative = "two-sided",
     confidence: float = 0.95,
     groups: Tensor | None = None,
     seed: int = 0,
@@ -154,7 +157,7 @@ def _corrected(tails: Tensor, mean: Tensor, ordered: Tensor, defined: Tensor, su
     return torch.special.ndtr(bias + shifted / (1 - skewness.nan_to_num(0.0)[:, None] * shifted))
 
 
-def _hits(differences: Tensor, alternative: str, flips: Iterator[Tensor]) -> Tensor:
+def _hits(differences: Tensor, alternative: Alternative, flips: Iterator[Tensor]) -> Tensor:
     # differences: (L, G)  flips: pieces (R, G) of 0 and 1  ->  (L,) float64: how many sums are as extreme
     observed = differences.sum(1)
     slack = 1e-12 * differences.abs().sum(1)  # equal sums differ by rounding

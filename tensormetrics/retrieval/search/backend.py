@@ -1,6 +1,7 @@
 """What the backends of a nearest-neighbour search share: their arguments, unit rows, and the order of candidates."""
 
 from collections.abc import Callable
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -8,6 +9,39 @@ from torch import Tensor
 from ... import _checks
 from ..relevance import rows_of
 from ..rows import as_embeddings, check_self_index
+
+
+class Candidates(TypedDict, total=False):
+    """Options of a search: which references are no neighbours of which queries; see `TorchKNN`."""
+
+    self_index: Tensor | None  # (Q,) int64
+    ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool
+
+
+class Asked(NamedTuple):
+    """Checked arguments of a search."""
+
+    query: Tensor  # (Q, D) floating
+    k: int
+    reference: Tensor  # (R, D) floating
+    own: Tensor | None  # (Q,) int64, the reference that is this query, -1 = none
+    ignored: Tensor | None  # (Q, R) bool
+
+
+def asked_of(
+    query: Tensor,
+    k: int,
+    reference: Tensor,
+    ref_includes_query: bool,
+    *,
+    self_index: Tensor | None = None,
+    ignore: Tensor | Callable[[slice], Tensor] | None = None,
+) -> Asked:
+    """What a backend is asked for that takes all pairs to ignore at once."""
+    query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+    _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
+    rows = rows_of("ignore", ignore, (len(query), len(reference)))
+    return Asked(query, k, reference, own, None if rows is None else rows(slice(0, len(query))))
 
 
 def search_arguments(
@@ -46,13 +80,6 @@ def first_references(queries: int, references: int, device: torch.device) -> Ten
             "that begin with the queries"
         )
     return torch.arange(queries, device=device)
-
-
-def ignored_pairs(ignore: Tensor | Callable[[slice], Tensor] | None, query: Tensor, references: int) -> Tensor | None:
-    # ignore: (Q, R) bool, or a function of a slice of the queries that gives its rows  query: (Q, D)  ->  (Q, R) bool
-    _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
-    rows = rows_of("ignore", ignore, (len(query), references))
-    return None if rows is None else rows(slice(0, len(query)))
 
 
 def most_ignored(ignored: Tensor | None) -> int:

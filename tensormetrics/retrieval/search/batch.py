@@ -8,9 +8,9 @@ from torch import Tensor
 
 from ... import _checks
 from ..rows import as_embeddings, check_self_index, check_squares
-from .distance import as_distance, canonical_pairs
+from .distance import Distance
 from .filter import Filter
-from .nearest import kept_of, settled
+from .ways import kept_of, settled
 
 SMALL = 2**16  # pairs of an item that is searched together with others
 
@@ -108,7 +108,7 @@ class Batch:
         return Item(item, self.query_mask, self.reference_mask)
 
     def together(
-        self, k: int, distance: str, exact: bool, memory: int, ignored: Tensor | None = None
+        self, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 among the references of an item, -1 = none
         """The k nearest references of small items, as far as these are proven; k is at most N."""
@@ -121,16 +121,16 @@ class Batch:
             nearest, proven = self._search(slice(start, start + step), k, distance, exact, memory, ignored)
             yield start + proven.nonzero()[:, 0], nearest[proven]
 
-    def distances(self, items: Tensor, nearest: Tensor, distance: str, memory: int) -> Tensor:
+    def distances(self, items: Tensor, nearest: Tensor, distance: Distance, memory: int) -> Tensor:
         # items: (b,) int64  nearest: (b, Q, k) int64  ->  (b, Q, k) float64, where the index is -1 any value
         queries, size = self.query.shape[1], self.reference.shape[1]
         row = (items[:, None] * queries + torch.arange(queries, device=items.device))[..., None].expand_as(nearest)
         pairs = row.flatten(), (items[:, None, None] * size + nearest.clamp(min=0)).flatten()
         sides = self.query.flatten(0, 1), self.reference.flatten(0, 1)
-        return as_distance(canonical_pairs(*sides, *pairs, distance, memory // 4), distance).view_as(nearest)
+        return distance.from_canonical(distance.of_pairs(*sides, *pairs, memory // 4)).view_as(nearest)
 
     def _search(
-        self, items: slice, k: int, distance: str, exact: bool, memory: int, ignored: Tensor | None
+        self, items: slice, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         # ->  (b, Q, k) int64, (b,) bool
         present = self.query_mask[items], self.reference_mask[items]
@@ -141,6 +141,7 @@ class Batch:
         check_squares(query=query, reference=reference)
         filter_ = Filter(reference, distance, torch.float64)
         x, error = filter_.query(query)
+        assert filter_.rows is not None  # the filter has all memory it wants
         sides = x.view(count, queries, dim), filter_.rows[: count * size].view(count, size, dim)
         values = torch.baddbmm(filter_.bias[: count * size].view(count, 1, size), sides[0], sides[1].mT)
         hidden = torch.arange(size, device=x.device) == self.self_index[items, :, None]
@@ -148,7 +149,7 @@ class Batch:
         values.masked_fill_(hidden if ignored is None else hidden | ignored[items], torch.inf)
         values, columns = values.topk(kept_of(k, size, exact), largest=False)
         first = size * torch.arange(count, device=x.device)[:, None, None]
-        deltas = functools.partial(canonical_pairs, query, reference, distance=distance, memory=memory // 4)
+        deltas = functools.partial(distance.of_pairs, query, reference, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
         nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
         finite = query.isfinite().all(1)

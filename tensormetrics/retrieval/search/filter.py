@@ -8,15 +8,15 @@ import functools
 import math
 import threading
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
-from ..sums import halving_sum, row_norms
+from ..sums import halving_sum
 from . import operators
-from .distance import EUCLIDEAN, rows_at_once
+from .distance import Distance, rows_at_once
 
 BLOCK = 64  # the filter's columns are a multiple of it
 _KNOWN = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
@@ -41,10 +41,14 @@ class Filter:
     In a given `frame` references may come out longer than 1: then the bound is infinite.
     """
 
+    scale: Tensor  # () float64, a power of two
+    norm: Tensor  # () float64, of the longest row, scaled
+    away: Tensor  # () float64, of the centre, scaled
+
     def __init__(
         self,
         reference: Tensor,
-        distance: str,
+        distance: Distance,
         dtype: torch.dtype,
         memory: float = math.inf,
         chosen: Tensor | None = None,
@@ -53,15 +57,14 @@ class Filter:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
         self.reference, self.chosen = reference, chosen
         self.distance, self.dtype = distance, dtype
-        self.factor = -2 if distance in EUCLIDEAN else -1
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         kernels = operators.preparing(reference) if chosen is None and self.count else None
         if kernels:
-            self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance == "cosine", frame)
+            self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance.unit, frame)
         else:
             self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
-        self.sizes = sizes  # (3,) float64: the scale, the norm of the longest row and that of the centre, both scaled
+        self.sizes = sizes  # (3,) float64
         self.scale, self.norm, self.away = sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
@@ -81,7 +84,7 @@ class Filter:
 
     def _middle(self) -> Tensor:
         # ->  (D,) float64
-        some = self.prepared(self._given(slice(None, None, self.count // 1024 + 1)))
+        some = self.distance.prepared(self._given(slice(None, None, self.count // 1024 + 1)))
         some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
         # A median of all of these would take longer than a small search.
         away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
@@ -95,7 +98,7 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (-1 - self.factor)
+        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (self.distance.factor - 1)
         bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias
 
@@ -118,7 +121,7 @@ class Filter:
     def scaled(self, rows: Tensor, found: Tensor) -> Tensor:
         # rows: (Q, D)  found: (Q, D) of the filter's type  ->  (Q,) float64
         """Makes queries ready in `found` and gives their norms; one of 2^40 or above, or of NaN, becomes zeros."""
-        euclidean = self.distance in EUCLIDEAN
+        euclidean = self.distance.euclidean
         x = self.centred(rows, euclidean)
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
@@ -131,7 +134,7 @@ class Filter:
         # norm: (Q,) float64, of queries made ready  ->  (Q,) float64
         finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
         filtering = (dim + 8) * finfo.eps / 2 + rounding
-        if self.distance in EUCLIDEAN:
+        if self.distance.euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
             error = (filtering * self.norm + rounding * self.away) * norm
@@ -141,15 +144,14 @@ class Filter:
     def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  scale: (Q,) float64, their own, None = as `query` takes it  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to what `values` approximates, within its error."""
-        euclidean = self.distance in EUCLIDEAN
-        x = self.centred(rows, euclidean)
-        if euclidean:
+        x = self.centred(rows, self.distance.euclidean)
+        if self.distance.euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
         # A norm that was added up in another order may be on the other side of a power of two.
         factor = self.scale * (power_of_two(x.norm(dim=1)) if scale is None else scale)
         centre = halving_sum(x * self.centre)
-        return factor, factor * (centre if self.distance == "ip" else centre - 1)
+        return factor, factor * (centre - self.distance.constant)
 
     def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
         # ->  (C, D) each, from row `first`
@@ -173,7 +175,7 @@ class Filter:
         prepared[max(self.count - rows.start, 0) :] = 0
         for piece in self._steps(rows.start, min(rows.stop, self.count)):
             x = self.centred(self._given(piece)) * self.scale
-            x = x.nan_to_num_().clamp_(-1, 1).mul_(self.factor)
+            x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
             prepared[piece.start - rows.start : piece.stop - rows.start] = x
         return prepared
 
@@ -187,18 +189,10 @@ class Filter:
 
     def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
         # rows: (N, D)  ->  (N, D) float64
-        if self.distance == "cosine":
-            rows = self.prepared(rows)
+        if self.distance.unit:
+            rows = self.distance.prepared(rows)
         # Torch widens the rows as it reads them.
         return rows - self.centre if centred else rows.double()
-
-    def prepared(self, rows: Tensor) -> Tensor:
-        # rows: (N, D)  ->  (N, D) float64, of length 1 where the distance is "cosine"
-        rows = rows.double()
-        if self.distance == "cosine":
-            norm = row_norms(rows)[:, None]
-            rows = rows / torch.where(norm > 0, norm, 1.0)
-        return rows
 
 
 class _Precision:
@@ -208,12 +202,13 @@ class _Precision:
     """
 
     def __init__(self) -> None:
-        self.lock, self.users, self.before = threading.Lock(), 0, {}
+        self.lock, self.users = threading.Lock(), 0
+        self.before: dict[Any, str] = {}
 
     def take(self) -> None:
         with self.lock:
             self.users += 1
-            for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
+            for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):  # type: ignore[attr-defined]
                 if backend.fp32_precision != "ieee":
                     self.before[backend] = backend.fp32_precision
                     backend.fp32_precision = "ieee"

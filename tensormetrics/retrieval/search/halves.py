@@ -34,25 +34,24 @@ class HalfFilter:
     def __init__(self, filter_: Filter, kernels: ModuleType, parts: int = 1) -> None:
         reference, self.filter, self.kernels, self.parts = filter_.reference, filter_, kernels, parts
         count, dim = reference.shape
-        self.euclidean = filter_.distance in ("l2", "sqeuclidean")
-        self.factor = 2 if self.euclidean else 1
+        self.euclidean, self.factor = filter_.distance.euclidean, filter_.distance.factor
         self.pieces, self.size = 2 * parts - 1, self.whole_tiles(count)
         self.width = max(-(-dim // kernels.DEPTH) * kernels.DEPTH, kernels.DEPTH)
         depth = self.width * self.pieces
         # Of a sum of products, for float32 and for the steps of a tensor core; see above.
         self.summing = 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
         self.prepare = operators.preparing(reference)
-        prepared = self._by_kernel() if self.prepare else self._prepared()
+        prepared = self._by_kernel(self.prepare) if self.prepare else self._prepared()
         self.rows, self.bias, self.order, self.position, self.each, self.right, self._own, self.low = prepared
 
-    def _by_kernel(self) -> Prepared:
+    def _by_kernel(self, prepare: ModuleType) -> Prepared:
         filter_, kernels = self.filter, self.kernels
         given = filter_.reference, filter_.centre, filter_.norms, filter_.hidden, filter_.sizes
         layout = kernels.BLOCK, kernels.STRIDE, self.size, self.width
-        return self.prepare.references(*given, *self._options(), *layout)
+        return prepare.references(*given, *self._options(), *layout)
 
     def _options(self) -> tuple[float, float, int, bool, int]:
-        return self.filter.rounding, self.summing, self.factor, self.filter.distance == "cosine", self.parts
+        return self.filter.rounding, self.summing, self.factor, self.filter.distance.unit, self.parts
 
     def _prepared(self) -> Prepared:
         filter_, reference, kernels, size = self.filter, self.filter.reference, self.kernels, self.size
@@ -141,7 +140,8 @@ class HalfFilter:
     def place(self, rows: Tensor, queries: Halves) -> tuple[Tensor, Tensor]:
         # rows: (Q, D), of which the queries were made  ->  (Q,), (Q,) float64
         """Factor and shift that take canonical distances to values."""
-        return tuple(part * _LIFT**2 for part in self.filter.place(rows, queries.scale))
+        factor, shift = self.filter.place(rows, queries.scale)
+        return factor * _LIFT**2, shift * _LIFT**2
 
 
 def _rounded_up(bound: Tensor) -> Tensor:

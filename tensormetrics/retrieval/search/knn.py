@@ -5,17 +5,25 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from ... import _checks
 from ..._files import written
 from ..relevance import rows_of
 from ..rows import as_embeddings, budget, check_squares
-from .backend import first_references, search_arguments
+from .backend import Candidates, first_references, search_arguments
 from .batch import Batch
-from .distance import DISTANCES, DistanceName
-from .known import KnownQueries
-from .nearest import FunctionSearch, NearestSearch, largest_first
+from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
+from .nearest import FunctionSearch, NearestSearch
+from .references import KnownQueries as KnownQueries
 from .references import References
+
+
+class MaskedCandidates(Candidates, total=False):
+    """The same with leading dimensions and padding."""
+
+    query_mask: Tensor | None  # (..., Q) bool
+    reference_mask: Tensor | None  # (..., R) bool
 
 
 class TorchKNN:
@@ -53,7 +61,12 @@ class TorchKNN:
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
-        self._kept: References | None = None
+        self._kept: References | Tensor | None = None
+
+    @property
+    def order(self) -> Distance | FunctionDistance:
+        """What `distance` means."""
+        return distance_of(self.distance)
 
     @torch.no_grad()
     def __call__(
@@ -62,11 +75,7 @@ class TorchKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
-        query_mask: Tensor | None = None,
-        reference_mask: Tensor | None = None,
+        **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (..., Q, D)  reference: (..., R, D)  self_index: (..., Q) int64  ignore: (..., Q, R) bool
         # query_mask: (..., Q) bool  reference_mask: (..., R) bool  ->  (..., Q, k) floating, (..., Q, k) int64
@@ -79,8 +88,7 @@ class TorchKNN:
         left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
         at least float32.
         """
-        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
-        return self._search(query, k, reference, *options, with_distances=True)
+        return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
     @torch.no_grad()
     def indices(
@@ -89,16 +97,11 @@ class TorchKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
-        query_mask: Tensor | None = None,
-        reference_mask: Tensor | None = None,
+        **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
         # as above  ->  (..., Q, k) int64
         """The indices alone, which cost less: most of them need no canonical distance."""
-        options = (ref_includes_query, self_index, ignore, query_mask, reference_mask)
-        return self._search(query, k, reference, *options, with_distances=False)[1]
+        return self._search(query, k, reference, ref_includes_query, False, **candidates)[1]
 
     def train(self, embeddings: Tensor) -> None:
         # embeddings: (R, D)
@@ -111,27 +114,31 @@ class TorchKNN:
         if self._kept is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
-        _checks.same_device(embeddings=embeddings, kept=self._kept.rows)
-        _checks.shape("embeddings", embeddings, "N", self._kept.rows.shape[1])
-        self.train(torch.cat([self._kept.rows, embeddings]))
+        kept = _rows_of(self._kept)
+        _checks.same_device(embeddings=embeddings, kept=kept)
+        _checks.shape("embeddings", embeddings, "N", kept.shape[1])
+        self.train(torch.cat([kept, embeddings]))
 
     def reset(self) -> None:
         self._kept = None
 
     def save(self, path: str | os.PathLike) -> None:
-        rows = self._references().rows
+        rows = _rows_of(self._references())
         with written(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
         self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
 
-    def _prepared(self, rows: Tensor) -> References:
-        if not callable(self.distance):
-            check_squares(reference=rows)
-        return References(rows, self.distance)
+    def _prepared(self, rows: Tensor) -> References | Tensor:
+        # rows: (R, D)  ->  what `search` takes: of a named distance with what is computed from the rows once
+        distance = self.order
+        if isinstance(distance, FunctionDistance):
+            return rows
+        check_squares(reference=rows)
+        return References(rows, distance)
 
-    def _references(self) -> References:
+    def _references(self) -> References | Tensor:
         if self._kept is None:
             raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
         return self._kept
@@ -142,24 +149,26 @@ class TorchKNN:
         k: int,
         reference: Tensor | None,
         ref_includes_query: bool,
-        self_index: Tensor | None,
-        ignore: Tensor | Callable[[slice], Tensor] | None,
-        query_mask: Tensor | None,
-        reference_mask: Tensor | None,
         with_distances: bool,
-    ) -> tuple[Tensor | None, Tensor]:
+        *,
+        self_index: Tensor | None = None,
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        query_mask: Tensor | None = None,
+        reference_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
-            rows = self._references().rows if reference is None else reference
+            rows = _rows_of(self._references()) if reference is None else reference
             query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-            references = self._kept if reference is None else self._prepared(query if reference is query else rows)
-            if reference is not query and not callable(self.distance):
+            rows = query if reference is query else rows
+            references = self._references() if reference is None else self._prepared(rows)
+            if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
             return self.search(query, k, references, own, ignore, with_distances)
 
         k = _checks.integer_at_least("k", k, 1)
         if reference is None:
-            reference = self._references().rows.expand(*query.shape[:-2], -1, -1)
+            reference = _rows_of(self._references()).expand(*query.shape[:-2], -1, -1)
         if callable(ignore):
             raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, R)")
         if self_index is None and ref_includes_query:
@@ -168,29 +177,30 @@ class TorchKNN:
         ignored = None if ignore is None else batch.flattened("ignore", ignore, query.shape[-2], reference.shape[-2])
         distances, indices = self._search_batch(batch, k, ignored, with_distances)
         shape = (*query.shape[:-1], k)
-        return distances.view(shape) if with_distances else None, indices.view(shape)
+        return distances.view(shape) if with_distances else distances, indices.view(shape)
 
     def _search_batch(
         self, batch: Batch, k: int, ignored: Tensor | None, with_distances: bool
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         # ignored: (B, Q, R) bool  ->  (B Q, k) floating, (B Q, k) int64
         queries, size = batch.query.shape[1], batch.reference.shape[1]
         distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
         left = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
-        if not callable(self.distance):
+        distance = self.order
+        if isinstance(distance, Distance):
             found, memory = min(k, size), budget(self.memory_budget, indices.device)
-            for items, nearest in batch.together(found, self.distance, self.exact, memory, ignored):
+            for items, nearest in batch.together(found, distance, self.exact, memory, ignored):
                 left[items] = False
                 indices.view(len(batch), queries, k)[items, :, :found] = nearest
                 if with_distances:
                     table = distances.view(len(batch), queries, k)
-                    near = batch.distances(items, nearest, self.distance, memory).to(table.dtype)
+                    near = batch.distances(items, nearest, distance, memory).to(table.dtype)
                     table[items, :, :found] = torch.where(nearest < 0, table[items, :, :found], near)
         for item in map(batch.item, left.nonzero()[:, 0].tolist()):
             reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
             hidden = None if ignored is None else item.of_pairs(ignored)
             query = item.of_query(batch.query)
-            if not callable(self.distance):
+            if isinstance(distance, Distance):
                 check_squares(query=query)
             near, index = self.search(query, k, self._prepared(reference), own, hidden, with_distances)
             indices[item.number] = item.original(index)
@@ -208,12 +218,12 @@ class TorchKNN:
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         with_distances: bool = False,
         known: KnownQueries | None = None,
-    ) -> tuple[Tensor | None, Tensor]:
-        # query: (Q, D)  references: (R, D)  own: (Q,) int64  ->  (Q, k) floating or None, (Q, k) int64
+    ) -> tuple[Tensor, Tensor]:
+        # query: (Q, D)  references: (R, D)  own: (Q,) int64
+        # ->  (Q, k) floating, or (Q, 0) without distances, (Q, k) int64
         """Neighbours of rows that a door has checked; `known`: these rows."""
-        if isinstance(references, Tensor):
-            references = References(references, self.distance, known.frame if known else None)
-        reference = references.rows
+        distance = self.order
+        reference = _rows_of(references)
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
@@ -222,12 +232,16 @@ class TorchKNN:
         found = min(k, len(reference))
         if not found or not len(query):
             return distances, indices
-        sides = query, own, found, references, budget(self.memory_budget, query.device)
-        if callable(self.distance):
-            search = FunctionSearch(*sides)
+        memory = budget(self.memory_budget, query.device)
+        search: FunctionSearch | NearestSearch
+        if isinstance(distance, FunctionDistance):
+            search = FunctionSearch(query, own, found, reference, distance, memory)
         else:
-            search = NearestSearch(*sides, self.exact, ignoring=ignored is not None, known=known)
-        rows = min(search.rows, max(sides[-1] // 4 // len(reference), 1)) if ignored else search.rows
+            if isinstance(references, Tensor):
+                references = References(references, distance, known.frame if known else None)
+            ignoring = ignored is not None
+            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring, known)
+        rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
@@ -239,12 +253,15 @@ class TorchKNN:
 
     def _nothing(
         self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         # ->  (Q, k), (Q, k) int64
-        """Tables of neighbours that are all missing."""
+        """Tables of neighbours that are all missing; (Q, 0) without distances."""
         indices = torch.full((queries, k), -1, device=query.device)
-        if not with_distances:
-            return None, indices
-        missing = -torch.inf if largest_first(self.distance) else torch.inf
+        missing = -torch.inf if self.order.largest_first else torch.inf
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices
+        return torch.full((queries, k if with_distances else 0), missing, dtype=dtype, device=query.device), indices
+
+
+def _rows_of(references: References | Tensor) -> Tensor:
+    # ->  (R, D)
+    return references if isinstance(references, Tensor) else references.rows

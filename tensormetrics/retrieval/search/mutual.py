@@ -7,11 +7,12 @@ from torch import Tensor
 
 from . import operators
 from .backend import nearest
-from .distance import canonical_pairs
+from .distance import Distance
 from .filter import Filter, plain_products
 from .least import Least
-from .nearest import NearestSearch, kept_of
+from .nearest import NearestSearch
 from .references import References
+from .ways import kept_of
 
 TILE = 4096  # rows made ready at once
 
@@ -30,7 +31,7 @@ class Known:
 
 
 def mutual_neighbours(
-    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: str, memory: int
+    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: Distance, memory: int
 ) -> Iterator[tuple[bool, slice, Tensor, Tensor]]:
     # x: (N, D)  y: (M, D)  worst_x: (N,), worst_y: (M,) float64
     # ->  whether of x, slices of its rows or of y's, (n, k) float64, (n, k) int64, -1 = none
@@ -65,7 +66,7 @@ class _Stacked:
 
 
 def _neighbours(
-    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: str, memory: int
+    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: Distance, memory: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     filter_ = Filter(_Stacked(x, y), distance, dtype)
@@ -111,7 +112,7 @@ def _settled(
     worst: Tensor,
     places: tuple[Tensor, Tensor, Tensor],
     k: int,
-    distance: str,
+    distance: Distance,
     memory: int,
 ) -> tuple[Tensor, Tensor]:
     # values, columns: (Q, kept)  worst: (Q,)  places: factor, shift (Q,) and error (Q,) of filter values
@@ -120,7 +121,7 @@ def _settled(
     row, place = there.nonzero().unbind(1)
     column = columns[row, place]
     delta = torch.full(values.shape, torch.inf, dtype=torch.float64)
-    delta[row, place] = canonical_pairs(query, reference, row, column, distance, memory // 4)
+    delta[row, place] = distance.of_pairs(query, reference, row, column, memory // 4)
     delta, index = nearest(delta, columns.masked_fill(~there, -1), k)
     factor, shift, error = places
     # What was not kept is at least as far as the last that was. Written so that NaN proves nothing.
@@ -138,6 +139,6 @@ def _settled(
             index[left[rows], count:] = -1
         row = left.repeat_interleave(k)
         near = index[left].flatten()
-        delta[left] = canonical_pairs(query, reference, row, near.clamp(min=0), distance, memory // 4).view(-1, k)
+        delta[left] = distance.of_pairs(query, reference, row, near.clamp(min=0), memory // 4).view(-1, k)
         delta[left] = delta[left].masked_fill(index[left] < 0, torch.inf)
     return delta, index

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import Group, exchange
-from .distance import canonical_pairs
+from .distance import Distance
 from .knn import TorchKNN
 from .mutual import Known, mutual_neighbours
 from .ring import begin, finish
@@ -18,8 +18,11 @@ class MutualRing:
     for them comes back. Of two ranks that stand opposite each other, the second multiplies half of its own rows.
     """
 
-    def __init__(self, rows: Tensor, sizes: list[int], memory: int, knn: TorchKNN, group: Group) -> None:
+    def __init__(
+        self, rows: Tensor, sizes: list[int], memory: int, knn: TorchKNN, distance: Distance, group: Group
+    ) -> None:
         self.rows, self.sizes, self.memory, self.knn, self.group = rows.contiguous(), sizes, memory, knn, group
+        self.distance = distance
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.first = sum(sizes[: self.rank])
 
@@ -84,7 +87,7 @@ class MutualRing:
         own = torch.arange(len(rows))
         index = self.knn.search(rows, k, rows, own)[1]
         row = own.repeat_interleave(k)
-        delta = canonical_pairs(rows, rows, row, index.flatten().clamp(min=0), self.knn.distance, self.memory // 4)
+        delta = self.distance.of_pairs(rows, rows, row, index.flatten().clamp(min=0), self.memory // 4)
         delta = delta.view_as(known.delta).masked_fill(index < 0, torch.inf)
         known.add(delta, torch.where(index < 0, -1, index + self.first))
 
@@ -94,7 +97,7 @@ class MutualRing:
         rows, furthest = self.rows[skipped:], known.delta[skipped:, -1]
         of_block = Known(found[0].fill_(torch.inf), torch.full(found[1].shape, -1))
         first, k = sum(self.sizes[:owner]), found[1].shape[1]
-        options = k, self.knn.distance, self.memory
+        options = k, self.distance, self.memory
         for ours, piece, delta, index in mutual_neighbours(rows, furthest.clone(), block, worst, *options):
             if ours:
                 index = torch.where(index < 0, -1, index + first)

@@ -22,7 +22,7 @@ def full_or_clamped(
     name: str,
     lengths: Tensor | None,  # (...) or None: all
     like: Tensor,
-    batch: tuple[int, ...],
+    batch: Sequence[int],
     size: int,
 ) -> Tensor:
     # -> (...) int64 in [0, size], on the device of `like`
@@ -52,10 +52,14 @@ def in_chunks(
     tables: Sequence[Tensor],
     lengths: Sequence[Tensor],
     cells: Cells = product,
-    **options: bool | torch.device,
+    *,
+    flat: bool = False,
+    device: torch.device | None = None,
 ) -> Tensor:  # (D, K)
     """What `count` gives for each document, in their order; see `chunks`."""
-    found = [(place, count(*some, *sizes)) for place, some, sizes in chunks(tables, lengths, cells, **options)]
+    found = [
+        (place, count(*some, *sizes)) for place, some, sizes in chunks(tables, lengths, cells, flat=flat, device=device)
+    ]
     if len(found) == 1:
         return found[0][1]
     result = found[0][1].new_empty(len(lengths[0]), *found[0][1].shape[1:])
@@ -100,7 +104,7 @@ def cuts(
     sizes = torch.stack(tuple(lengths))  # (S, D)
     longest = sizes.amax(1).tolist() if documents else [0] * len(sizes)
     padded = documents * int(cells(*longest))
-    if padded <= FEW_CELLS or padded <= min(CELLS, WASTE * int(cells(*sizes).sum())):
+    if padded <= FEW_CELLS or padded <= min(CELLS, WASTE * int(torch.as_tensor(cells(*sizes)).sum())):
         yield slice(None), longest
         return
     size, order = sizes.amax(0).sort(stable=True)

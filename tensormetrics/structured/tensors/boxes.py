@@ -39,7 +39,7 @@ class BoxMatch(CountMetric):
         _checks.one_of("format", format, ("xyxy", "xywh", "cxcywh"))
         _checks.one_of("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, float | int)
-        thresholds = tuple(threshold) if several else (threshold,)
+        thresholds = (threshold,) if isinstance(threshold, float | int) else tuple(threshold)
         for t in thresholds:
             if not (isinstance(t, float | int) and 0 <= t <= 1):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
@@ -69,7 +69,7 @@ class BoxMatch(CountMetric):
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_boxes, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_boxes, batch, m)
         lengths = [documents(length, 0) for length in (n_pred, n_ref)]
-        if pred_labels is not None:
+        if pred_labels is not None and ref_labels is not None:
             _checks.shape("pred_labels", pred_labels, *batch, n)
             _checks.shape("ref_labels", ref_labels, *batch, m)
             tables += [documents(labels, 1) for labels in (pred_labels, ref_labels)]
@@ -87,6 +87,7 @@ class BoxMatch(CountMetric):
             allowed = (iou >= threshold) & (iou > 0)
             worth = iou.where(allowed, 0) if self.objective == "iou" else allowed.to(iou.dtype)
             found = set_overlap(worth.masked_fill(iou.isnan(), torch.nan), n_pred, n_ref, return_pairs=True)
+            assert found.ref_of_pred is not None  # boxes are matched one-to-one
             pairs = (found.ref_of_pred >= 0).sum(-1).double()
             counts += [pairs.masked_fill(found.value.isnan(), torch.nan), found.value]
         return torch.stack(counts, -1)

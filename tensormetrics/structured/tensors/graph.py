@@ -62,8 +62,8 @@ def graph_overlap(
     value, bound = (parts[0].new_empty(len(parts[0])) for _ in range(2))
     pairs = torch.zeros_like(parts[0], dtype=torch.bool)
     for place, (n, m) in cuts([documents(length, 0) for length in lengths], (n, m), lambda n, m: STARTS * n * m):
-        some = (x[:, :height, :width][place] for x, height, width in zip(parts, (n, n, m), (m, n, m), strict=True))
-        value[place], bound[place], pairs[:, :n, :m][place] = _solve(*some, constraint, solver, nodes)
+        worth, pred, ref = (x[:, :h, :w][place] for x, h, w in zip(parts, (n, n, m), (m, n, m), strict=True))
+        value[place], bound[place], pairs[:, :n, :m][place] = _solve(worth, pred, ref, constraint, solver, nodes)
     value, bound = (x.reshape(batch).masked_fill(~valid, torch.nan) for x in (value, bound))
     exact = value == bound
     if derivative_wanted(similarity):
@@ -143,6 +143,7 @@ def _best_set(gain: Tensor, constraint: Constraint) -> Tensor:
         return gain > 0
     _, ref_of_pred, pred_of_ref = set_overlap(gain, constraint=constraint, return_pairs=True)
     if ref_of_pred is None:
+        assert pred_of_ref is not None  # one side has one partner each
         return pred_of_ref[:, None] == torch.arange(gain.shape[1], device=gain.device)[:, None]
     return ref_of_pred[..., None] == torch.arange(gain.shape[2], device=gain.device)
 

@@ -4,12 +4,15 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from . import policy
+
+Side = TypeVar("Side", float, Tensor)
 
 
 class Normalizer(ABC):
@@ -72,7 +75,7 @@ class Precision(Normalizer):
 
     name, reads = "precision", ("pred",)
 
-    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
         return cross, pred
 
 
@@ -82,7 +85,7 @@ class Recall(Normalizer):
 
     name, reads = "recall", ("ref",)
 
-    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
         return cross, ref
 
 
@@ -92,7 +95,7 @@ class Jaccard(Normalizer):
 
     name = "jaccard"
 
-    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
         return cross, pred + ref - cross
 
 
@@ -101,16 +104,14 @@ class FScore(Normalizer):
     """(1 + beta^2) cross / (beta^2 ref + pred): recall counts beta times as much as precision."""
 
     beta: float = 1.0
+    name: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.beta < math.inf:
             raise ValueError(f"beta: got {self.beta!r}, wanted a positive finite number")
+        object.__setattr__(self, "name", f"f{self.beta:g}")
 
-    @property
-    def name(self) -> str:
-        return f"f{self.beta:g}"
-
-    def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
+    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
         square = self.beta**2
         return (1 + square) * cross, square * ref + pred
 
@@ -152,7 +153,7 @@ def normalize(
         return torch.where(zero, ((pred == 0) & (ref == 0)).to(ratio.dtype), ratio)
     if zero_division == "metametric":
         zero_division = 0.0 if isinstance(normalizer, FScore) else math.nan
-    return ratio.masked_fill(zero, zero_division)
+    return ratio.masked_fill(zero, float(zero_division))
 
 
 def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:
@@ -160,9 +161,9 @@ def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, ze
     if type(normalizer) is Raw:
         return cross
     if type(normalizer) not in (Precision, Recall, Jaccard, FScore):
-        sides = (torch.tensor(side, dtype=torch.float64) for side in (cross, pred, ref))
-        return normalize(*sides, normalizer, zero_division).item()
-    numerator, denominator = normalizer.ratio(cross, pred, ref)
+        c, p, r = (torch.tensor(side, dtype=torch.float64) for side in (cross, pred, ref))
+        return normalize(c, p, r, normalizer, zero_division).item()
+    numerator, denominator = cast(FScore, normalizer).ratio(cross, pred, ref)
     if denominator:
         return numerator / denominator
     if zero_division == "agree":

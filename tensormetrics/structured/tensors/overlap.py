@@ -1,6 +1,6 @@
 """The overlap of two collections: the heaviest relation between their items that a constraint allows."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -64,6 +64,23 @@ def without_padding(
     return similarity, n_pred, n_ref
 
 
+@overload
+def set_overlap(
+    similarity: Tensor,
+    n_pred: Tensor | None = ...,
+    n_ref: Tensor | None = ...,
+    constraint: str | Constraint = ...,
+    return_pairs: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def set_overlap(
+    similarity: Tensor,
+    n_pred: Tensor | None = ...,
+    n_ref: Tensor | None = ...,
+    constraint: str | Constraint = ...,
+    *,
+    return_pairs: Literal[True],
+) -> Pairs: ...
 def set_overlap(
     similarity: Tensor,  # (..., N, M)
     n_pred: Tensor | None = None,  # (...)

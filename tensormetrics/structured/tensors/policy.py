@@ -37,11 +37,15 @@ class Policy:
         duplicates: str | None = None,
     ) -> "Policy":
         """A preset ("conventional", "agree" or "metametric") or a Policy, with the arguments given put in its place."""
-        if not isinstance(preset, cls):
+        if not isinstance(preset, Policy):
             _checks.one_of("policy", preset, tuple(_PRESETS))
             preset = _PRESETS[preset]
-        given = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
-        return replace(preset, **{name: value for name, value in given.items() if value is not None})
+        return replace(
+            preset,
+            empty=preset.empty if empty is None else empty,
+            zero_division=preset.zero_division if zero_division is None else zero_division,
+            duplicates=preset.duplicates if duplicates is None else duplicates,
+        )
 
     def count_empty(
         self,

@@ -1,6 +1,5 @@
 """From the counts of documents to scores: sums of counts, or means of scores, and how sure they are."""
 
-import functools
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -94,8 +93,9 @@ class OverlapMetric(CountMetric):
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3)  ->  name: (...)
-        ratio = functools.partial(normalize, *counts.unbind(-1), zero_division=self.policy.zero_division)
-        return {name: ratio(score) for name, score in self.scores.items()}
+        cross, pred, ref = counts.unbind(-1)
+        zero_division = self.policy.zero_division
+        return {name: normalize(cross, pred, ref, score, zero_division) for name, score in self.scores.items()}
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
         # overlap, n_pred, n_ref: (...)

@@ -30,7 +30,7 @@ class SimilarityMatch(OverlapMetric):
             )
 
     @abstractmethod
-    def overlap(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+    def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)
         """The overlap of the two sides."""
 
@@ -74,14 +74,14 @@ class SimilarityMatch(OverlapMetric):
 class SetMatch(SimilarityMatch):
     """Scores of sets matched by similarity; see `set_overlap`, `normalize` and `Policy`."""
 
-    def overlap(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+    def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         return set_overlap(similarity, n_pred, n_ref, self.constraint)
 
 
 class SequenceMatch(SimilarityMatch):
     """Scores of sequences matched in order; see `sequence_overlap`, `normalize` and `Policy`."""
 
-    def overlap(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
+    def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         return sequence_overlap(similarity, n_pred, n_ref, self.constraint)
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
 from ...._files import written
 from ...rows import as_embeddings
-from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
-from ..distance import DISTANCES, DistanceName, as_distance
+from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
+from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN
 
 _LARGEST_GPU_K = 2048  # of faiss's selection kernels
@@ -70,9 +71,7 @@ class FaissKNN:
         k: int,
         reference: Tensor | None = None,
         ref_includes_query: bool = False,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
@@ -80,8 +79,7 @@ class FaissKNN:
         Without `reference` the rows in the index are searched, whatever `reset_before` says.
         """
         rows = self._rows(query, reference)
-        query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
-        ignored = ignored_pairs(ignore, query, len(rows))
+        query, k, rows, own, ignored = asked_of(query, k, rows, ref_includes_query, **candidates)
         wanted = max(min(k + most_ignored(ignored), len(rows)) + (own is not None), 1)
         reason = self._unable(query.device, wanted)
         if not reason:
@@ -181,19 +179,18 @@ class FaissKNN:
             with torch.cuda.device_of(part):
                 found.append(index.search(part, wanted))
         values, indices = (torch.cat([part.to(query.device) for part in parts]) for parts in zip(*found, strict=True))
-        if self.distance in ("l2", "sqeuclidean"):
-            delta = values.clamp(min=0)  # faiss gives squares, by a matrix product
-        else:
-            delta = 1 - values if self.distance == "cosine" else -values
+        distance = DISTANCES[self.distance]
+        # faiss gives squares, by a matrix product
+        delta = values.clamp(min=0) if distance.euclidean else distance.of_product(values)
         delta, indices = eligible(delta, indices, k, self_index, ignored)
-        return as_distance(delta, self.distance), indices
+        return distance.from_canonical(delta), indices
 
     def _prepared(self, name: str, rows: Tensor) -> Tensor:
         # rows: (N, D)  ->  (N, D) float32, contiguous
         if rows.dtype == torch.float64:
             warnings.warn(f"{name}: got torch.float64, which faiss searches as float32", stacklevel=5)
         rows = rows.float().contiguous()
-        return unit_rows(rows) if self.distance == "cosine" else rows
+        return unit_rows(rows) if DISTANCES[self.distance].unit else rows
 
     def _spread(self, device: torch.device) -> None:
         """Moves an index from the host to the GPUs that search for tensors on `device`."""
@@ -214,7 +211,7 @@ class FaissKNN:
 
     def _metric(self) -> int:
         faiss = _faiss()
-        return faiss.METRIC_L2 if self.distance in ("l2", "sqeuclidean") else faiss.METRIC_INNER_PRODUCT
+        return faiss.METRIC_L2 if DISTANCES[self.distance].euclidean else faiss.METRIC_INNER_PRODUCT
 
     def _checked(self, index: Any) -> Any:
         if index.metric_type != self._metric():

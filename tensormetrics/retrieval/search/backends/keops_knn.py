@@ -1,13 +1,12 @@
 """k nearest neighbours by KeOps, behind the protocol of `TorchKNN`."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .... import _checks
-from ..backend import eligible, ignored_pairs, most_ignored, search_arguments, unit_rows
-from ..distance import DISTANCES, as_distance
+from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
+from ..distance import DISTANCES, DistanceName
 
 
 class KeOpsKNN:
@@ -21,7 +20,7 @@ class KeOpsKNN:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
     """
 
-    def __init__(self, distance: str = "l2") -> None:
+    def __init__(self, distance: DistanceName = "l2") -> None:
         _checks.one_of("distance", distance, DISTANCES)
         _lazy_tensor()
         self.distance = distance
@@ -33,14 +32,11 @@ class KeOpsKNN:
         k: int,
         reference: Tensor,
         ref_includes_query: bool,
-        *,
-        self_index: Tensor | None = None,
-        ignore: Tensor | Callable[[slice], Tensor] | None = None,
+        **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first; see `TorchKNN`."""
-        query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
-        ignored = ignored_pairs(ignore, query, len(reference))
+        query, k, reference, own, ignored = asked_of(query, k, reference, ref_includes_query, **candidates)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
         indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
@@ -50,19 +46,18 @@ class KeOpsKNN:
             exact = torch.float64 if len(reference) > 2**24 else dtype
             delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
         delta, indices = eligible(delta.to(dtype), indices, k, own, ignored)
-        return as_distance(delta, self.distance), indices
+        return DISTANCES[self.distance].from_canonical(delta), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  ->  (Q, k), (Q, k) int64, -1 where there are fewer references
-        lazy = _lazy_tensor()
-        if self.distance == "cosine":
+        lazy, distance = _lazy_tensor(), DISTANCES[self.distance]
+        if distance.unit:
             query, reference = unit_rows(query), unit_rows(reference)
         query, reference = lazy(query.contiguous()[:, None]), lazy(reference.contiguous()[None])
-        euclidean = self.distance in ("l2", "sqeuclidean")
-        values = ((query - reference) ** 2).sum(-1) if euclidean else -(query | reference)
+        values = ((query - reference) ** 2).sum(-1) if distance.euclidean else -(query | reference)
         delta, indices = values.Kmin_argKmin(k, dim=1)
         indices = torch.where(delta == torch.inf, -1, indices)
-        return delta + 1 if self.distance == "cosine" else delta, indices
+        return delta if distance.euclidean else distance.of_product(-delta), indices
 
 
 def _rounded(k: int) -> int:

@@ -12,11 +12,10 @@ from ...relevance import rows_of
 from ...rows import budget, check_squares
 from .. import operators
 from ..backend import nearest, search_arguments
-from ..distance import EUCLIDEAN, as_distance, canonical_pairs
+from ..distance import Distance
 from ..knn import TorchKNN
 from ..mutual import Known
 from ..mutual_ring import MutualRing
-from ..nearest import largest_first
 from ..ring import Ring
 
 
@@ -78,10 +77,13 @@ class ShardedKNN:
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
         delta, indices = self.search(query, k, reference, own, sizes, ignore)
-        if largest_first(self.knn.distance) and callable(self.knn.distance):
+        distance = self.knn.order
+        if isinstance(distance, Distance):
+            delta = distance.from_canonical(delta)
+        elif distance.largest_first:
             delta = -delta
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return as_distance(delta, self.knn.distance).to(dtype), indices
+        return delta.to(dtype), indices
 
     @torch.no_grad()
     def search(
@@ -108,7 +110,7 @@ class ShardedKNN:
         memory = budget(self.knn.memory_budget, query.device)
         if all(exchange(bool(alone), self.group)):
             check_squares(query=query)
-            MutualRing(query, sizes, memory, self.knn, self.group)(known)
+            MutualRing(query, sizes, memory, self.knn, self.knn.order, self.group)(known)
             return known.delta, known.index
 
         def merge(rank: int, block: Tensor) -> None:
@@ -120,7 +122,8 @@ class ShardedKNN:
         return known.delta, known.index
 
     def _halves(self, query: Tensor) -> bool:
-        euclidean = not callable(self.knn.distance) and self.knn.distance in EUCLIDEAN
+        distance = self.knn.order
+        euclidean = isinstance(distance, Distance) and distance.euclidean
         return euclidean and self.knn.exact and operators.selects(query.device)
 
     def _merge(
@@ -140,9 +143,10 @@ class ShardedKNN:
         stop = offset + len(block)
         hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
         search = query, min(k, len(block)), block, False
-        if callable(self.knn.distance):
+        distance = self.knn.order
+        if not isinstance(distance, Distance):
             values, found = self.knn(*search, self_index=own, ignore=hidden)
-            values = torch.cat([delta, -values if largest_first(self.knn.distance) else values], 1)
+            values = torch.cat([delta, -values if distance.largest_first else values], 1)
             candidates = torch.cat([indices, torch.where(found < 0, -1, found + offset)], 1)
             delta[:], indices[:] = nearest(values, candidates, k)
             return
@@ -153,8 +157,8 @@ class ShardedKNN:
             tile = slice(start, start + rows)
             near = found[tile]
             row = torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1])
-            pairs = row, near.flatten().clamp(min=0), self.knn.distance, memory // 2
-            values = torch.cat([delta[tile], canonical_pairs(query[tile], block, *pairs).view(near.shape)], 1)
+            pairs = row, near.flatten().clamp(min=0), memory // 2
+            values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(near.shape)], 1)
             candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
             delta[tile], indices[tile] = nearest(values, candidates, k)
 

@@ -39,7 +39,7 @@ def _halving_sum(
     return tl.reshape(terms, (COUNT,))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs"])
 def _canonical(
     query, query_row, query_step, reference, reference_row, reference_step, row, column, delta, pairs, dim,
     KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
@@ -58,7 +58,7 @@ def _canonical(
     tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "room"])
 def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexpr):
     q = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, ROOM)

@@ -6,12 +6,11 @@ import triton.language as tl
 from torch import Tensor
 
 from ...._triton import on_its_device
-from .nearest import DEPTH, SIDE, STRIP, product, tile_of, tuned
+from .nearest import DEPTH, SIDE, STRIP, product, tile_of
 from .tables import HalfTable, Halves
 
 
-@tuned((8, 3), (8, 4), counters=("below", "number"))
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "width", "capacity"])
 def _count(
     x, y, bias, own, low, high, below, query, reference, number, queries, size, dim, width, capacity,
     factor: tl.constexpr, SIDE: tl.constexpr, DEPTH: tl.constexpr, STRIP: tl.constexpr,
@@ -31,13 +30,17 @@ def _count(
     for p in range(width):
         near = tl.load(low + i * width + p, mask=i < queries, other=float("-inf"))[:, None]
         tl.atomic_add(below + i * width + p, tl.sum((value < near).to(tl.int32), axis=1), mask=i < queries)
-    flat = tl.reshape(undecided, (SIDE * SIDE,)).to(tl.int32)
-    some = tl.sum(flat, axis=0)
-    if some > 0:
-        place = tl.cumsum(flat, 0) - flat + tl.atomic_add(number, some.to(tl.int64))
-        here = (flat > 0) & (place < capacity)
-        tl.store(query + place, tl.reshape(tl.broadcast_to(i[:, None], (SIDE, SIDE)), (SIDE * SIDE,)), mask=here)
-        tl.store(reference + place, tl.reshape(tl.broadcast_to(j[None, :], (SIDE, SIDE)), (SIDE * SIDE,)), mask=here)
+    # Few entries of a tile are open: they are taken one of each row at a time, which needs no sums over the tile.
+    left = tl.sum(undecided.to(tl.int32), axis=1)
+    place = tl.atomic_add(number + tl.zeros_like(left), left.to(tl.int64), mask=left > 0)
+    last = column * SIDE - 1 + tl.zeros_like(left)
+    while tl.max(left, axis=0) > 0:
+        last = tl.min(tl.where(undecided & (j[None, :] > last[:, None]), j[None, :], size), axis=1)
+        here = (left > 0) & (place < capacity)
+        tl.store(query + place, i, mask=here)
+        tl.store(reference + place, last, mask=here)
+        place += 1
+        left -= 1
 
 
 @on_its_device
@@ -56,7 +59,8 @@ def counts(
     _count[(tiles,)](
         queries.rows, references.rows, references.bias, own, low.contiguous(), high.contiguous(), below, query,
         reference, number, len(own), size, dim, low.shape[1], capacity,
-        factor=references.factor, SIDE=SIDE, DEPTH=DEPTH, STRIP=STRIP, enable_fp_fusion=True,
+        factor=references.factor, SIDE=SIDE, DEPTH=DEPTH, STRIP=STRIP, num_warps=8, num_stages=3,
+        enable_fp_fusion=True,
     )  # fmt: skip
     found = int(number)  # has to be known on the host
     return below, query[:found], reference[:found], found

@@ -25,12 +25,6 @@ _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _TOGETHER = 64 if _INTERPRETED else 1  # queries of a program: the interpreter takes as long for many as for one
 
 
-def tuned(*shapes: tuple[int, int], counters: tuple[str, ...] = ()):
-    """Tries warps and stages of a product for each number of columns; `counters` are what the kernel adds to."""
-    configs = [triton.Config({}, num_warps=warps, num_stages=stages) for warps, stages in shapes]
-    return triton.autotune(configs[: 1 if _INTERPRETED else None], key=["dim"], reset_to_zero=list(counters))
-
-
 @triton.jit
 def tile_of(program, rows, columns, halved: tl.constexpr, STRIP: tl.constexpr):
     """Row and column of a program's tile; a column that does not exist where there is none for it.
@@ -81,7 +75,6 @@ def _lower(value, left, i, queries, right, block, blocks, STRIDE: tl.constexpr):
     return tl.where(least < float("inf"), least - slack, least)
 
 
-@tuned((4, 3), (4, 4), (8, 3), (8, 4))
 @triton.jit
 def _block_minima(
     x, left, queries, y, right, bias, least, size, dim,
@@ -105,7 +98,7 @@ def _block_minima(
             tl.store(least + j[:, None] * blocks + beside[None, :], minima)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["some", "blocks", "k", "room"])
 def _choose(
     least, source, left, queries, right, limit, chosen, number, some, blocks, k, room,
     SOME: tl.constexpr, WIDTH: tl.constexpr,
@@ -144,7 +137,7 @@ def _choose(
         tl.store(number + tl.reshape(q, (SOME,)), count, mask=tl.reshape(q, (SOME,)) < some)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["room"])
 def _few(
     x, source, left, queries, y, each, bias, limit, chosen, kept, index, number, size, dim, room,
     factor: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
@@ -172,8 +165,7 @@ def _few(
     tl.store(number + q, tl.where(total > room, total, count))
 
 
-@tuned((8, 3), (8, 4), counters=("number",))
-@triton.jit
+@triton.jit(do_not_specialize=["some", "room"])
 def _many(
     x, source, left, queries, y, right, bias, limit, index, number, some, size, dim, room,
     factor: tl.constexpr, SIDE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr, STRIP: tl.constexpr,
@@ -211,8 +203,8 @@ def block_minima(queries: Halves, references: HalfTable, halved: bool = False) -
     _block_minima[(tiles,)](
         queries.rows, queries.left, len(queries.rows), references.rows, references.right, references.bias, least,
         len(references.rows), references.rows.shape[1],
-        factor=references.factor, halved=halved, SIDE=SIDE, DEPTH=DEPTH, STRIDE=STRIDE, STRIP=STRIP,
-        enable_fp_fusion=True,
+        factor=references.factor, halved=halved, SIDE=SIDE, DEPTH=DEPTH, STRIDE=STRIDE, STRIP=STRIP, num_warps=4,
+        num_stages=3, enable_fp_fusion=True,
     )  # fmt: skip
     return least
 
@@ -242,7 +234,7 @@ def candidates(
         tiles = STRIP * (size // SIDE) * triton.cdiv(some, STRIP * SIDE)
         _many[(tiles,)](
             *sides, references.right, references.bias, limit, index, number, some, size, dim, room,
-            SIDE=SIDE, STRIP=STRIP, **options,
+            SIDE=SIDE, STRIP=STRIP, num_warps=8, num_stages=3, **options,
         )  # fmt: skip
     else:
         _few[(some,)](

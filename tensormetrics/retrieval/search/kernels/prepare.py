@@ -15,7 +15,7 @@ from ...._triton import on_its_device
 from .tables import Halves, Prepared
 
 WIDEST = 8192  # columns of a row
-_SAMPLE = 256  # rows of which the centre is the mean
+_SAMPLE = 128  # rows of which the centre is the mean
 _LIFT = tl.constexpr(2.0**8)  # see `halves`
 _EPS = tl.constexpr(2.0**-24)
 _INF = tl.constexpr(float("inf"))
@@ -251,14 +251,14 @@ def lengths(rows: Tensor, unit: bool, frame: tuple[Tensor, Tensor] | None) -> tu
         _middle[(1,)](
             rows[::apart], apart * rows.stride(0), rows.stride(1), centre, triton.cdiv(count, apart), dim,
             UNIT=unit, ROWS=_SAMPLE,
-            SIZE=_columns(dim, 32), num_warps=8, enable_fp_fusion=False,
+            SIZE=16, num_warps=8, enable_fp_fusion=False,
         )  # fmt: skip
     norms = torch.empty(count, dtype=torch.float64, device=device)
     hidden = torch.empty(count, dtype=torch.bool, device=device)
     largest = torch.zeros(1, dtype=torch.int64, device=device)
     sizes = torch.empty(3, dtype=torch.float64, device=device)
     size = _columns(dim, 256)
-    many = 4096 // size
+    many = 2048 // size
     _lengths[(triton.cdiv(count, many),)](
         rows, *rows.stride(), centre, norms, hidden.view(torch.int8), largest, count, dim, UNIT=unit, ROWS=many,
         SIZE=size, enable_fp_fusion=False,
@@ -284,7 +284,8 @@ def references(
     _references[(size // block,)](
         rows, *rows.stride(), centre, hidden.view(torch.int8), norms.argsort(), sizes,
         table, bias, order, position, each, right, left, most, count, size, dim, width, rounding, summing,
-        factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, SIZE=64, enable_fp_fusion=False,
+        factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, SIZE=64, num_warps=8,
+        enable_fp_fusion=False,
     )  # fmt: skip
     order[-1:].fill_(-1)
     return Prepared(
@@ -312,6 +313,6 @@ def queries(
     _queries[(size // 32,)](
         rows, *rows.stride(), centre, sizes, low.view(torch.int64), table, left, known.view(torch.int8), own,
         len(rows), size, rows.shape[1], width, rounding, summing,
-        factor=factor, UNIT=unit, PARTS=parts, ROWS=32, SIZE=64, enable_fp_fusion=False,
+        factor=factor, UNIT=unit, PARTS=parts, ROWS=32, SIZE=64, num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return Halves(table, left, known, None if factor == 2 else own)

@@ -1,5 +1,6 @@
 """The overlap of two collections of items with variables, under the best one-to-one mapping of the variables."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from typing_extensions import Unpack
 from .... import _checks
 from ...._weights import Identity
 from .. import _lengths
+from .._lengths import cuts
 from .._programme import check_solver
 from ..constraints import Constraint
 from ..overlap import Overlap
@@ -18,7 +20,7 @@ from .exact import prove
 from .search import bound_and_mapping
 from .terms import Side, Terms, read_terms
 
-CELLS = 1 << 24  # of the search's tables at once
+TABLES = 4  # cells of the search's tables that count as one of a chunk
 
 
 class SolvedMapping(NamedTuple):
@@ -67,14 +69,14 @@ def latent_overlap(
     *batch, _, width = pred_props.shape
     _checks.shape("ref_props", ref_props, *batch, "M", width)
     _checks.same_device(pred_props=pred_props, ref_props=ref_props)
-    terms = read_terms(pred, ref, constraint, duplicates == "set")
-    cells = (restarts + 3) * (max(terms.p, terms.r) + 1) ** 2  # of a document in the search
-    solved = [
-        _solve(terms.select(part), solver, restarts, nodes, seed)
-        for part in torch.arange(len(terms.free), device=pred_props.device).split(max(CELLS // cells, 1))
-    ]
-    value, bound, mapping = (torch.cat(parts) for parts in zip(*solved, strict=True))
-    mapping = mapping.where(mapping < terms.r, -1)
+    counts = pred.valid.sum(-1), ref.valid.sum(-1), pred.variables(), ref.variables()
+    sizes = torch.stack(counts).cpu().unbind()
+    value, bound = (torch.empty(len(pred.props), dtype=torch.float64, device=pred_props.device) for _ in range(2))
+    mapping = pred.props.new_full((len(value), int(sizes[2].max()) if len(value) else 0), -1)
+    for place, (n, m, *_) in cuts(sizes, (), lambda n, m, p, r: n + m + (restarts + 3) * (p + 1) * (r + 1) // TABLES):
+        terms = read_terms(pred.select(place, n), ref.select(place, m), constraint, duplicates == "set")
+        value[place], bound[place], found = _solve(terms, solver, restarts, nodes, seed)
+        mapping[place, : terms.p] = found.where(found < terms.r, -1)
     return SolvedMapping(*(x.reshape((*batch, *x.shape[1:])) for x in (value, bound, value == bound, mapping)))
 
 
@@ -122,8 +124,15 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         super().__init__(*args, seed=seed, **kwargs)
         check_solver(solver, node_limit)
-        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
-        self.options["duplicates"] = "set" if self.policy.duplicates == "set" else "multiset"
+        self._overlap = functools.partial(
+            latent_overlap,
+            constraint=self.constraint,
+            solver=solver,
+            restarts=restarts,
+            node_limit=node_limit,
+            seed=seed,
+            duplicates="set" if self.policy.duplicates == "set" else "multiset",
+        )
 
     def update(
         self,
@@ -137,8 +146,10 @@ class LatentMatch(OverlapMetric):
     ) -> None:
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
-        def solve(left: tuple, right: tuple, n_left: Tensor | None, n_right: Tensor | None) -> Tensor:
-            return latent_overlap(*left, *right, n_left, n_right, self.constraint, **self.options).value
+        def solve(
+            left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], n_left: Tensor | None, n_right: Tensor | None
+        ) -> Tensor:
+            return self._overlap(*left, *right, n_left, n_right).value
 
         cross = solve(pred, ref, n_pred, n_ref)
         *batch, n, _ = pred_props.shape

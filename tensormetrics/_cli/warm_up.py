@@ -1,0 +1,51 @@
+"""`tensormetrics warm-up`."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+
+NO_GPU = (
+    "no GPU that this torch sees, so there is nothing to compile: on a CPU no kernel of Triton is used. For a GPU "
+    "elsewhere run this there, with TRITON_CACHE_DIR set to a folder that lasts"
+)
+
+
+@click.command("warm-up")
+@click.option("--device", metavar="NAME", default="cuda", help="The GPU to compile for.  [default: cuda]")
+@click.option(
+    "--columns",
+    metavar="D",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(128, 512),
+    help="Columns of the embeddings to come; again for more.  [default: 128 512]",
+)
+@click.option(
+    "--processes", metavar="N", type=click.IntRange(1), help="How many compile at once.  [default: all cores]"
+)
+def warm_up(device: str, columns: tuple[int, ...], processes: int | None) -> None:
+    """Compile the kernels for this GPU now, so that no first call does."""
+    import torch
+
+    from .._warm_up import jobs, run
+
+    if not torch.cuda.is_available():
+        raise click.ClickException(NO_GPU)
+    if find_spec("triton") is None:
+        raise click.ClickException("no triton here: on GPUs plain torch answers; install it with: pip install triton")
+    todo = jobs(columns)
+    workers = min(processes or os.cpu_count() or 1, len(todo))
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        for _ in pool.map(run, todo, [device] * len(todo)):
+            pass
+    click.echo(f"compiled for {torch.cuda.get_device_name(device)} with rows of {', '.join(map(str, columns))} columns")
+    click.echo(f"kept in {cache()}; another folder: TRITON_CACHE_DIR=FOLDER, for this command and for what comes after")
+
+
+def cache() -> Path:
+    """Where Triton keeps what it has compiled."""
+    return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")

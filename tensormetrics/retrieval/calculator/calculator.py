@@ -1,0 +1,417 @@
+"""The door: names of metrics in, a dictionary of numbers out."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from ... import _checks
+from ..._estimates import Estimate, check_confidence
+from ..._resampling import Resampled, together
+from ..._resampling import interval as intervals
+from ..._weights import check_draws
+from ..._weights import units as units_of
+from ..clusters.kmeans import TorchKMeans
+from ..ranks.ranking import TIES, Ties
+from ..relevance import Comparison, Ignore
+from ..rows import Sides
+from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
+from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
+from ..search.distance import DEFAULT, DistanceName
+from ..search.knn import TorchKNN
+from .door import as_numbers, as_sides, called, default_device, with_options
+from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
+from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
+from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
+from .search import Neighbours, Search
+
+
+def _calculates(name: str) -> Callable[..., Tensor]:
+    """The method `calculate_{name}`, which a subclass may override or call."""
+
+    def calculate(self: "AccuracyCalculator", **given: Any) -> Tensor:
+        return self._value(name, **given)
+
+    calculate.__name__ = f"calculate_{name}"
+    return calculate
+
+
+class AccuracyCalculator(EmbeddingMetric):
+    """Do nearest neighbours share labels? Do clusters? Means over queries, in [0, 1], higher is better.
+
+    Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
+    item against all others; `get_accuracy` scores one set against another at once. After a call, `class_labels` are
+    the classes of the scored queries and `last` holds what was averaged. A method `calculate_x` of a subclass adds
+    the metric x: it is given the arguments it names (see `get_accuracy`).
+
+    Args:
+        include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
+            mean_reciprocal_rank, precision_at_1, r_precision. `NAMES` lists all.
+        exclude: names to leave out; wins over include.
+        avg_of_avgs: average over classes of the means over their queries.
+        return_per_class: these means themselves, in the order of `class_labels`.
+        k: neighbours retrieved; what lies deeper counts as not found. None: all; "max_bin_count": the largest number
+            of relevant references; with a smaller integer r_precision and MAP@R are lower bounds.
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        device: where to; default a CUDA input's own device, else the current CUDA device, else the CPU.
+        knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
+        kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
+        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that
+            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory.
+        ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
+        ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
+        label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
+        keep: "all" keeps in `last` also the ranks of all relevant references.
+        progress: show how many queries are scored.
+        on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
+        kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
+    """
+
+    higher_is_better = True
+    function_keyword = "calculate_"
+
+    def __init__(
+        self,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        avg_of_avgs: bool = False,
+        return_per_class: bool = False,
+        k: Depth = None,
+        label_comparison_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
+        device: torch.device | str | None = None,
+        knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]] | None = None,
+        kmeans_func: Callable[[Tensor, int], Any] | None = None,
+        *,
+        distance: DistanceName | Callable[[Tensor, Tensor], Tensor] = "l2",
+        exact: bool = True,
+        ties: Ties = "index",
+        on_lone: OnLone = "exclude",
+        memory_budget: int | None = None,
+        ignore: Ignore | None = None,
+        gains: Tensor | Comparison | None = None,
+        label_levels: bool = False,
+        keep: Keep = "scores",
+        progress: bool = False,
+        **kwargs: Unpack[StoreOptions],
+    ) -> None:
+        custom = label_comparison_fn not in (None, EQUALITY)
+        super().__init__(label_columns=custom or callable(gains) or label_levels, device=device, **kwargs)
+        if knn_func is not None and distance != DEFAULT:
+            raise ValueError(f"distance: got {distance!r} together with a knn_func; give the distance to the knn_func")
+        if knn_func is not None and not exact:
+            raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
+        _checks.one_of("ties", ties, TIES)
+        _checks.one_of("on_lone", on_lone, ON_LONE)
+        _checks.one_of("keep", keep, KEEP)
+        if custom and gains is not None:
+            raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
+        default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
+        self.average = average_of(avg_of_avgs, return_per_class)
+        self.avg_of_avgs, self.return_per_class = avg_of_avgs, return_per_class
+        self.k, self.on_lone = _checked_k(k), on_lone
+        self.label_comparison_fn = label_comparison_fn or EQUALITY
+        self.comparison = label_comparison_fn if custom else None
+        self.ignore, self.gains, self.label_levels = ignore, gains, label_levels
+        self.knn_func = knn_func or default
+        self.kmeans_func = kmeans_func or TorchKMeans()
+        self.memory_budget = default.memory_budget
+        self.class_labels: Tensor | tuple[Tensor, ...] | None = None
+        self.last: Result | None = None
+        self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
+        self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
+        self.scorer = QueryScorer(self.search, self.k, keep, progress)
+        keyword = self.function_keyword
+        self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
+        self.selected = self.current = self.methods
+        self.selected = self.current = self._select(include, exclude)
+
+    def rows_may_stay(self) -> bool:
+        own = all(rank_score(name) and self._is_own(name) for name in self.selected)
+        return (
+            own
+            and self.search.counted is not None
+            and self.ignore is None
+            and (self.gains is None or callable(self.gains))
+        )
+
+    @torch.no_grad()
+    def compute(self) -> dict[str, Tensor]:
+        """Metric name -> () float64, or (C,) with `return_per_class`.
+
+        Where the rows are on several ranks, metrics of ranks leave them there, but for the references that are relevant
+        to a block of queries: with a comparison under which most are, most rows come to every rank. Metrics of
+        clusters, class means, own metrics and searches by other functions need all rows on every rank.
+        """
+        sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
+        values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
+        self.units = self.query_units
+        return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
+
+    @torch.no_grad()
+    def get_accuracy(
+        self,
+        query: Any,
+        query_labels: Any,
+        reference: Any = None,
+        reference_labels: Any = None,
+        ref_includes_query: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        self_index: Any = None,
+        query_cameras: Any = None,
+        reference_cameras: Any = None,
+        gains: Any = None,
+    ) -> dict[str, float]:
+        # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
+        """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
+
+        `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
+        `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
+        `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
+        one camera, are left out. `gains`: as in `positive_ranks`, for this call.
+
+        A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
+        label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
+        label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
+        `requires_clustering()`, also cluster_labels (Q,).
+        """
+        self.current = self._select(include, exclude)
+        device = self.placed or default_device(query)
+        sides = as_sides(
+            query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
+        )
+        if reference is None and reference_cameras is None:
+            reference_cameras = query_cameras
+        sides = with_options(
+            sides,
+            groups=(query_cameras, reference_cameras),
+            self_index=self_index,
+            gains=self.gains if gains is None else gains,
+            ignore=self.ignore,
+        )
+        return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))
+
+    def interval(
+        self,
+        *,
+        confidence: float = 0.95,
+        replicates: int | None = None,
+        seed: int | None = None,
+        groups: Any = None,
+    ) -> dict[str, Estimate]:
+        # groups: (Q,) integer or names
+        """Metric name -> `Estimate`, for the means over queries of the latest call, else of `compute`; see `Metric`.
+
+        Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
+        is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
+        """
+        confidence = check_confidence(confidence)
+        return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
+
+    @torch.no_grad()
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+    ) -> tuple[dict[str, Tensor], Resampled]:
+        if self.last is None:
+            self.compute()
+        units, options = self.units, check_draws(replicates, seed)
+        if groups is not None:
+            lone = self.last.lone
+            units = units_of("groups", groups, lone.shape[-1], lone.device)
+        found = []
+        for suffix, (scores, classes) in self.averaged.items():
+            means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
+            if not means:
+                raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
+            found.append(items_of_several(means, units, classes, self.average).resampled(*options))
+        all_levels = together(found, _joined)
+        return all_levels.read(all_levels.plain), all_levels
+
+    def _better(self, name: str) -> int:
+        return -1 if name.startswith("mean_rank") else 1
+
+    def reset(self) -> None:
+        super().reset()
+        self.last = None
+
+    @property
+    def original_function_dict(self) -> dict[str, Callable]:
+        """Metric -> the function that computes it, as selected by the constructor."""
+        return {name: self._function(name) for name in self.selected}
+
+    @property
+    def curr_function_dict(self) -> dict[str, Callable]:
+        """The same for the latest call of `get_accuracy`."""
+        return {name: self._function(name) for name in self.current}
+
+    def get_function_dict(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Callable]:
+        """Metric -> the function that computes it; include is by default what the constructor selected."""
+        return {name: self._function(name) for name in self._select(include, exclude)}
+
+    def get_curr_metrics(self) -> list[str]:
+        """The names that the latest call of `get_accuracy` returned."""
+        return list(self.current)
+
+    def check_primary_metrics(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
+        """TypeError unless both are lists or tuples, ValueError unless all names are known."""
+        for argument, names in (("include", include), ("exclude", exclude)):
+            if not isinstance(names, list | tuple):
+                raise TypeError(f"{argument}: got {names!r}, wanted a list or tuple of metric names")
+            for name in names:
+                if not (name in self.methods or is_known(name)):
+                    known = ", ".join(dict.fromkeys((*self.methods, *NAMES)))
+                    raise ValueError(f"{argument}: got {name!r}, wanted names among {known}")
+
+    def description(self) -> str:
+        return "avg_of_avgs" if self.avg_of_avgs else ""
+
+    def requires_knn(self) -> list[str]:
+        """The methods that are given neighbours; extend it for your own."""
+        return [
+            "mean_average_precision",
+            "mean_average_precision_at_r",
+            "mean_reciprocal_rank",
+            "precision_at_1",
+            "r_precision",
+        ]
+
+    def requires_clustering(self) -> list[str]:
+        """The methods that are given clusters; extend it for your own."""
+        return ["AMI", "NMI"]
+
+    def determine_k(self, bin_counts: Tensor, num_reference_embeddings: int, ref_includes_query: bool) -> int:
+        """How many neighbours `knn_labels` has; bin_counts as in `label_counts`."""
+        available = num_reference_embeddings - int(ref_includes_query)
+        if self.k != "max_bin_count":
+            return available if self.k is None else min(self.k, available)
+        largest = int(torch.as_tensor(bin_counts).max()) if len(bin_counts) else 0
+        return max(largest - int(ref_includes_query), 0)
+
+    def get_cluster_labels(self, query: Tensor, query_labels: Tensor, **kwargs: Any) -> Tensor:
+        # query: (Q, D)  query_labels: (Q,)  ->  (Q,) int64
+        kmeans = self.kmeans_func.clusters if isinstance(self.kmeans_func, TorchKMeans) else self.kmeans_func
+        clusters = kmeans(query, len(query_labels.unique(dim=0)))
+        return torch.as_tensor(clusters, device=query.device)
+
+    calculate_AMI = _calculates("AMI")
+    calculate_NMI = _calculates("NMI")
+    calculate_mean_average_precision = _calculates("mean_average_precision")
+    calculate_mean_average_precision_at_r = _calculates("mean_average_precision_at_r")
+    calculate_mean_reciprocal_rank = _calculates("mean_reciprocal_rank")
+    calculate_precision_at_1 = _calculates("precision_at_1")
+    calculate_r_precision = _calculates("r_precision")
+
+    def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
+        return as_numbers(called(function_dict, kwargs))
+
+    def _select(self, include: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
+        self.check_primary_metrics(include, exclude)
+        wanted = dict.fromkeys(include or self.selected)
+        names = (*(name for name in self.methods if name in wanted), *(w for w in wanted if w not in self.methods))
+        chosen = tuple(name for name in names if name not in exclude)
+        if not chosen:
+            raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
+        if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
+            raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
+        for option, given in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
+            unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
+            if given is not None and unable:
+                raise NotImplementedError(f"{option}: {', '.join(unable)} cannot use it; write exclude={unable!r}")
+        return chosen
+
+    def _needs_clusters(self, name: str) -> bool:
+        return name in CLUSTERING or name in self.requires_clustering()
+
+    def _is_own(self, name: str) -> bool:
+        # Computed from ranks or clusters, and not by a subclass.
+        method = self.function_keyword + name
+        return getattr(type(self), method, None) is getattr(AccuracyCalculator, method, None)
+
+    def _function(self, name: str) -> Callable:
+        return getattr(self, self.function_keyword + name, None) or functools.partial(self._value, name)
+
+    def _value(self, name: str, **given: Any) -> Tensor:
+        return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | given)
+
+    def _evaluated(
+        self, names: tuple[str, ...], sides: Sides, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The values of `names`, once for each level of labels."""
+        neighbours = Neighbours(self.knn_func, sides)
+        if not self.label_levels:
+            return evaluate(self._given(names, sides, self._relevant(sides), neighbours))
+        labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
+        levels = [
+            sides._replace(query_labels=query_labels, reference_labels=reference_labels)
+            for query_labels, reference_labels in zip(*(side.unbind(1) for side in labels), strict=True)
+        ]
+        relevant = [self._relevant(level) for level in levels]
+        longest = [int(counts.max()) if len(counts) else 0 for counts in relevant]
+        found: dict[int, tuple] = {}
+        # The level that looks deepest comes first: the others read their neighbours from its search.
+        for i in sorted(range(len(levels)), key=longest.__getitem__, reverse=True):
+            values = evaluate(self._given(names, levels[i], relevant[i], neighbours))
+            found[i] = values, self.last, self.class_labels, self.averaged
+        results = {f"_level{i}": found[i][1] for i in range(len(levels))}
+        self.averaged = {f"_level{i}": found[i][3][""] for i in range(len(levels))}
+        self.class_labels, self.last = tuple(found[i][2] for i in range(len(levels))), of_levels(results)
+        return {f"{name}_level{i}": value for i in range(len(levels)) for name, value in found[i][0].items()}
+
+    def _relevant(self, sides: Sides) -> Tensor:
+        # ->  (Q,) int64
+        with torch.autocast(sides.query.device.type, enabled=False):
+            return relevant_counts(sides, self.comparison, self.memory_budget)
+
+    def _given(self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> dict[str, Any]:
+        # relevant: (Q,)
+        """What the functions of `names` are given: the sides, scores of all queries, neighbours and clusters."""
+        includes = bool(sides.shared) and sides.all_shared()
+        given = {
+            **{name: getattr(sides, name) for name in ("query", "reference", "query_labels", "reference_labels")},
+            "ref_includes_query": includes,
+            "label_comparison_fn": self.label_comparison_fn,
+        }
+        lone, own = relevant == 0, [name for name in names if self._is_own(name)]
+        tables = any(name in self.requires_knn() and name not in own for name in names)
+        of_neighbours = tables or CENTROID in own or any(map(rank_score, own))
+        with torch.autocast(sides.query.device.type, enabled=False):
+            scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
+            if tables:
+                given |= self._neighbour_arguments(sides, includes, neighbours)
+            scores, ranks = self.scorer(own, sides, relevant, neighbours)
+            if self.on_lone == "zero":
+                scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
+            given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
+            if len(lone) and any(map(self._needs_clusters, names)):
+                given["cluster_labels"] = self.get_cluster_labels(**given)
+        self.class_labels = given["classes"].labels
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
+        return given
+
+    def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
+        counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
+        lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
+        return {
+            "label_counts": counts,
+            "lone_query_labels": lone_labels,
+            "not_lone_query_mask": mask,
+            **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
+        }
+
+
+def _checked_k(k: Any) -> Any:
+    if k is None or k == "max_bin_count":
+        return k
+    try:
+        return _checks.integer_at_least("k", k, 1)
+    except ValueError:
+        raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
+
+
+def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: value for part in parts for name, value in part.items()}

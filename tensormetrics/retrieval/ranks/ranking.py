@@ -1,0 +1,38 @@
+"""The options of a ranking, in one record."""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+
+from ... import _checks
+from ..relevance import Comparison
+from ..rows import budget
+from ..search.distance import DISTANCES, Distance, DistanceName
+
+Ties = Literal["index", "optimistic", "pessimistic"]
+TIES: tuple[Ties, ...] = get_args(Ties)
+
+
+class Ranking(NamedTuple):
+    """Which references are relevant, in what order all of them stand, and how deep to look; see `positive_ranks`."""
+
+    label_comparison_fn: Comparison | None = None
+    depth: int | None = None
+    ties: Ties = "index"
+    distance: DistanceName = "l2"
+    exact: bool = True
+    memory_budget: int | None = None
+
+    def checked(self) -> "Ranking":
+        _checks.one_of("ties", self.ties, TIES)
+        _checks.one_of("distance", self.distance, DISTANCES)
+        return self if self.depth is None else self._replace(depth=_checks.integer_at_least("depth", self.depth, 1))
+
+    @property
+    def order(self) -> Distance:
+        """What `distance` means."""
+        return DISTANCES[self.distance]
+
+    def memory(self, device: torch.device) -> int:
+        """Bytes that temporaries may take."""
+        return budget(self.memory_budget, device)

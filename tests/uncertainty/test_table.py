@@ -1,0 +1,179 @@
+"""Every metric x what can be said of it: an interval, groups, a comparison, all the same on two ranks as on one.
+
+The table is generated: what a metric cannot do must stand below with its reason.
+"""
+
+import copy
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cases import METRICS, MetricCase
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from tensormetrics._metric import Metric
+from tensormetrics._sum_metric import SumMetric
+from tensormetrics.uncertainty import Comparison, Estimate, Uncertain, compare
+
+N, REPLICATES = 60, 40
+
+# What a metric cannot do, and why.
+HOLES = {
+    "association.CEAT": "its items are samples of contexts, no words; it has a standard error of its own",
+    "retrieval.AdjustedMutualInfo": "what chance gives is defined for whole counts, not for weights",
+}
+
+
+def fields(answer: Any, kind: type) -> list[Any]:
+    """The estimates or comparisons in an answer: one, or several by name."""
+    found = list(answer.values()) if isinstance(answer, dict) else [answer]
+    assert found and all(isinstance(each, kind) for each in found)
+    return found
+
+
+def made(case: MetricCase) -> Metric:
+    """As the row says, with replicates where the metric keeps sums."""
+    metric = case.make()
+    if not isinstance(metric, SumMetric) or metric.replicates:
+        return metric
+    if type(metric).no_interval is not Metric.no_interval:
+        return metric
+    args, kwargs = metric._arguments
+    return type(metric)(*args, **{**kwargs, "replicates": REPLICATES})
+
+
+def options(metric: Metric) -> dict[str, int]:
+    return {} if isinstance(metric, SumMetric) else {"replicates": REPLICATES}
+
+
+def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Iterator[tuple]:
+    """Batches in an order, with the identity of their items; one item at a time where a metric wants that."""
+    for batch in order.split(1 if isinstance(metric, Uncertain) else 23):
+        given = {name: values[batch] for name, values in identity.items()}
+        if isinstance(metric, Uncertain):
+            given = {name: values[0] for name, values in given.items()}
+        yield tuple(side[batch] for side in inputs), given
+
+
+def fed(case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = None, **identity: Tensor) -> Metric:
+    metric = made(case)
+    for batch, given in items_of(metric, inputs, torch.arange(N) if order is None else order, **identity):
+        metric.update(*batch, **given)
+    return metric
+
+
+TABLE = {name: case for name, case in METRICS.items() if name not in HOLES}
+rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys())
+ids = torch.arange(N) * 7 + 2**40
+
+
+@rows
+def test_interval_in_any_order_of_batches(name, case, generator):
+    inputs = case.inputs(generator, N)
+    metric = fed(case, inputs, ids=ids)
+    shuffled = fed(case, inputs, torch.randperm(N, generator=generator), ids=ids)
+    found = fields(metric.interval(**options(metric)), Estimate)
+    for value, low, high in found:
+        assert value.shape == low.shape == high.shape and (low <= high).all()
+    assert any((high > low).any() for _, low, high in found)
+    values = tree_leaves(metric.compute())
+    if len(values) == len(found):
+        for leaf, estimate in zip(values, found, strict=True):
+            torch.testing.assert_close(estimate.value, leaf, rtol=0, atol=2e-2)  # a posterior's is its median
+    for one, other in zip(found, fields(shuffled.interval(**options(shuffled)), Estimate), strict=True):
+        for a, b in zip(one[1:], other[1:], strict=True):
+            assert torch.equal(a, b), "the ends differ from one order of the batches to another"
+
+
+@rows
+def test_groups_share_a_weight(name, case, generator):
+    inputs = case.inputs(generator, N)
+    alone = fed(case, inputs, ids=ids)
+    # Each item a group of its own, by the numbers of the ids, is as without groups.
+    single = fed(case, inputs, groups=ids)
+    for one, other in zip(found_in(alone), found_in(single), strict=True):
+        if not name.startswith("posterior"):  # there a posterior of counts becomes one of weights
+            assert torch.equal(one.low, other.low) and torch.equal(one.high, other.high)
+    # All items in one group: nothing varies.
+    whole = fed(case, inputs, groups=torch.zeros(N, dtype=torch.int64))
+    for estimate in found_in(whole):
+        if name.startswith("posterior"):
+            continue
+        torch.testing.assert_close(estimate.low, estimate.high, rtol=1e-6, atol=1e-6)
+
+
+def found_in(metric: Metric) -> list[Estimate]:
+    return fields(metric.interval(**options(metric)), Estimate)
+
+
+@rows
+def test_comparison_of_equal_and_of_different_items(name, case, generator):
+    inputs = case.inputs(generator, N)
+    a, b = (fed(case, inputs, ids=ids) for _ in range(2))
+    for found in fields(compare(a, b, rope=0.1, **options(a)), Comparison):
+        assert not found.difference.any() and not found.low.any() and not found.high.any()
+        assert (found.p_better == 0.5).all() and (found.p_rope == 1).all()
+        assert ((found.p_value == 1) | found.p_value.isnan()).all()
+    others = fed(case, inputs, ids=ids + 1)
+    with pytest.raises(ValueError, match="^a, b: their items differ"):
+        compare(a, others, **options(a))
+
+
+@rows
+def test_forward_and_copies_draw_alike(name, case, generator):
+    inputs = case.inputs(generator, N)
+    metric, other = fed(case, inputs), made(case)
+    for batch, _ in items_of(other, inputs, torch.arange(N)):
+        other(*batch)
+    for one, two in zip(found_in(metric), found_in(copy.deepcopy(other)), strict=True):
+        assert torch.equal(one.low, two.low) and torch.equal(one.high, two.high)
+
+
+@pytest.mark.parametrize("name", sorted(HOLES.keys() & METRICS.keys()))
+def test_holes_say_why(name, generator):
+    case = METRICS[name]
+    metric = made(case)
+    metric.update(*case.inputs(generator, N))
+    with pytest.raises(NotImplementedError, match=f"^{type(metric).__name__}: "):
+        metric.interval()
+
+
+def test_holes_are_few_and_known():
+    assert len(HOLES.keys() & METRICS.keys()) <= 5
+
+
+def run_rank(rank: int, world: int, folder: str) -> None:
+    store = f"file://{folder}/store"
+    torch.distributed.init_process_group("gloo", store, rank=rank, world_size=world)
+    try:
+        results = {}
+        for name, case in TABLE.items():
+            inputs = case.inputs(torch.Generator().manual_seed(0), N)
+            metric = made(case)
+            for batch, given in items_of(metric, inputs, torch.arange(N)[rank::world], ids=ids):
+                metric.update(*batch, **given)
+            results[name] = metric.interval(**options(metric))
+        torch.save(results, Path(folder) / f"{rank}.pt")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_and_one_process_agree_bit_for_bit(tmp_path):
+    torch.multiprocessing.spawn(run_rank, args=(2, str(tmp_path)), nprocs=2)
+    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    for name, case in TABLE.items():
+        metric = fed(case, case.inputs(torch.Generator().manual_seed(0), N), ids=ids)
+        wanted = found_in(metric)
+        for results in ranks:
+            for estimate, one in zip(fields(results[name], Estimate), wanted, strict=True):
+                assert torch.equal(estimate.low, one.low) and torch.equal(estimate.high, one.high), name
+
+
+def test_every_update_takes_ids_and_groups():
+    for name, case in TABLE.items():
+        parameters = inspect.signature(type(case.make()).update).parameters.values()
+        assert any(p.kind is p.VAR_KEYWORD or p.name == "ids" for p in parameters), name
