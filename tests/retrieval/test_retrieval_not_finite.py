@@ -19,7 +19,7 @@ from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
-from tensormetrics.retrieval.search.ring import in_places
+from tensormetrics.retrieval.search.ring.passing import in_places
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]

@@ -20,7 +20,7 @@ from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import Distance, equal_rows
 from ..search.knn import TorchKNN
-from ..search.ring import Ring, in_places
+from ..search.ring.passing import Ring, in_places
 from .counting import Asked, RankCounter, in_order, ranks_of
 from .ranking import Ranking
 from .ranks import PositiveRanks, rank_tiles, read_off, within_depth

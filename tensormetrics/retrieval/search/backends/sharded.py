@@ -14,9 +14,9 @@ from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-from ..mutual import Known
-from ..mutual_ring import MutualRing
-from ..ring import Ring
+from ..ring.mutual import Known
+from ..ring.mutual_ring import MutualRing
+from ..ring.passing import Ring
 
 
 class ShardedKNN:

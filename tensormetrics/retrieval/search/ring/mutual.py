@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from . import operators
-from .backend import nearest
-from .distance import Distance
-from .filter import Filter, plain_products
-from .least import Least
-from .nearest import NearestSearch
-from .references import References
-from .ways import kept_of
+from .. import operators
+from ..backend import nearest
+from ..distance import Distance
+from ..filter import Filter, plain_products
+from ..least import Least
+from ..nearest import NearestSearch
+from ..references import References
+from ..ways import kept_of
 
 TILE = 4096  # rows made ready at once
 

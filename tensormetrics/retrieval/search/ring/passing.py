@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import Group, exchange, global_rank, reaching
+from ...._ranks import Group, exchange, global_rank, reaching
 
 
 class Ring:

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import Group, exchange
-from .distance import Distance
-from .knn import TorchKNN
+from ...._ranks import Group, exchange
+from ..distance import Distance
+from ..knn import TorchKNN
 from .mutual import Known, mutual_neighbours
-from .ring import begin, finish
+from .passing import begin, finish
 
 
 class MutualRing:
