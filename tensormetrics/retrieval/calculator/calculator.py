@@ -221,6 +221,7 @@ class AccuracyCalculator(EmbeddingMetric):
             self.compute()
         units, options = self.units, check_draws(replicates, seed)
         if groups is not None:
+            assert self.last is not None  # of the latest call
             lone = self.last.lone
             units = units_of("groups", groups, lone.shape[-1], lone.device)
         found = []
