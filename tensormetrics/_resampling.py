@@ -83,7 +83,7 @@ def comparisons(
     def compared(name: str, x: Tensor, y: Tensor, p: Tensor, q: Tensor, *swaps: Tensor) -> Comparison:
         difference, samples = x - y, p - q
         low, high = interval_of(samples, confidence)
-        known = samples.isnan().logical_not().sum(0)
+        known = samples.isnan().logical_not().sum(0).double()
         share = ((better(name) * samples > 0).sum(0) + 0.5 * (samples == 0).sum(0)) / known
         nothing = torch.full_like(difference, torch.nan)
         p_value = _share_as_extreme(*swaps) if swaps else nothing
@@ -100,5 +100,6 @@ def _share_as_extreme(x: Tensor, y: Tensor, p: Tensor, q: Tensor) -> Tensor:
     """(1 + hits) / (1 + R), where equal differences that rounding parts are as extreme."""
     observed, drawn = x - y, p - q
     slack = 1e-10 * torch.maximum(x.abs(), y.abs())
-    p_value = (1 + (drawn.abs() >= observed.abs() - slack).sum(0)) / (1 + drawn.isnan().logical_not().sum(0))
+    hits = (drawn.abs() >= observed.abs() - slack).sum(0).double()
+    p_value = (1 + hits) / (1 + drawn.isnan().logical_not().sum(0))
     return p_value.clamp(max=1).to(x.dtype).masked_fill(observed.isnan(), torch.nan)

@@ -61,6 +61,12 @@ def identity(count: int, device: torch.device, ids: Any = None, groups: Any = No
     return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
 
 
+def or_places(units: Tensor, items: Tensor) -> Tensor:
+    # units: (N,), or (0,) for none  items: (N, ...)  ->  (N,) int64
+    """The units, or the places of the items."""
+    return units if len(units) == len(items) else torch.arange(len(items), device=items.device)
+
+
 def _digest(name: str, given: Any) -> int:
     if not isinstance(given, str):
         raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")

@@ -24,6 +24,7 @@ GROUND = (
     "_native",
     "_philox",
     "_plots",
+    "_ranks",
     "_resampling",
     "_triton",
     "_version",
@@ -37,6 +38,7 @@ ROOMS = {  # of a domain, each on those before it
 OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator
 FLAT = "association", "posterior", "_cli"  # a file for each metric or command
 MOST_FILES = 12
+MOST_LINES = 60  # of a function, its docstring not counted; what the command line declares as options may be longer
 
 
 def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
@@ -122,6 +124,29 @@ def test_rooms_are_small_and_say_what_happens_there():
     assert [
         folder for folder in folders if not ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
     ] == []
+
+
+def lines_of_functions(source: str) -> list[tuple[str, int]]:
+    """How many lines each function takes, those inside of it included, its docstring not."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            found.append((node.name, lines))
+    return found
+
+
+def test_functions_are_short():
+    files = [path for path in FILES if path.parts[0] not in COMMAND_LINE]
+    functions = ((path, *each) for path in files for each in lines_of_functions((PACKAGE / path).read_text()))
+    assert [f"{path}: {name} has {lines}" for path, name, lines in functions if lines > MOST_LINES] == []
+
+
+def test_lines_are_counted():
+    source = 'def f(\n    a,\n):\n    """One.\n\n    Two."""\n    def g():\n        return a\n    return g\n'
+    assert lines_of_functions(source) == [("f", 6), ("g", 2)]
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,14 @@ def random_keys(*shape: int) -> Tensor:
 
 
 TEXT = torch.tensor(list(b"a 1.25 -3\n\n nan +7 c"), dtype=torch.uint8)
+HALVES = torch.arange(2.0**16, dtype=torch.float64)
 CELLS = torch.arange(1.0, 19, dtype=torch.float64).view(2, 3, 3)
 ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "lsa": lambda: (torch.rand(2, 3, 4), False),
     "log_gamma": lambda: (torch.zeros(2, 3, 3, 5), CELLS, random_keys(2), 0),
     "dirichlet_sums": lambda: (torch.zeros(2, 12, 5), CELLS.sum(-1), CELLS, None, random_keys(2, 3), 0),
     "item_sums": lambda: (torch.zeros(2, 4, 5).double(), torch.tensor([[0, 3], [2, 2]]), random_keys(1)[0], 0),
+    "item_weights": lambda: (torch.zeros(9, 5).double(), torch.arange(5), HALVES, random_keys(1)[0], 2),
     "uniforms": lambda: (torch.zeros(9).double(), random_keys(1)[0], 2),
     "canonical_pairs": lambda: (torch.rand(4, 3).double(), torch.rand(5, 3), torch.arange(4), torch.arange(4), 2),
     "keep_least": lambda: filtered(torch.float32, False),

@@ -114,10 +114,11 @@ def coref(singletons: str, predicted: str, reference: str, **options: Any) -> in
     type=click.Choice(MODES),
     default="lenient",
     show_default=True,
-    help="What tags that do not fit mean: lenient as conlleval, iob2 and iobes leave them out.",
+    help="What tags that do not fit mean: lenient as conlleval, the others leave them out.",
 )
+@click.option("--suffix", is_flag=True, help="Tags are PER-B and PER-I, the label first.")
 @comparison
-def ner(mode: str, predicted: str, reference: str, **options: Any) -> int:
+def ner(mode: str, suffix: bool, predicted: str, reference: str, **options: Any) -> int:
     """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
     blank line between sentences.
 
@@ -134,7 +135,7 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> int:
             for (line, _), tag in zip(block, sentences[-1], strict=True):
                 if tag not in seen:
                     with naming():
-                        tag_code(tag, labels, f"{file}, line {line}")
+                        tag_code(tag, labels, f"{file}, line {line}", suffix)
                     seen.add(tag)
         return sentences
 
@@ -150,7 +151,7 @@ def ner(mode: str, predicted: str, reference: str, **options: Any) -> int:
         "ner",
         read,
         make,
-        lambda scores, *sides: scores.update_tags(*sides, mode),
+        lambda scores, *sides: scores.update_tags(*sides, mode, suffix=suffix),
         unit="sentence",
         predicted=predicted,
         reference=reference,

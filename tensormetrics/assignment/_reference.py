@@ -42,34 +42,17 @@ def lsa(
     invalid |= (r < 0) | (r > rows) | (c < 0) | (c > cols) | (col_inside & (capacity < 0)).any(1)
     costs = costs.where(allowed, torch.inf)
 
-    # Columns of the expanded problem: copy k of column j at j + k * cols, then the rows' own. Those in use come first.
-    capacity = capacity.clamp(0, rows).where(col_inside, 0)
-    copies = int(capacity.max()) if capacity.numel() else 0
-    copy = torch.arange(copies, device=cost.device)
-    used = torch.cat(
-        ((copy[:, None] < capacity[:, None, :]).flatten(1), row_inside & (unmatched < torch.inf)[:, None]), 1
-    )
-    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(
-        torch.eye(rows, device=cost.device) > 0, torch.inf
-    )
-    order = (~used).to(torch.uint8).argsort(stable=True, dim=1)
-    wide = torch.cat((costs.repeat(1, 1, copies), own), 2).where(used[:, None, :] & row_inside[:, :, None], torch.inf)
-    wide = wide.gather(2, order[:, None, :].expand_as(wide))
+    wide, used, order, copies = _expanded(costs, capacity.clamp(0, rows).where(col_inside, 0), unmatched, row_inside)
     number = used.sum(1)
 
     tall = r > number  # the search matches every row, so a tall problem is turned
-    side = max(wide.shape[1:])
-    square = costs.new_full((batch, side, side), torch.inf)
-    square[:, :rows, : wide.shape[2]] = wide
-    square = square.mT.where(tall[:, None, None], square)
-    match, _, u, v, feasible, scans = _solve(square, torch.minimum(r, number).where(~invalid, 0))
+    roots = torch.minimum(r, number).where(~invalid, 0)
+    match, _, u, v, feasible, scans = _solve(_square(wide, tall), roots)
     status = torch.where(feasible, OPTIMAL, INFEASIBLE).where(~invalid, INVALID).to(torch.int8)
     u, v = _turn(u, v, tall)
 
     solved = (status == OPTIMAL)[:, None]
-    pairs = torch.zeros_like(square, dtype=torch.bool)  # of rows and columns of the expanded problem
-    pairs.scatter_(2, match.clamp(min=0)[:, :, None], (match >= 0)[:, :, None])
-    pairs = pairs.mT.where(tall[:, None, None], pairs)[:, :rows, : wide.shape[2]] & solved[:, :, None]
+    pairs = _pairs(match, tall)[:, :rows, : wide.shape[2]] & solved[:, :, None]
     back = order.argsort(1)
     pairs = pairs.gather(2, back[:, None, :].expand_as(pairs))
     pairs = pairs[:, :, : copies * cols].unflatten(2, (copies, cols)).any(2)
@@ -90,6 +73,39 @@ def lsa(
         (sign * costs).where(pairs, 0).sum(2).reshape(*lead, rows),
         scans.reshape(lead),
     )
+
+
+def _expanded(
+    costs: Tensor, capacity: Tensor, unmatched: Tensor, row_inside: Tensor
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    # costs: (B, R, C)  capacity: (B, C)  unmatched: (B,)  row_inside: (B, R)
+    # ->  (B, R, W) costs, (B, W) which columns are in use, (B, W) their order, how many copies a column has at most
+    """The expanded problem: copy k of column j is at j + k * C, then come the rows' own. Those in use are put first."""
+    (batch, rows, _), device = costs.shape, costs.device
+    copies = int(capacity.max()) if capacity.numel() else 0
+    copy = torch.arange(copies, device=device)
+    used = torch.cat(
+        ((copy[:, None] < capacity[:, None, :]).flatten(1), row_inside & (unmatched < torch.inf)[:, None]), 1
+    )
+    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(torch.eye(rows, device=device) > 0, torch.inf)
+    order = (~used).to(torch.uint8).argsort(stable=True, dim=1)
+    wide = torch.cat((costs.repeat(1, 1, copies), own), 2).where(used[:, None, :] & row_inside[:, :, None], torch.inf)
+    return wide.gather(2, order[:, None, :].expand_as(wide)), used, order, copies
+
+
+def _square(cost: Tensor, turned: Tensor) -> Tensor:
+    # cost: (B, R, C)  turned: (B,) bool  ->  (B, N, N), N = max(R, C), +inf in what is added
+    side = max(cost.shape[1:])
+    square = cost.new_full((len(cost), side, side), torch.inf)
+    square[:, : cost.shape[1], : cost.shape[2]] = cost
+    return square.mT.where(turned[:, None, None], square)
+
+
+def _pairs(match: Tensor, turned: Tensor) -> Tensor:
+    # match: (B, N) int64, -1 = none  turned: (B,) bool  ->  (B, N, N) bool, of rows and columns
+    pairs = torch.zeros(*match.shape, match.shape[1], dtype=torch.bool, device=match.device)
+    pairs.scatter_(2, match.clamp(min=0)[:, :, None], (match >= 0)[:, :, None])
+    return pairs.mT.where(turned[:, None, None], pairs)
 
 
 def _first(x: Tensor) -> Tensor:

@@ -17,6 +17,12 @@ def halving_sum(terms: Tensor) -> Tensor:
     return terms[..., 0]
 
 
+def sum_by_place(terms: Tensor, place: Tensor) -> Tensor:
+    # terms: (..., P), 0 where there is none  place: (..., P) int64, 1, 2, ... of the others in order  ->  (...)
+    """The sum over P, in which neither padding nor the device decides how it is rounded."""
+    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (place - 1).clamp(min=0), terms))
+
+
 def row_norms(rows: Tensor) -> Tensor:
     # rows: (..., D) float64  ->  (...)
     return sqrt(halving_sum(rows * rows))

@@ -221,7 +221,7 @@ def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bo
 def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetric | None], policy: Policy) -> Node:
     derivation = Derivation(constraint, policy)
     hints = derivation.hints(tp)
-    nodes = {
+    nodes: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]] = {
         (name,): (
             reader(tp, name),
             derivation.node(hints[name], f"{name_of(tp)}.{name}") if metric is None else metric.nested(policy),

@@ -104,6 +104,19 @@ def test_sentences_without_entities_score_0(folder):
     assert json.loads(result.stdout)["scores"]["f1"] == {"value": 0}
 
 
+def test_labels_may_stand_before_the_prefix(folder):
+    for name in ("p", "r"):
+        tags = (folder / f"{name}.bio").read_text()
+        for label in ("PER", "LOC"):
+            for prefix in "BI":
+                tags = tags.replace(f"{prefix}-{label}", f"{label}-{prefix}")
+        (folder / f"{name}.bio").write_text(tags)
+    scores = json.loads(run(folder, "ner", "p.bio", "r.bio", "--suffix", "--json", "-").stdout)["scores"]
+    assert scores["f1"]["value"] == 0.8 and scores["recall[LOC]"]["value"] == 0.5
+    result = run(folder, "ner", "p.bio", "r.bio")
+    assert result.exit_code == 2 and "p.bio, line 1: got tag 'PER-B', wanted 'O', or a prefix" in result.stderr
+
+
 @pytest.mark.parametrize("value", ["1.7", '"1"', "true", "null"])
 def test_nothing_is_turned_into_an_int(folder, value):
     (folder / "x.jsonl").write_text(f'{{"mentions": [{{"left": {value}, "right": 2}}]}}\n')

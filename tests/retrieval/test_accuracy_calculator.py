@@ -1,3 +1,4 @@
+import inspect
 import logging
 import math
 import re
@@ -8,7 +9,9 @@ import torch
 from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbours, scores
 from torchmetrics import MetricCollection
 
+from tensormetrics import retrieval
 from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKNN
+from tensormetrics.retrieval.calculator.metric_names import RANK_SCORES, SCORES_AT_K
 
 NAMES = (
     "mean_average_precision",
@@ -341,3 +344,12 @@ def test_values_that_are_not_finite_are_refused_in_update_or_in_compute(device):
         calculator.update(x, TINY_LABELS)
         assert device.type != "cpu"  # there, no update waits for the device
         calculator.compute()
+
+
+def test_every_score_of_ranks_has_a_name():
+    functions = {name: value for name, value in vars(retrieval).items() if inspect.isfunction(value)}
+    of_ranks = {name for name, f in functions.items() if [*inspect.signature(f).parameters][:1] == ["ranks"]}
+    named = [*(score.function for score in RANK_SCORES.values()), *SCORES_AT_K.values()]
+    missing = of_ranks - {getattr(function, "func", function).__name__ for function in named}
+    assert not missing, f"write a row for {missing} in calculator/metric_names.py, and AccuracyCalculator knows it"
+    assert len(of_ranks) > 10

@@ -1,26 +1,42 @@
 """Documents of unequal size: whatever stands together, each counts as it does alone, and little is padded."""
 
+import functools
 import random
+from dataclasses import dataclass
 
 import pytest
 import torch
 from cases.structured import METRICS
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tensormetrics.structured import (
     Argument,
+    BoxMatch,
+    ClusterAccuracy,
     CorefScores,
     Event,
     EventScores,
+    Family,
+    LatentMatch,
     Mention,
+    MultisetMatch,
     RankingScores,
     Relation,
     RelationScores,
+    Smatch,
+    SpanErrors,
     SpanScores,
+    Suite,
     Trigger,
+    Variable,
+    derive,
     dsl,
     graph_overlap,
+    micro_average,
     reachability,
+    span_errors,
 )
 from tensormetrics.structured.tensors import _lengths
 
@@ -62,6 +78,14 @@ def ranked(draw: random.Random, size: int) -> list[int]:
     return draw.sample(range(2 * size + 1), size)
 
 
+def amr(draw: random.Random, size: int) -> list[tuple[str, str, str]]:
+    nodes = -(-size // 3)
+    triples = [(f"v{n}", "instance", draw.choice("abcd")) for n in range(nodes)]
+    return triples + [
+        (f"v{draw.randrange(nodes)}", draw.choice("xy"), f"v{draw.randrange(nodes)}") for _ in range(size - nodes)
+    ]
+
+
 def ranking_update(metric: RankingScores, preds: list[list[int]], refs: list[list[int]]) -> None:
     metric.update_rankings(dsl.ranking[60](dsl.discrete[int]), preds, refs)
 
@@ -78,6 +102,11 @@ OBJECTS = {
     "events by type": (lambda: EventScores("type"), EventScores.update_events, events),
     "coreference": (CorefScores, CorefScores.update_clusters, clusters),
     "rankings": (RankingScores, ranking_update, ranked),
+    "Smatch": (
+        functools.partial(Smatch, solver="search", top=False),
+        lambda metric, *sides: metric.update(*sides),
+        amr,
+    ),
 }
 
 
@@ -148,42 +177,151 @@ def test_padding_is_bounded():
     assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.FEW_CELLS
 
 
+class Cells(TorchDispatchMode):
+    """Counts the cells of all tensors that are made, and of the largest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = self.largest = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        returns = function._schema.returns
+        if returns and returns[0].alias_info is None:  # neither views nor what is written in place
+            for made in tree_leaves(result):
+                if isinstance(made, Tensor):
+                    self.made += made.numel()
+                    self.largest = max(self.largest, made.numel())
+        return result
+
+
+def counted(run, *sides) -> tuple[dict[str, float], Cells]:
+    with Cells() as cells:
+        metric = run(*sides)
+    return {key: float(value) for key, value in metric.compute().items()}, cells
+
+
+def updated(make, update):
+    def run(*sides):
+        metric = make()
+        update(metric, *sides)
+        return metric
+
+    return run
+
+
+class Chain(list):
+    """A graph: each node leads to the next."""
+
+    def nodes(self) -> list[int]:
+        return [*range(len(self))]
+
+    def successors(self, node: int) -> list[int]:
+        return [node + 1] if node + 1 < len(self) else []
+
+
+@dataclass(frozen=True)
+class Bound:
+    source: Variable
+    name: str
+
+
+def numbers_of(draw: random.Random, size: int) -> list[int]:
+    return [draw.randrange(9) for _ in range(size)]
+
+
+def close(x: Tensor, y: Tensor) -> Tensor:
+    return 1 - (x - y)[:, 0].abs() / 9
+
+
+def family(metric) -> object:
+    return updated(lambda: Family(metric, micro_average(["precision", "f1"])), Family.update)
+
+
 LONG = {
-    "strict": (tags, 3000),
-    "partial": (tags, 3000),
-    "relations": (relations, 3000),
-    "events": (events, 700),
-    "coreference": (clusters, 2000),
+    **{name: (updated(*OBJECTS[name][:2]), OBJECTS[name][2], 900) for name in ("strict", "partial", "type", "types")},
+    "relations": (updated(*OBJECTS["relations"][:2]), relations, 2000),
+    "events": (updated(*OBJECTS["events"][:2]), events, 400),
+    "events by type": (updated(*OBJECTS["events by type"][:2]), events, 400),
+    "coreference": (updated(*OBJECTS["coreference"][:2]), clusters, 900),
+    "rankings": (updated(*OBJECTS["rankings"][:2]), ranked, 2000),
+    "span errors": (lambda *sides: Errors(span_errors(*sides, "partial")), tags, 900),
+    "Smatch": (updated(*OBJECTS["Smatch"][:2]), amr, 120),
+    "sets by equality": (family(derive(list[int])), numbers_of, 2000),
+    "sets of nested sets": (family(derive(list[Event])), events, 400),
+    "sets without a key": (family(dsl.set_matching[int](dsl.tensor_func(close)[int])), numbers_of, 400),
+    "sequences": (family(dsl.sequence_matching[int](...)), numbers_of, 400),
+    "graphs": (family(dsl.graph_matching[int](...)), lambda draw, size: Chain([0] * size), 30),
+    "latent sets": (
+        family(dsl.latent_set_matching[Bound](...)),
+        lambda draw, size: [Bound(Variable(f"v{n}"), draw.choice("abc")) for n in range(size)],
+        60,
+    ),
 }
 
 
+class Errors:
+    def __init__(self, found: SpanErrors) -> None:
+        self.found = found
+
+    def compute(self) -> dict[str, int]:
+        return {name: len(rows) for name, rows in self.found._asdict().items()}
+
+
 @pytest.mark.parametrize("kind", LONG)
-def test_one_long_document_among_many_short_ones(kind, monkeypatch):
-    """Padded to the longest, these would be tables of 10^9 cells and more."""
-    make, update, _ = OBJECTS[kind]
-    one, size = LONG[kind]
+def test_one_long_document_among_many_short_ones(kind):
+    """It costs no more than twice what both cost alone, counted in numbers that are written."""
+    run, one, size = LONG[kind]
     draw = random.Random(0)
-    sides = [[one(draw, 3) for _ in range(3000)] + [one(draw, size)] for _ in range(2)]
-    largest = 0
-    taken = _lengths._taken
+    short = [[one(draw, 3) for _ in range(1000)] for _ in range(2)]
+    long = [[one(draw, size)] for _ in range(2)]
+    together, cells = counted(run, *(a + b for a, b in zip(short, long, strict=True)))
+    alone = [counted(run, *part)[1] for part in (short, long)]
+    assert cells.made <= 2 * sum(part.made for part in alone)
+    assert cells.largest <= 2 * max(part.largest for part in alone) + _lengths.FEW_CELLS
+    assert together
 
-    def watched(*arguments: object) -> Tensor:
-        nonlocal largest
-        table = taken(*arguments)
-        largest = max(largest, table.numel())
-        return table
 
-    monkeypatch.setattr(_lengths, "_taken", watched)
-    metric = make()
-    update(metric, *sides)
-    parts = [make(), make()]
-    update(parts[0], *(side[:-1] for side in sides))
-    update(parts[1], *(side[-1:] for side in sides))
-    parts[0].merge_state(parts[1])
-    assert largest < 200_000
-    assert {k: float(v) for k, v in metric.compute().items()} == pytest.approx(
-        {k: float(v) for k, v in parts[0].compute().items()}, rel=1e-9
-    )
+def padded(rows: int, width: int, *tail: int) -> Tensor:
+    """Random numbers of `rows` documents of 3 items and one of `width`; -1 in the padding."""
+    draw = torch.Generator().manual_seed(0)
+    table = torch.randint(0, 9, (rows + 1, width, *tail), generator=draw)
+    table[:rows, 3:] = -1
+    return table
+
+
+PADDED = {
+    "CorefScores": (CorefScores, 2, (), 1000),
+    "ClusterAccuracy": (ClusterAccuracy, 2, (), 1000),
+    "SpanScores": (lambda: SpanScores("partial"), 2, (3,), 500),
+    "RelationScores": (RelationScores, 2, (3,), 1000),
+    "RankingScores": (RankingScores, 2, (), 1000),
+    "MultisetMatch": (MultisetMatch, 2, (), 1000),
+    "BoxMatch": (BoxMatch, 2, (4,), 300),
+    "EventScores": (EventScores, 4, (3,), 200),
+    "LatentMatch": (lambda: LatentMatch(solver="search"), 2, (2,), 60),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_one_long_document_in_padded_tensors(name):
+    """What is read over and over is trimmed; the padding itself is passed over a few times."""
+    make, sides, tail, width = PADDED[name]
+    tables = [padded(1000, width, *tail) for _ in range(sides)]
+    if name == "EventScores":
+        tables[2:] = [torch.cat([table, table[..., :1]], -1) for table in tables[2:]]
+    if name == "LatentMatch":
+        places = torch.arange(width)[:, None] * torch.tensor([1, 0]) + tables[0].clamp(min=0) * torch.tensor([0, 1])
+        tables = [places, torch.tensor([True, False]).expand_as(places)] * 2
+    lengths = [] if name in ("CorefScores", "ClusterAccuracy") else [torch.tensor([3] * 1000 + [width])] * sides
+
+    def run(place: slice, stop: int) -> tuple[dict[str, float], Cells]:
+        given = [table[place, :stop] for table in tables] + [length[place] for length in lengths]
+        return counted(updated(make, lambda metric, *sides: metric.update(*sides)), *given)
+
+    together, alone = run(slice(None), width)[1], [run(slice(1000), 3)[1], run(slice(1000, None), width)[1]]
+    assert together.made <= 2 * sum(part.made for part in alone) + 6 * sum(table.numel() for table in tables)
+    assert together.largest <= 2 * max(*(part.largest for part in alone), *(table.numel() for table in tables))
 
 
 @pytest.mark.parametrize(
@@ -193,12 +331,69 @@ def test_one_long_document_among_many_short_ones(kind, monkeypatch):
         (lambda: CorefScores(), ("update_clusters", [[], [["a"], ["a"]]], [[], []], "preds: document 1: ")),
         (lambda: RelationScores(), ("update_relations", [[], [3]], [[], []], "preds[1].relations[0]: ")),
         (lambda: EventScores(), ("update_events", [[], []], [[], [3]], "refs[1].events[0]: ")),
+        (
+            lambda: EventScores(),
+            ("update_events", [[], []], [[], [Event(Trigger(Mention(0, 1), "a"), [3])]], "refs[1].events[0]: "),
+        ),
+        (
+            lambda: EventScores(),
+            ("update_events", [[], [Event(Trigger(Mention(0, "x"), "a"), [])]], [[], []], "preds[1].events[0]: "),
+        ),
+        (lambda: EventScores(), ("update_events", [[], [Event(None, [])]], [[], []], "preds[1].events[0]: ")),
+        (
+            lambda: RelationScores(),
+            ("update_relations", [[], []], [[], [Relation("a", Mention(0, 0), None)]], "refs[1].relations[0]: "),
+        ),
+        (
+            lambda: RelationScores(),
+            ("update_relations", [[], [Relation([], *[Mention(0, 0)] * 2)]], [[], []], "preds[1].relations[0]: "),
+        ),
+        (lambda: Smatch(), ("update", [[], [("a", 1, "b")]], [[], []], "preds[1]: ")),
+        (lambda: Smatch(), ("update", ["(a / b)", "(a / b)"], ["(a / b)", "(a /"], "refs[1]: ")),
+        (lambda: CorefScores(), ("update_clusters", [[], [3]], [[], []], "preds: document 1: ")),
+        (lambda: CorefScores(), ("update_clusters", [[], []], [[], [[[]]]], "refs: document 1: ")),
+        (lambda: SpanScores(), ("update_tags", [["O"], ["O"]], [["O"], ["O", "O"]], "document 1: ")),
+        (lambda: SpanScores(), ("update_tags", [["O"], [None]], [["O"], ["O"]], "document 1, position 0: ")),
+        (
+            lambda: SpanScores(labels=["A"]),
+            (
+                "update",
+                torch.tensor([[[0, 0, 0]], [[1, 0, 0]]]),
+                torch.zeros(2, 1, 3).long(),
+                "pred_spans: document 1: ",
+            ),
+        ),
+        (
+            lambda: RankingScores((1,)),
+            ("update_rankings", dsl.ranking[9](dsl.discrete[int]), [[1], [[]]], [[1], [1]], "preds[1][0]: "),
+        ),
+        (
+            lambda: RankingScores((1,)),
+            ("update_rankings", dsl.ranking[9](dsl.discrete[int]), [[1], [1]], [[1], 3], "refs[1]: "),
+        ),
     ],
 )
 def test_a_document_that_fails_is_named_and_nothing_is_counted(call, where):
-    metric, (name, preds, refs, start) = call(), where
+    metric, (name, *given, start) = call(), where
     update = getattr(metric, name)
     with pytest.raises((ValueError, TypeError)) as error:
-        update(preds, refs)
+        update(*given)
     assert str(error.value).startswith(start)
     assert metric.update_count == 0 and not metric.sums.any()
+
+
+@pytest.mark.parametrize("call", ["update", "__call__"])
+def test_a_member_of_a_suite_that_fails_leaves_the_others_as_they_were(call):
+    def choosy(x: int) -> int:
+        if x < 0:
+            raise ValueError(f"got {x}")
+        return x
+
+    families = [Family(dsl.set_matching[int](inner), micro_average(["f1"])) for inner in
+                (dsl.discrete[int], dsl.discrete[int].contramap(choosy))]  # fmt: skip
+    suite = Suite(dict(zip("ab", families, strict=True)))
+    suite.update([[1]], [[2]])
+    with pytest.raises(ValueError, match="got -1"):
+        getattr(suite, call)([[1], [-1]], [[1], [1]])
+    assert [family.documents for family in families] == [1, 1]
+    assert {name: float(value) for name, value in suite.compute().items()} == {"a-f1": 0.0, "b-f1": 0.0}

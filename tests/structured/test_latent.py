@@ -9,6 +9,7 @@ from cases.latent import best_of_all_mappings, bound_items, items_with_variables
 from torch import Tensor
 
 from tensormetrics.structured import LatentMatch, latent_overlap
+from tensormetrics.structured.tensors import _lengths
 from tensormetrics.structured.tensors._programme import Answer
 from tensormetrics.structured.tensors.latent import exact as latent_exact
 from tensormetrics.structured.tensors.latent import latent
@@ -114,7 +115,8 @@ def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
         single = latent_overlap(*(x[i] for x in documents), **options)
         assert [float(x) for x in single[:3]] == [float(x[i]) for x in found[:3]]
         assert single.mapping.tolist() == found.mapping[i, : len(single.mapping)].tolist()
-    monkeypatch.setattr(latent, "CELLS", 1)
+    monkeypatch.setattr(_lengths, "CELLS", 1)
+    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
     assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
 
 

@@ -141,9 +141,10 @@ class AccuracyCalculator(EmbeddingMetric):
     def compute(self) -> dict[str, Tensor]:
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
-        Where the rows are on several ranks, metrics of ranks leave them there, but for the references that are relevant
-        to a block of queries: with a comparison under which most are, most rows come to every rank. Metrics of
-        clusters, class means, own metrics and searches by other functions need all rows on every rank.
+        Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
+        scores its own queries. Metrics of clusters, class means, own metrics and searches by other functions need all
+        rows on every rank. Ranks that differ in an option all raise a ValueError that names it; where one fails, the
+        others raise a RuntimeError that names the rank, and the group serves on.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
@@ -220,7 +221,9 @@ class AccuracyCalculator(EmbeddingMetric):
             self.compute()
         units, options = self.units, check_draws(replicates, seed)
         if groups is not None:
-            units = units_of("groups", groups, len(units), units.device)
+            assert self.last is not None  # of the latest call
+            lone = self.last.lone
+            units = units_of("groups", groups, lone.shape[-1], lone.device)
         found = []
         for suffix, (scores, classes) in self.averaged.items():
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
@@ -389,7 +392,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 given["cluster_labels"] = self.get_cluster_labels(**given)
         self.class_labels = given["classes"].labels
         self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
-        self.averaged, self.units = {"": (scores, given["classes"])}, torch.arange(len(lone), device=lone.device)
+        self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
         return given
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Metric, Options
 from ..._resampling import Items
-from ..._weights import Identity, identity
+from ..._weights import Identity, identity, or_places
 from ..rows import as_labels, as_tensor, budget, check_finite
 from ..sums import distinct
 
@@ -62,6 +62,7 @@ def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[C
     table, cells = _counted(labels, clusters)
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
+    units = or_places(units, labels)
     return Items(ones, units, read, cells, max(len(table.count), 1), mixes=False)  # clusters have no names in common
 
 
@@ -140,6 +141,5 @@ class ClusteringMetric(Metric):
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            units = self.units if len(self.units) else torch.arange(len(self.labels), device=self.labels.device)
-            self._items = functools.partial(items_of, self.labels, self.clusters, units, self.score)
+            self._items = functools.partial(items_of, self.labels, self.clusters, self.units, self.score)
         return self.score(contingency(self.labels, self.clusters))

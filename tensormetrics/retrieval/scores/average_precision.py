@@ -9,7 +9,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from ..sums import halving_sum
+from ..sums import sum_by_place
 from .query_metric import QueryMetric, QueryOptions
 
 Denominator = Literal["relevant", "min"]
@@ -49,8 +49,7 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
     # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = found.cumsum(-1)
     terms = torch.where(found, order.double() / ranks.rank, 0.0)
-    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
-    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+    return sum_by_place(terms, order)
 
 
 class AveragePrecision(QueryMetric):

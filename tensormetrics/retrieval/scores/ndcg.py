@@ -10,7 +10,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
-from ..sums import halving_sum
+from ..sums import halving_sum, sum_by_place
 from .query_metric import QueryMetric, RankOptions
 
 Gain = Literal["linear", "exp2"]
@@ -31,8 +31,7 @@ def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> T
     gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
     order = found.cumsum(-1)
     terms = torch.where(found, gains / torch.log2(1 + ranks.rank.double()), 0.0)
-    # Term j goes to place j, so that neither padding nor the device decides how the sum is rounded.
-    reached = halving_sum(torch.zeros_like(terms).scatter_add_(-1, (order - 1).clamp(min=0), terms))
+    reached = sum_by_place(terms, order)
     place = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
     if ranks.ideal is None:
         best = (place <= ranks.relevant.unsqueeze(-1)).double()

@@ -68,7 +68,7 @@ class NearestSearch:
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
         # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
         queries = Queries(self.query[rows], self.self_index[rows], ignored, rows)
-        nearest = queries.own.new_empty(0)
+        nearest = queries.own  # until the first way gives some
         left: Tensor | None = None  # None: all of them
         for way in self.ways:
             if not way.serves(queries):

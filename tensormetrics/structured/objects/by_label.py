@@ -44,26 +44,21 @@ class ByLabel:
         """Forget all documents."""
         self.sums = {label: torch.zeros(3, dtype=torch.float64) for label in self.labels or ()}
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        """Add documents."""
-        self.sums = added([self.sums, self._sums_of(preds, refs)])
-
-    def __call__(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Add documents; key -> () float64, of these alone."""
-        alone = self._sums_of(preds, refs)
-        self.sums = added([self.sums, alone])
-        return self._scores(alone)
+    def add(self, sums: dict[Hashable, Tensor]) -> None:
+        """Add the `sums_of` some documents."""
+        self.sums = added([self.sums, sums])
 
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64; of all ranks where there are several."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return self._scores(self.sums)
+            return self.scores(self.sums)
         ranks: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.all_gather_object(ranks, self.sums)
-        return self._scores(added(ranks))
+        return self.scores(added(ranks))
 
-    def _sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
+    def sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
         # ->  label: (3,) float64
+        """The overlaps of each label in some documents."""
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
         for side, objects in enumerate((preds, refs)):
             for number, value in enumerate(objects):
@@ -77,7 +72,8 @@ class ByLabel:
         number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64)
         return dict(zip(labels, overlap.new_zeros(len(place), 3).index_add(0, number, overlap), strict=True))
 
-    def _scores(self, sums: dict[Hashable, Tensor]) -> dict[str, Tensor]:
+    def scores(self, sums: dict[Hashable, Tensor]) -> dict[str, Tensor]:
+        """Key -> () float64."""
         table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         result = {}

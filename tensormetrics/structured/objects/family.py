@@ -53,6 +53,15 @@ class OverlapScores(OverlapMetric):
         self.add_documents(torch.stack(overlap, -1), **items)
 
 
+class Prepared(NamedTuple):
+    """What a family has found in some documents, before any of it is counted."""
+
+    preds: Sequence[Any]  # EMPTY where one is invalid
+    refs: Sequence[Any]
+    overlap: Overlap  # (B,) each
+    by_label: list[dict[Hashable, Tensor]]
+
+
 class Corpus(nn.Module):
     """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out.
 
@@ -154,25 +163,39 @@ class Family(Corpus):
     @one_at_a_time
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        preds, overlap = self._read(preds, refs)
-        for average in self.averages:
-            average.update(overlap, **items)
-        for count in self.invalid:
-            count.update(preds)
-        for scores in self.by_label:
-            scores.update(preds, refs)
-        self._run_hooks(preds, refs)
+        self._add(self._prepared(preds, refs), **items)
 
     @one_at_a_time
     def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone, and of this rank alone."""
+        return self._add_and_score(self._prepared(preds, refs), **items)
+
+    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
+        """All that can fail: what is to be added for some documents."""
         preds, overlap = self._read(preds, refs)
-        values = self._keyed([average(overlap, **items) for average in self.averages])
+        return Prepared(preds, refs, overlap, [scores.sums_of(preds, refs) for scores in self.by_label])
+
+    @one_at_a_time
+    def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
+        """Add what was prepared."""
+        for average in self.averages:
+            average.update(batch.overlap, **items)
         for count in self.invalid:
-            values |= count(preds)
-        for scores in self.by_label:
-            values |= scores(preds, refs)
-        self._run_hooks(preds, refs)
+            count.update(batch.preds)
+        for scores, sums in zip(self.by_label, batch.by_label, strict=True):
+            scores.add(sums)
+        self._run_hooks(batch.preds, batch.refs)
+
+    @one_at_a_time
+    def _add_and_score(self, batch: Prepared, **items: Unpack[Identity]) -> dict[str, Tensor]:
+        """Add what was prepared; the values of it alone."""
+        values = self._keyed([average(batch.overlap, **items) for average in self.averages])
+        for count in self.invalid:
+            values |= count(batch.preds)
+        for scores, sums in zip(self.by_label, batch.by_label, strict=True):
+            scores.add(sums)
+            values |= scores.scores(sums)
+        self._run_hooks(batch.preds, batch.refs)
         return self.extended(values)
 
     @one_at_a_time
@@ -248,18 +271,30 @@ class Suite(Corpus):
     @one_at_a_time
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
-        _checks.same_length(preds=preds, refs=refs)
-        with shared_columns():
-            for member in self.members.values():
-                member.update(preds, refs, **items)
+        self._add(self._prepared(preds, refs), **items)
 
     @one_at_a_time
     def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add documents; key -> () float64, of these alone."""
+        return self._add_and_score(self._prepared(preds, refs), **items)
+
+    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
+        """All that can fail: what is to be added to each member for some documents."""
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():
-            found = {name: member(preds, refs, **items) for name, member in self.members.items()}
-            return self.extended(self._named(found))
+            return {name: member._prepared(preds, refs) for name, member in self.members.items()}
+
+    @one_at_a_time
+    def _add(self, batch: dict[str, Any], **items: Unpack[Identity]) -> None:
+        """Add what was prepared."""
+        for name, member in self.members.items():
+            member._add(batch[name], **items)
+
+    @one_at_a_time
+    def _add_and_score(self, batch: dict[str, Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
+        """Add what was prepared; the values of it alone."""
+        found = {name: member._add_and_score(batch[name], **items) for name, member in self.members.items()}
+        return self.extended(self._named(found))
 
     @one_at_a_time
     def compute(self) -> dict[str, Tensor]:

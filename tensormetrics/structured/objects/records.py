@@ -35,7 +35,9 @@ def is_record(tp: Any) -> bool:
 
 def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
     """The fields of a class that take part in its comparisons, or all of them."""
-    return [name for name, compared in _fields(class_of(tp)).items() if compared or all_of_them]
+    fields = _fields(class_of(tp))
+    assert fields is not None  # it is a record
+    return [name for name, compared in fields.items() if compared or all_of_them]
 
 
 def _fields(cls: Any) -> dict[str, bool] | None:
@@ -52,8 +54,8 @@ def _fields(cls: Any) -> dict[str, bool] | None:
         return {attribute.name: bool(attribute.eq) for attribute in cls.__attrs_attrs__}
     if hasattr(cls, "__struct_fields__"):  # msgspec
         return dict.fromkeys(cls.__struct_fields__, True)
-    if isinstance(getattr(cls, "__pydantic_fields__", None), dict):
-        return dict.fromkeys(cls.__pydantic_fields__, True)
+    if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict):
+        return dict.fromkeys(fields, True)
     return None
 
 

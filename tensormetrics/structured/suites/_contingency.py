@@ -1,17 +1,31 @@
 """Two clusterings of the items of documents, matched one cluster to one."""
 
+import torch
 from torch import Tensor
 
 from ...assignment import linear_sum_assignment
 from ..tensors._lengths import cuts
 
+BLOCK = 32
 
-def used_width(used: Tensor) -> Tensor:
-    # used: (D, W) bool  ->  (D,) items up to the last that is used
-    if not used.shape[1]:
-        return used.sum(-1)
-    last = used.shape[1] - 1 - used.byte().flip(-1).argmax(-1)
-    return (last + 1) * used.gather(-1, last[:, None])[:, 0]
+
+def used_width(ids: Tensor) -> Tensor:
+    # ids: (D, W)  ->  (D,) items up to the last that is not negative; W on a GPU, where nothing is cut by it
+    width = ids.shape[1]
+    if not width or ids.device.type != "cpu":
+        return ids.new_full((len(ids),), width)
+    # The largest of each block, in one pass over the padding; then the last block that is used.
+    whole = width // BLOCK * BLOCK
+    blocks = [ids[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)] if whole else []
+    blocks += [ids[:, whole:].amax(-1, keepdim=True)] if whole < width else []
+    last = _last_used(torch.cat(blocks, 1)).clamp(min=1) * BLOCK - BLOCK
+    place = (last[:, None] + torch.arange(BLOCK)).clamp(max=width - 1)
+    return (last + _last_used(ids.gather(1, place))).clamp(max=width)
+
+
+def _last_used(ids: Tensor) -> Tensor:
+    # ids: (D, W)  ->  (D,)
+    return ((ids >= 0) * torch.arange(1, ids.shape[1] + 1)).amax(-1)
 
 
 def assigned(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:

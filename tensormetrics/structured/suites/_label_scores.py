@@ -17,6 +17,12 @@ from ._report import report_text
 SCORES = ("precision", "recall", "f1")
 
 
+def _ratio(counts: Tensor, name: str) -> Tensor:
+    # counts: (..., 3)  ->  (...)
+    matched, predicted, wanted = counts.unbind(-1)
+    return normalize(matched, predicted, wanted, name)
+
+
 class LabelScores(CountMetric):
     """Base of the metrics of labelled items: precision, recall and F1 after the best one-to-one matching.
 
@@ -72,8 +78,9 @@ class LabelScores(CountMetric):
             counts = (set_overlap(worth, n_pred, n_ref), pred_inside.sum(-1), ref_inside.sum(-1))
             return torch.stack([count.double() for count in counts], -1)
         # Pairs have equal labels, so a label's share of the matching is well defined.
-        found = set_overlap(worth, n_pred, n_ref, return_pairs=True).ref_of_pred >= 0
-        sides = ((pred_labels, found), (pred_labels, pred_inside), (ref_labels, ref_inside))
+        partner = set_overlap(worth, n_pred, n_ref, return_pairs=True).ref_of_pred
+        assert partner is not None  # items are matched one-to-one
+        sides = ((pred_labels, partner >= 0), (pred_labels, pred_inside), (ref_labels, ref_inside))
         return torch.cat([self._per_label(labels, counted) for labels, counted in sides], -1)
 
     def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
@@ -95,7 +102,7 @@ class LabelScores(CountMetric):
         scores = {}
         for name in SCORES:
             scores[name] = averaged(by_label, name, self.label_average or "micro")
-            each = normalize(*by_label.unbind(-2), name)
+            each = _ratio(by_label.mT, name)
             for label, score in zip(self.labels or (), each.unbind(-1), strict=self.labels is not None):
                 scores[f"{name}[{label}]"] = score
         return scores
@@ -112,7 +119,7 @@ class LabelScores(CountMetric):
             sums = [self.sums[None], *([self._resampled_sums(None, None).weighted] if self.replicates else [])]
             counts = torch.cat(sums)[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
         rows = [
-            (label, [normalize(*counts[..., i].unbind(-1), name) for name in SCORES], int(counts[0, 2, i]))
+            (label, [_ratio(counts[..., i], name) for name in SCORES], int(counts[0, 2, i]))
             for i, label in enumerate(self.labels or ())
             if counts[0, 1:, i].any()
         ]
@@ -124,7 +131,7 @@ class LabelScores(CountMetric):
 
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
         # labels: (..., N)  counts: (..., N)  ->  (..., L) float64
-        size = len(self.labels)
+        size = len(self.labels or ())
         place = labels.long().where((labels >= 0) & (labels < size), size).expand_as(counts)
         sums = torch.zeros(*counts.shape[:-1], size + 1, dtype=torch.float64, device=counts.device)
         return sums.scatter_add_(-1, place, counts.double())[..., :size]

@@ -1,6 +1,6 @@
 """Objects as tables of numbers, those of one document after those of another."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,24 @@ def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tu
     for number, items in enumerate(documents):
         check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
     return documents, list(chain.from_iterable(documents))
+
+
+def numbered_rows(
+    owners: Sequence[Sequence[Any]], read: Callable[[Sequence[Any]], Sequence[Sequence[int]]], where: str
+) -> Tensor:
+    # ->  (T, C) int64
+    """What `read` makes of the items of all documents; TypeError with the place of one that it cannot read, which
+    `where` has two gaps for."""
+    try:
+        return rows(read(list(chain.from_iterable(owners))))
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        for document, items in enumerate(owners):
+            for place, item in enumerate(items):
+                try:
+                    rows(read([item]))
+                except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+                    raise TypeError(f"{where.format(document, place)}: got {item!r:.120}: {error}") from error
+        raise
 
 
 def rows(columns: Sequence[Sequence[int]]) -> Tensor:

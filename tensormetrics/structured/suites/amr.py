@@ -11,10 +11,12 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._weights import Identity
 from ..objects.variable import Variable
+from ..tensors._lengths import in_chunks
 from ..tensors._programme import check_solver
 from ..tensors.latent.latent import latent_overlap
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric
+from ._tables import sizes
 from .structures import AMR, Prop
 
 NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # roles whose name ends so
@@ -132,11 +134,18 @@ class Smatch(CountMetric):
             [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]
             for name, graphs in (("preds", preds), ("refs", refs))
         )
-        *pred_items, n_pred = _encode(pred, constants, self.device)
-        *ref_items, n_ref = _encode(ref, constants, self.device)
-        solved = latent_overlap(*pred_items, *ref_items, n_pred, n_ref, **self.options)
+        tables = [*_encode(pred, constants), *_encode(ref, constants)]
+        n_pred, n_ref = sizes(pred), sizes(ref)
+        lengths = (n_pred, n_pred, n_ref, n_ref)
+        counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True, device=self.device)
+        self.add_documents(counts, **items)
+
+    def _count(self, *given: Tensor) -> Tensor:
+        # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)
+        *triples, n_pred, _, n_ref, _ = given
+        solved = latent_overlap(*triples, n_pred, n_ref, **self.options)
         columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
-        self.add_documents(torch.stack([column.double() for column in columns], -1), **items)
+        return torch.stack([column.double() for column in columns], -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 6)  ->  name: (...)
@@ -159,23 +168,25 @@ def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
     for item in items:
         if not (isinstance(item, tuple | list) and len(item) == 3):
             raise TypeError(f"{where}: got {item!r:.60}, wanted PENMAN text, an AMR, Props or triples of three texts")
-    return read_triples(items, top)
+    try:
+        return read_triples(items, top)
+    except (AttributeError, TypeError) as error:
+        raise TypeError(f"{where}: got {items!r:.60}, wanted triples of three texts: {error}") from error
 
 
-def _encode(graphs: list[list[Prop]], constants: dict[str, int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    # -> props (B, N, 3), is_var (B, N, 3), lengths (B,); `constants` grows
-    lengths = [len(graph) for graph in graphs]
-    props = torch.zeros(len(graphs), max(lengths, default=0), 3, dtype=torch.int64)
-    is_var = torch.zeros_like(props, dtype=torch.bool)
-    for b, graph in enumerate(graphs):
+def _search_cells(n: int | Tensor, _: int | Tensor, m: int | Tensor, __: int | Tensor) -> int | Tensor:
+    return (n + m) ** 2  # there may be as many variables as triples
+
+
+def _encode(graphs: list[list[Prop]], constants: dict[str, int]) -> tuple[Tensor, Tensor]:
+    # -> props (T, 3), is_var (T, 3) of the triples of all graphs; `constants` grows
+    numbers, kinds = [], []
+    for graph in graphs:
         variables: dict[Variable, int] = {}
-        rows = [(prop.subj, prop.pred, prop.obj) for prop in graph]
-        kinds = [[isinstance(entry, Variable) for entry in row] for row in rows]
-        tables = {True: variables, False: constants}
-        numbers = [
-            [tables[kind].setdefault(entry, len(tables[kind])) for entry, kind in zip(row, kind_row, strict=True)]
-            for row, kind_row in zip(rows, kinds, strict=True)
-        ]
-        props[b, : len(graph)] = torch.tensor(numbers, dtype=torch.int64).view(-1, 3)
-        is_var[b, : len(graph)] = torch.tensor(kinds, dtype=torch.bool).view(-1, 3)
-    return props.to(device), is_var.to(device), torch.tensor(lengths, dtype=torch.int64, device=device)
+        for prop in graph:
+            row = (prop.subj, prop.pred, prop.obj)
+            kind = [isinstance(entry, Variable) for entry in row]
+            tables = (variables if is_var else constants for is_var in kind)
+            numbers.append([table.setdefault(entry, len(table)) for entry, table in zip(row, tables, strict=True)])
+            kinds.append(kind)
+    return torch.tensor(numbers, dtype=torch.int64).view(-1, 3), torch.tensor(kinds, dtype=torch.bool).view(-1, 3)

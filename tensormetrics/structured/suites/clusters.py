@@ -32,7 +32,7 @@ class ClusterAccuracy(CountMetric):
         _checks.shape("ref", ref, *pred.shape)
         _checks.same_device(pred=pred, ref=ref)
         tables = [documents(ids, 1).long() for ids in (pred, ref)]
-        lengths = used_width((tables[0] >= 0) & (tables[1] >= 0))
+        lengths = torch.minimum(*map(used_width, tables))
         self.add_documents(in_chunks(_count, tables, (lengths, lengths), total), **items)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:

@@ -29,9 +29,10 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
             continue
         ends = line.startswith("#end document")
         fields = [] if line.startswith("#") else line.split()
-        if name is None and (ends or fields):
-            raise ValueError(f"line {number}: got {line.strip()!r} outside of a document, wanted #begin document")
-        if ends:
+        if name is None:
+            if ends or fields:
+                raise ValueError(f"line {number}: got {line.strip()!r} outside of a document, wanted #begin document")
+        elif ends:
             for cluster, starts in opened.items():
                 if starts:
                     raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
@@ -60,7 +61,10 @@ def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:
     """Opening, cluster, closing of each bracket."""
     if field in NONE:
         return []
-    found = [re.fullmatch(r"(\(?)([^()]+)(\)?)", part) for part in field.split("|")]
-    if not all(match and (match[1] or match[3]) for match in found):
-        raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
-    return [match.groups() for match in found]
+    found = []
+    for part in field.split("|"):
+        match = re.fullmatch(r"(\(?)([^()]+)(\)?)", part)
+        if match is None or not (match[1] or match[3]):
+            raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
+        found.append((match[1], match[2], match[3]))
+    return found

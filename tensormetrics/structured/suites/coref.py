@@ -66,7 +66,7 @@ class CorefScores(CountMetric):
         _checks.shape("ref_ids", ref_ids, *pred_ids.shape)
         _checks.same_device(pred_ids=pred_ids, ref_ids=ref_ids)
         tables = [documents(ids, 1).long() for ids in (pred_ids, ref_ids)]
-        lengths = used_width((tables[0] >= 0) | (tables[1] >= 0))
+        lengths = torch.maximum(*map(used_width, tables))
         self.add_documents(in_chunks(self._count, tables, (lengths, lengths), total), **items)
 
     def update_clusters(
@@ -129,7 +129,11 @@ def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hash
         if isinstance(mentions, str) or not isinstance(mentions, Iterable):
             raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
         for mention in mentions:
-            if found.setdefault(mention, number) != number:
+            try:
+                first = found.setdefault(mention, number)
+            except TypeError as error:
+                raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
+            if first != number:
                 raise ValueError(f"{where}: mention {mention!r} is in two clusters")
     return found
 

@@ -16,7 +16,7 @@ from ..tensors.normalizers import normalize
 from ..tensors.overlap import Overlap, multiset_overlap, numbered, set_overlap, sorted_groups
 from ..tensors.policy import Policy
 from ..tensors.reduction import CountMetric
-from ._tables import items_of, rows, sizes
+from ._tables import items_of, numbered_rows, sizes
 from .structures import Argument, Event, EventSet, Trigger
 
 METRICS = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
@@ -84,16 +84,25 @@ class EventScores(CountMetric):
         """Add documents given as `EventSet`s or collections of `Event`s."""
         _checks.same_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
+
+        def read_triggers(events: Sequence[Event]) -> list[list[int]]:
+            heads = [event.trigger for event in events]
+            return [[types[head.type] for head in heads], *_ends(heads)]
+
+        def read_arguments(events: Sequence[Event]) -> list[list[int]]:
+            given = [argument for event in events for argument in event.args]
+            return [[roles[argument.role] for argument in given], *_ends(given)]
+
         triggers, args = [], []
         for name, side in (("preds", preds), ("refs", refs)):
-            owners, events = items_of(side, "events", Event, name)
-            heads = [event.trigger for event in events]
-            triggers.append((rows([[types[head.type] for head in heads], *_ends(heads)]), sizes(owners)))
+            owners, _ = items_of(side, "events", Event, name)
+            where = f"{name}[{{}}].events[{{}}]"
+            triggers.append((numbered_rows(owners, read_triggers, where), sizes(owners)))
+            table = numbered_rows(owners, read_arguments, where)
             counts = [[len(event.args) for event in document] for document in owners]
-            given = [argument for event in events for argument in event.args]
             owner = [number for row in counts for number, count in enumerate(row) for _ in range(count)]
-            columns = owner, [roles[argument.role] for argument in given], *_ends(given)
-            args.append((rows(columns), torch.tensor(list(map(sum, counts)), dtype=torch.int64)))
+            table = torch.cat([torch.tensor(owner, dtype=torch.int64)[:, None], table], 1)
+            args.append((table, torch.tensor(list(map(sum, counts)), dtype=torch.int64)))
         tables, lengths = zip(*triggers, *args, strict=True)
         self.add_update(in_chunks(self._count, tables, lengths, self._cells, flat=True, device=self.device), **items)
 

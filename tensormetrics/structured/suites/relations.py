@@ -11,7 +11,7 @@ from ..objects.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ._label_scores import LabelScores
-from ._tables import items_of, rows, sizes
+from ._tables import items_of, numbered_rows, sizes
 from .structures import Relation, RelationSet
 
 
@@ -58,13 +58,16 @@ class RelationScores(LabelScores):
         for label in self.labels or ():
             types[label]
 
-        tables, lengths = [], []
-        for name, side in (("preds", preds), ("refs", refs)):
-            owners, relations = items_of(side, "relations", Relation, name)
+        def read(relations: Sequence[Relation]) -> list[list[int]]:
             columns = [[types[relation.type] for relation in relations]]
             for mentions in ([relation.subj for relation in relations], [relation.obj for relation in relations]):
-                columns += [mention.left for mention in mentions], [mention.right for mention in mentions]
-            tables.append(rows(columns))
+                columns += [[mention.left for mention in mentions], [mention.right for mention in mentions]]
+            return columns
+
+        tables, lengths = [], []
+        for name, side in (("preds", preds), ("refs", refs)):
+            owners, _ = items_of(side, "relations", Relation, name)
+            tables.append(numbered_rows(owners, read, f"{name}[{{}}].relations[{{}}]"))
             lengths.append(sizes(owners))
         if self.labels is not None and len(types) > len(self.labels):
             raise ValueError(f"labels: got relations of {[*types][len(self.labels) :]}, wanted some of {self.labels}")

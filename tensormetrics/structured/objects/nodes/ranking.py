@@ -103,7 +103,8 @@ def _prefix_overlaps(node: Collection, rows: Ragged, size: int) -> Tensor:
     n, m = rows.count[:size], rows.count[size:]
     value = torch.zeros(int(n.sum()), dtype=torch.float64, device=i.device)
     for part in alike(n, m):
-        sides = i[part], i[part] + size
+        part = i[part]
+        sides = part, part + size
         gain = node.dense(rows, *sides).clamp(min=0)  # (P, N', M')
         height = gain.shape[-2]
         problems = gain[:, None].expand(-1, height, -1, -1)  # read in place, not copied

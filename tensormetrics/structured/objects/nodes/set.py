@@ -273,7 +273,7 @@ class Set(Matched):
             for part in alike(rows.count[i], rows.count[j]):
                 delta = self.dense(rows, i[part], j[part])
                 lengths = rows.count[i[part]], rows.count[j[part]]
-                full = len(part) == 1  # as large as its table: lengths would cost a pass over it
+                full = len(delta) == 1  # as large as its table: lengths would cost a pass over it
                 value[part] = set_overlap(delta, *(() if full else lengths), constraint=self.constraint)
             return value
         for part, pairs in self.candidates(rows, i, j):
@@ -333,16 +333,10 @@ class MaxPair(Collection):
             yield self.part(rows, i, j, int(pairs.a[best]), int(pairs.b[best]), x, y)
 
 
-def alike(n: Tensor, m: Tensor) -> Iterator[Tensor]:
-    # n, m: (P,) lengths  ->  (few,) places of pairs of like length, whose padded matrices fit
-    side = torch.maximum(n, m)
-    order = side.argsort()
-    square = side[order].clamp(min=1) ** 2
-    while len(order):
-        size = torch.arange(1, len(order) + 1, device=order.device) * square
-        few = max(int((size <= MAX_PAIRS).sum()), 1)
-        yield order[:few]
-        order, square = order[few:], square[few:]
+def alike(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
+    # n, m: (P,) lengths  ->  places of pairs of like length, whose padded matrices fit
+    for place, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
+        yield place
 
 
 def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:

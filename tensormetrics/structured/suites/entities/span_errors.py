@@ -46,12 +46,12 @@ def span_errors(
     known = Vocabulary((), suffix)
     *tags, lengths = read_both(pred, ref, known)
     sides = [Marked.read(*known.parts(side), lengths, mode) for side in tags]
-    warn_of_both(*(side.unfit(mode) for side in sides), mode)
+    warn_of_both(sides[0].unfit(mode), sides[1].unfit(mode), mode)
     tables, counts = zip(*(side.rows() for side in sides), strict=True)
     found: list[list[Tensor]] = [[] for _ in SpanErrors._fields]
     for place, spans, (n, m) in chunks(tables, counts, flat=True):
         documents = torch.arange(len(lengths))[place]
-        for rows, more in zip(found, _categories(*spans, n, m, scheme, documents), strict=True):
+        for rows, more in zip(found, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
             rows.append(more)
     return SpanErrors(*(_ordered(torch.cat(rows)) for rows in found))
 

@@ -1,7 +1,7 @@
 """Labelled spans of text: named entities, chunks, arguments."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -87,7 +87,7 @@ class SpanScores(LabelScores):
         """
         _checks.one_of("mode", mode, MODES)
         if vocabulary is not None:
-            return self._update_numbers(pred, ref, mode, vocabulary, suffix, **items)
+            return self._update_numbers(cast(Tensor, pred), cast(Tensor, ref), mode, vocabulary, suffix, **items)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
         known = Vocabulary(self.labels or (), suffix)
@@ -125,9 +125,9 @@ class SpanScores(LabelScores):
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
             sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
-            unfit = [before + side.unfit(mode) for before, side in zip(unfit, sides, strict=True)]
+            unfit = [before.plus(side.unfit(mode)) for before, side in zip(unfit, sides, strict=True)]
             counts.append(self._count_marked(*sides))
-        warn_of_both(*unfit, mode, depth=1)
+        warn_of_both(unfit[0], unfit[1], mode, depth=1)
         return torch.cat(counts).to(self.device)
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:

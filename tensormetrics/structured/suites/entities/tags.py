@@ -86,7 +86,7 @@ def documents_of(tags: Iterable[Iterable[Any]], name: str = "tags") -> list[Sequ
     """The documents as lists; TypeError for what is none."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise TypeError(f"{name}: got {tags!r:.60}, wanted a list of documents, lists of tags")
-    documents = list(tags)
+    documents: list[Any] = list(tags)
     for number, row in enumerate(documents):
         if isinstance(row, str):
             raise TypeError(f"document {number}: got the text {row!r:.60}, wanted a list of tags; write [tags]")
@@ -170,9 +170,9 @@ def _rules(mode: str, device: torch.device) -> Tensor:
     prefixes, *kinds = _SCHEMES[mode]
     table = torch.zeros(3, 5, 5, 2, dtype=torch.bool)
     for kind, rules in zip(table, kinds, strict=True):
-        for before, here, labels in rules.split():
-            places = [slice(None) if letter == "." else _PREFIXES[letter] for letter in (before, here)]
-            kind[(*places, {"!": 0, "=": 1, "?": slice(None)}[labels])] = True
+        for rule in rules.split():  # a letter each: the prefix before, the prefix, whether labels are equal
+            places = [slice(None) if letter == "." else _PREFIXES[letter] for letter in rule[:2]]
+            kind[(*places, {"!": 0, "=": 1, "?": slice(None)}[rule[2]])] = True
     read_as = torch.tensor([_PREFIXES[letter] if letter in prefixes else O for letter in "OBIES"])
     return table[:, read_as][:, :, read_as].flatten(1).to(device)
 
@@ -252,7 +252,7 @@ class Unfit(NamedTuple):
     lost: int = 0
     strange: bool = False
 
-    def __add__(self, other: "Unfit") -> "Unfit":
+    def plus(self, other: "Unfit") -> "Unfit":
         return Unfit(self.tags + other.tags, self.lost + other.lost, self.strange or other.strange)
 
 

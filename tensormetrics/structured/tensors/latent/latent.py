@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 from .... import _checks
 from ...._weights import Identity
 from .. import _lengths
+from .._lengths import cuts
 from .._programme import check_solver
 from ..constraints import Constraint
 from ..overlap import Overlap
@@ -19,7 +20,7 @@ from .exact import prove
 from .search import bound_and_mapping
 from .terms import Side, Terms, read_terms
 
-CELLS = 1 << 24  # of the search's tables at once
+TABLES = 4  # cells of the search's tables that count as one of a chunk
 
 
 class SolvedMapping(NamedTuple):
@@ -68,14 +69,14 @@ def latent_overlap(
     *batch, _, width = pred_props.shape
     _checks.shape("ref_props", ref_props, *batch, "M", width)
     _checks.same_device(pred_props=pred_props, ref_props=ref_props)
-    terms = read_terms(pred, ref, constraint, duplicates == "set")
-    cells = (restarts + 3) * (max(terms.p, terms.r) + 1) ** 2  # of a document in the search
-    solved = [
-        _solve(terms.select(part), solver, restarts, nodes, seed)
-        for part in torch.arange(len(terms.free), device=pred_props.device).split(max(CELLS // cells, 1))
-    ]
-    value, bound, mapping = (torch.cat(parts) for parts in zip(*solved, strict=True))
-    mapping = mapping.where(mapping < terms.r, -1)
+    counts = pred.valid.sum(-1), ref.valid.sum(-1), pred.variables(), ref.variables()
+    sizes = torch.stack(counts).cpu().unbind()
+    value, bound = (torch.empty(len(pred.props), dtype=torch.float64, device=pred_props.device) for _ in range(2))
+    mapping = pred.props.new_full((len(value), int(sizes[2].max()) if len(value) else 0), -1)
+    for place, (n, m, *_) in cuts(sizes, (), lambda n, m, p, r: n + m + (restarts + 3) * (p + 1) * (r + 1) // TABLES):
+        terms = read_terms(pred.select(place, n), ref.select(place, m), constraint, duplicates == "set")
+        value[place], bound[place], found = _solve(terms, solver, restarts, nodes, seed)
+        mapping[place, : terms.p] = found.where(found < terms.r, -1)
     return SolvedMapping(*(x.reshape((*batch, *x.shape[1:])) for x in (value, bound, value == bound, mapping)))
 
 

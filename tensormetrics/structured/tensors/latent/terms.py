@@ -46,6 +46,10 @@ class Side(NamedTuple):
     is_var: Tensor  # (D, N, F) bool, False in the padding
     valid: Tensor  # (D, N) bool
 
+    def select(self, documents: slice | Tensor, size: int) -> "Side":
+        """The first `size` items of these documents."""
+        return Side(*(table[:, :size][documents] for table in self))
+
     def variables(self) -> Tensor:
         # -> (D,): one more than the highest variable
         return torch.nn.functional.pad(self.props.where(self.is_var, -1).flatten(1), (1, 0), value=-1).amax(-1) + 1

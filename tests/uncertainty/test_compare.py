@@ -1,0 +1,178 @@
+"""Intervals and comparisons of metrics, against numpy and scipy."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from test_weights import weight
+from torchmetrics import MeanSquaredError
+from torchmetrics.classification import BinaryAUROC
+
+from tensormetrics.association import WEAT
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.retrieval import FirstRank, PrecisionAtK
+from tensormetrics.structured import Family, MultisetMatch, Suite, dsl, micro_average
+from tensormetrics.uncertainty import Estimate, Uncertain, as_scalars, compare
+
+R = 200
+
+
+def fed(pred: torch.Tensor, ref: torch.Tensor, average: str = "macro", **items) -> MultisetMatch:
+    metric = MultisetMatch(replicates=R, average=average, scores=("precision",))
+    metric.update(pred[:, None], ref[:, None], **items)
+    return metric
+
+
+def test_an_interval_by_hand(device):
+    """Precision of 12 documents of one item, 5 of them right: quantiles of weighted means."""
+    right = np.array([1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0])
+    metric = MultisetMatch(replicates=R, scores=("precision",)).to(device)
+    metric.update(torch.tensor(right, device=device)[:, None], torch.ones(12, 1, dtype=torch.int64, device=device))
+    weights = np.array([[weight(0, item, r)[0] for item in range(12)] for r in range(R)])
+    means = (weights * right).sum(1) / weights.sum(1)
+    value, low, high = metric.interval(confidence=0.9)["precision"]
+    assert float(value) == pytest.approx(5 / 12)
+    assert [float(low), float(high)] == pytest.approx(np.quantile(means, [0.05, 0.95]), rel=1e-12)
+
+
+def test_a_comparison_by_hand(generator, device):
+    """Of paired scores: the interval is that of the weighted differences, the p-value that of swapped pairs."""
+    a, b = (torch.rand(40, generator=generator) < share for share in (0.8, 0.5))
+    ones = torch.ones(40, dtype=torch.int64)
+    found = compare(fed(a.long(), ones), fed(b.long(), ones), rope=0.1)["precision"]
+    difference = a.double().numpy() - b.double().numpy()
+    drawn = np.array([[weight(0, item, r) for item in range(40)] for r in range(R)])
+    means = (drawn[..., 0] * difference).sum(1) / drawn[..., 0].sum(1)
+    assert float(found.difference) == pytest.approx(difference.mean())
+    assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(means, [0.025, 0.975]), rel=1e-10)
+    assert float(found.p_better) == pytest.approx((means > 0).mean() + (means == 0).mean() / 2)
+    assert float(found.p_rope) == pytest.approx((abs(means) <= 0.1).mean())
+    swapped = ((1 - 2 * drawn[..., 1]) * difference).mean(1)
+    hits = (abs(swapped) >= abs(difference.mean()) - 1e-12).sum()
+    assert float(found.p_value) == (1 + hits) / (1 + R)
+    theirs = scipy.stats.permutation_test((difference,), np.mean, permutation_type="samples", n_resamples=9999)
+    assert float(found.p_value) == pytest.approx(theirs.pvalue, abs=0.03)
+
+
+def test_less_may_be_better(generator):
+    labels = torch.arange(100) % 10
+    points = torch.eye(10)[labels] + 0.3 * torch.randn(100, 10, generator=generator)
+    metrics = [FirstRank("mean"), FirstRank("mean"), PrecisionAtK(1), PrecisionAtK(1)]
+    for metric, noise in zip(metrics, (0.1, 1, 0.1, 1), strict=True):
+        metric.update(points + noise * torch.randn(100, 10, generator=generator), labels)
+    rank, precision = compare(*metrics[:2]), compare(*metrics[2:])
+    assert rank.difference < 0 < precision.difference and rank.p_better > 0.9 and precision.p_better > 0.9
+    medians = [FirstRank("median"), FirstRank("median")]
+    for metric in medians:
+        metric.update(points, labels)
+    assert compare(*medians).p_value.isnan()  # a median is no function of sums that could be swapped
+
+
+def test_medians_of_weighted_queries(generator):
+    labels = torch.arange(60) % 6
+    metric = FirstRank("median")
+    metric.update(torch.eye(6)[labels] + torch.randn(60, 6, generator=generator), labels)
+    whole = FirstRank("mean", average="none")
+    whole.update(metric.embeddings, labels)
+    ranks = whole.compute().numpy()
+    order, medians = ranks.argsort(kind="stable"), []
+    for r in range(R):
+        weights = np.array([weight(3, item, r)[0] for item in range(60)])[order]
+        medians.append(ranks[order][np.searchsorted(weights.cumsum(), weights.sum() / 2)])
+    found = metric.interval(replicates=R, seed=3)
+    assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
+
+
+def test_families_and_suites(generator):
+    def made(**options) -> Suite:
+        family = Family(dsl.auto[set[int]], {"micro": micro_average(["f1"]), "": micro_average(["recall"])}, **options)
+        return Suite({"sets": family})
+
+    sides = [[set(row.tolist()) for row in torch.randint(0, 9, (30, 4), generator=generator)] for _ in range(3)]
+    names = [f"document {i}" for i in range(30)]
+    one, other, again = made(replicates=50), made(replicates=50), made(replicates=50)
+    one.update(sides[0], sides[1], ids=names)
+    other.update(sides[2], sides[1], ids=names)
+    for i in (29, *range(29)):
+        again.update(sides[0][i : i + 1], sides[1][i : i + 1], ids=names[i : i + 1])
+    found = one.interval()
+    assert list(found) == list(one.compute()) and all(low <= value <= high for value, low, high in found.values())
+    for key, estimate in again.interval().items():
+        assert torch.equal(estimate.low, found[key].low)
+    assert list(compare(one, other)) == list(found)
+    with pytest.raises(ValueError, match="^replicates: OverlapScores keeps sums; write"):
+        plain = made()
+        plain.update(sides[0], sides[1])
+        plain.interval()
+
+
+def test_what_is_wrong_is_said(generator):
+    ones = torch.ones(5, dtype=torch.int64)
+    metric, plain = fed(ones, ones), MultisetMatch()
+    plain.update(ones[:, None], ones[:, None])
+    posterior = ConfusionPosterior(2)
+    posterior.update(ones, ones)
+    for call, kind, message in (
+        (lambda: compare(metric, WEAT()), ValueError, "b: got a WEAT, wanted a MultisetMatch as a is"),
+        (lambda: compare(metric, 3), TypeError, "b: got a int, wanted a metric of this package, or Uncertain(it)"),
+        (
+            lambda: compare(metric, fed(ones, ones, ids=ones)),
+            ValueError,
+            "a, b: their items differ; feed both with the same ids (or, without ids, the same order)",
+        ),
+        (lambda: compare(metric, metric, rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
+        (lambda: metric.interval(confidence=0), ValueError, "confidence: got 0, wanted a number between 0 and 1"),
+        (
+            plain.interval,
+            ValueError,
+            "replicates: MultisetMatch keeps sums; write MultisetMatch(..., replicates=1000) and update again",
+        ),
+        (
+            lambda: metric.interval(replicates=7),
+            ValueError,
+            "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out",
+        ),
+        (
+            lambda: compare(posterior, posterior),
+            ValueError,
+            "ids: got none, so that items cannot be paired; write update(preds, target, ids=...)",
+        ),
+        (lambda: Uncertain(3), TypeError, "metric: got a int, wanted a metric of torchmetrics"),
+        (
+            lambda: Uncertain(BinaryAUROC()),
+            ValueError,
+            "metric: BinaryAUROC keeps preds, target, which is no sum; metrics of scores want thresholds=100",
+        ),
+    ):
+        with pytest.raises(kind) as error:
+            call()
+        assert str(error.value) == message
+
+
+def test_uncertain_updates_are_items(generator):
+    metric = Uncertain(MeanSquaredError(), replicates=R, seed=5)
+    values = torch.rand(25, generator=generator).mul(8).round()
+    for value in values:
+        metric(value[None], torch.zeros(1))
+    squares = values.double().square().numpy()
+    weights = np.array([[weight(5, item, r)[0] for item in range(25)] for r in range(R)])
+    means = (weights * squares).sum(1) / weights.sum(1)
+    found = metric.interval()
+    assert float(found.value) == pytest.approx(squares.mean())
+    assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(means, [0.025, 0.975]), rel=1e-6)
+    assert metric.higher_is_better is False
+
+
+def test_scalars_for_loggers():
+    estimate = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.6, 0.7]]))
+    scalars = as_scalars(
+        {"acc": Estimate(*torch.tensor([1.0, 0.5, 2.0])), "tpr": estimate}, "val/", {"tpr": ["a", "b"]}
+    )
+    assert scalars == pytest.approx(
+        {
+            **{"val/acc": 1.0, "val/acc/low": 0.5, "val/acc/high": 2.0},
+            **{"val/tpr/a": 0.5, "val/tpr/b": 0.6, "val/tpr/a/low": 0.4, "val/tpr/b/low": 0.5},
+            **{"val/tpr/a/high": 0.6, "val/tpr/b/high": 0.7},
+        }
+    )
+    assert as_scalars({"x": torch.tensor(2.0)}) == {"x": 2.0}
