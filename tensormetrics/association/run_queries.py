@@ -147,15 +147,11 @@ def run_queries(
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
-    if not isinstance(metric_params, dict):
-        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
-    options = {
-        "lost_vocabulary_threshold": lost_vocabulary_threshold,
-        "warn_not_found_words": warn_not_found_words,
-    }
-    if twice := sorted(options.keys() & metric_params):
-        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
-    options |= metric_params
+    options = _options(
+        metric_params,
+        lost_vocabulary_threshold=lost_vocabulary_threshold,
+        warn_not_found_words=warn_not_found_words,
+    )
     if correction is not None:
         _checks.one_of("correction", correction, CORRECTIONS)
         if value != "p_value":
@@ -171,6 +167,15 @@ def run_queries(
         return table
     name = f"{metric.metric_short_name}: {queries_set_name}"
     return _aggregated(table, name, aggregation_function, return_only_aggregation)
+
+
+def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """What `run_query` is called with, by arguments of `run_queries` and by `metric_params`."""
+    if not isinstance(metric_params, dict):
+        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
+    if twice := sorted(given.keys() & metric_params):
+        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
+    return given | metric_params
 
 
 def _score(
