@@ -174,7 +174,9 @@ class RankCounter:
         # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
         left = sums[:, 1::2].any(1).nonzero()[:, 0]
         for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = Asked(*(side if side is None else side[rows] for side in asked))
+            ignored = None if asked.ignored is None else asked.ignored[rows]
+            known = asked.delta[rows], asked.positive[rows], asked.relevant[rows]
+            part = Asked(asked.query[rows], asked.own[rows], ignored, *known)
             again = torch.zeros_like(before[rows])
             for start, tile in self._tiles(x[rows], part):
                 _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
