@@ -31,6 +31,12 @@ class _Asked(NamedTuple):
     positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
 
+    def at(self, rows: Tensor) -> "_Asked":
+        # rows: (q,) int64
+        ignored = None if self.ignored is None else self.ignored[rows]
+        places = self.delta[rows], self.positive[rows], self.relevant[rows]
+        return _Asked(self.query[rows], self.own[rows], ignored, *places)
+
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), what the filter's values of the positives are, inf where there is none
         return (factor * self.delta + shift).masked_fill(self.delta == torch.inf, torch.inf)
@@ -173,7 +179,7 @@ class RankCounter:
         # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
         left = sums[:, 1::2].any(1).nonzero()[:, 0]
         for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = _Asked(*(side if side is None else side[rows] for side in asked))
+            part = asked.at(rows)
             again = torch.zeros_like(before[rows])
             for start, tile in self._tiles(x[rows], part):
                 _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
