@@ -74,6 +74,7 @@ def run_queries(
     *,
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
+    correction: str | None = ...,
     as_dataframe: Literal[True] = ...,
 ) -> "pd.DataFrame": ...
 @overload
@@ -92,6 +93,7 @@ def run_queries(
     *,
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
+    correction: str | None = ...,
     as_dataframe: Literal[False],
 ) -> QueryScores: ...
 @torch.no_grad()

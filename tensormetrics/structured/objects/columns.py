@@ -102,7 +102,7 @@ class Rows(Keys):
         self.parts, self.length, self.where, self.device = parts, length, where, device
 
     @cached_property
-    def values(self) -> Sequence[Any]:
+    def values(self) -> Sequence[Any]:  # type: ignore[override]  # and not given
         return [*zip(*(part.values for part in self.parts), strict=True)]
 
     def _number(self) -> tuple[Tensor, int]:

@@ -47,12 +47,11 @@ def metametric(
     TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
     are looked up at first use.
     """
-    bare = not isinstance(normalizer, str | Normalizer)  # it is the class then
-    target, normalizer = (normalizer, "none") if bare else (None, normalizer)
-    normalizer, constraint = Normalizer.parse(normalizer), Constraint.parse(constraint)
-    own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
-    given = policy is not None or any(value is not None for value in own.values())
-    chosen = Policy.parse(policy or "conventional", **own) if given else None
+    # Without arguments it is the class that stands at the normalizer's place.
+    ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
+    constraint, chosen = Constraint.parse(constraint), None
+    if any(given is not None for given in (policy, empty, zero_division, duplicates)):
+        chosen = Policy.parse(policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates)
     localns = dict(sys._getframe(1).f_locals)
 
     def decorate(cls: type) -> type:
@@ -61,7 +60,7 @@ def metametric(
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
                 raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
-        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), normalizer, chosen)
+        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, chosen)
         try:
             latent = metric.node().has_variables
         except UnknownName:  # until its first use
@@ -69,7 +68,7 @@ def metametric(
         setattr(cls, "latent_metric" if latent else "metric", metric)
         return cls
 
-    return decorate(target) if bare else decorate
+    return decorate if isinstance(normalizer, str | Normalizer) else decorate(normalizer)
 
 
 def metric_of(tp: type) -> StructuredMetric:

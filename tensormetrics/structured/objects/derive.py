@@ -146,7 +146,7 @@ class Derivation:
         try:
             return field_types(tp, {**module, **(self.localns or {}), cls.__name__: cls})
         except NameError as error:
-            name = next((name for name, hint in cls.__annotations__.items() if error.name in str(hint)), "?")
+            name = next((name for name, hint in cls.__annotations__.items() if str(error.name) in str(hint)), "?")
             raise UnknownName(
                 f"{cls.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
             ) from error
@@ -192,7 +192,8 @@ def own_metric(tp: Any) -> StructuredMetric | None:
 def plain(tp: Any) -> Any:
     """What a NewType or an alias stands for."""
     while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
-        tp = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        meant: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        tp = meant
     return tp
 
 

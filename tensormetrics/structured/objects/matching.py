@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
 
@@ -90,14 +90,15 @@ class Hook(Protocol):
 
     @staticmethod
     def from_callable(function: Callable[..., None]) -> "Hook":
-        return function
+        return cast(Hook, function)
 
 
 class Matching:
     """The matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built when read."""
 
     def __init__(self, find: Callable[[], Iterator[Match]]) -> None:
-        self._find, self._found = find, None
+        self._find = find
+        self._found: list[Match] | None = None
 
     @property
     def matches(self) -> list[Match]:

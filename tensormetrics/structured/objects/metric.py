@@ -33,6 +33,8 @@ class StructuredMetric(nn.Module):
     run. A metric is pickled as its plan.
     """
 
+    _place: Tensor
+
     def __init__(self, plan: Callable[[Policy], Node], normalizer: Normalizer, policy: Policy | None = None) -> None:
         super().__init__()
         self.plan, self.normalizer, self.own_policy = plan, normalizer, policy
@@ -132,8 +134,8 @@ class StructuredMetric(nn.Module):
 
     def compute(self, pred: Any, ref: Any, max_depth: int | None = None) -> tuple[float, Matching]:
         """The score and who was matched with whom, down to paths of `max_depth` components."""
-        rows, *sides = self._encode([pred], [ref])
-        score = self._score(self._overlap(rows, *sides, self._reads)).item()
+        rows, i, j = self._encode([pred], [ref])
+        score = self._score(self._overlap(rows, i, j, self._reads)).item()
 
         def find() -> Iterator[Match]:
             yield Match(Path(), pred, Path(), ref, score)

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import reduce
+from functools import partial, reduce
 from itertools import compress, repeat
 from typing import Any, NamedTuple
 
@@ -184,9 +184,7 @@ class Product(Node):
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
         self.check(values, where)
         columns = [
-            node.encode(
-                read_once(lambda read=read: list(map(read, values)), read, values), split, below(where, names), device
-            )
+            node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
         ]
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
@@ -204,6 +202,7 @@ class Product(Node):
             else:
                 (left,) = value.nonzero(as_tuple=True)
                 value = value.index_put((left,), value[left] * node.similarity(column, i[left], j[left]))
+        assert value is not None  # what has no key has a factor
         return value
 
     def self_similarity(self, rows: Record, i: Tensor) -> Tensor:
@@ -241,8 +240,8 @@ class Union(Node):
         self.plain = all(node.plain for node in cases)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        chosen = list(map(self.choose, values))
-        if None in chosen:
+        chosen = [case for case in map(self.choose, values) if case is not None]
+        if len(chosen) < len(values):
             raise NotPlain
         rows = [(case, *self.cases[case].read([value])) for case, value in zip(chosen, values, strict=True)]
         hash(tuple(row for row in rows if self.cases[row[0]].equality))
@@ -257,10 +256,9 @@ class Union(Node):
         return self.cases[a[0]].own(a[1])
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Choice:
-        chosen = list(map(self.choose, values))
-        if None in chosen:
-            row = chosen.index(None)
-            got = values[row]
+        chosen = [case for case in map(self.choose, values) if case is not None]
+        if len(chosen) < len(values):
+            row, got = next((row, value) for row, value in enumerate(values) if self.choose(value) is None)
             raise TypeError(f"{where(row)}: got {got!r:.60} of type {type(got).__name__}, wanted {self.wanted}")
         case = torch.tensor(chosen, dtype=torch.int64)
         place, columns = torch.zeros_like(case), []
@@ -269,7 +267,7 @@ class Union(Node):
             own = here.tolist()
             taken = list(compress(values, (case == number).tolist()))
             part = int((here < split).sum())
-            column = node.encode(taken, part, lambda row, own=own: where(own[row]), device)
+            column = node.encode(taken, part, _among(where, own), device)
             columns.append(column)
             place[here] = torch.arange(len(here))
         parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
@@ -297,7 +295,7 @@ class Union(Node):
         return rows.key
 
     def variables(self, rows: Choice) -> list[Sequence[Variable | None]]:
-        slots = []
+        slots: list[Sequence[Variable | None]] = []
         for number, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
             for slot in node.variables(column):
                 taken = zip(rows.case.tolist(), rows.place.tolist(), strict=True)
@@ -382,6 +380,15 @@ class Preprocess(Node):
 
     def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         return self.inner.parts(rows, i, j, self.pred(x), self.ref(y))
+
+
+def _read_all(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    return list(map(read, values))
+
+
+def _among(where: Where, rows: Sequence[int]) -> Where:
+    """The path of a value that was taken from one of these rows."""
+    return lambda row: where(rows[row])
 
 
 def below(where: Where, names: tuple[str | int, ...]) -> Where:
