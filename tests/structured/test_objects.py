@@ -27,6 +27,7 @@ from tensormetrics.structured import (
     set_overlap,
 )
 from tensormetrics.structured.objects.nodes import set as node_set
+from tensormetrics.structured.tensors import _lengths
 
 
 @metametric(normalizer="f1")
@@ -73,6 +74,8 @@ def test_pairs_come_in_parts(monkeypatch):
     metrics = [dsl.set_matching[int](near), dsl.sequence_matching[int](near), dsl.max_pair(near)]
     wanted = [metric(preds, refs) for metric in metrics]
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
+    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "CELLS", 4 * 18)  # n m <= (n + m)^2 / 4
     for metric, scores in zip(metrics, wanted, strict=True):
         sizes.clear()
         assert torch.equal(metric(preds, refs), scores)
