@@ -2,10 +2,9 @@
 
 import functools
 import inspect
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast
 
 import torch
@@ -18,6 +17,7 @@ from typing_extensions import Unpack  # torch brings it
 from . import _resampling
 from ._estimates import check_confidence
 from ._plots import plot_values
+from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._weights import check_draws
 
 if TYPE_CHECKING:
@@ -65,24 +65,6 @@ class Options(TypedDict, total=False):
     distributed_available_fn: Callable[[], bool]
     sync_on_compute: bool
     compute_with_cache: bool
-
-
-def gather(tensor: Tensor, group: Any = None) -> list[Tensor]:
-    """The tensors of all ranks in rank order. First dimensions may differ; a rank without rows may hold shape (0,)."""
-    if tensor.ndim == 0:
-        return [part[0] for part in gather(tensor[None], group)]
-    kinds: list[Any] = [None] * torch.distributed.get_world_size(group)
-    torch.distributed.all_gather_object(kinds, (tuple(tensor.shape), tensor.dtype), group=group)
-    (_, *tail), dtype = max(kinds, key=lambda kind: math.prod(kind[0]))
-    if any(math.prod(shape) and (list(shape[1:]), other) != (tail, dtype) for shape, other in kinds):
-        raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
-    lengths = [shape[0] if list(shape[1:]) == tail else 0 for shape, _ in kinds]
-    padded = torch.zeros(max(lengths), *tail, dtype=dtype, device=tensor.device)
-    if tensor.numel():
-        padded[: len(tensor)] = tensor
-    parts = [torch.empty_like(padded) for _ in kinds]
-    torch.distributed.all_gather(parts, padded, group=group)
-    return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
 class Metric(torchmetrics.Metric):
@@ -272,10 +254,26 @@ class Metric(torchmetrics.Metric):
 
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather, process_group: Any = None) -> None:
         group = process_group or self.process_group
-        parts = {name: dist_sync_fn(getattr(self, name), group=group) for name in self._defaults}
+        kinds = self._agreed_kinds(group) if dist_sync_fn is gather else {}
+        whole = {}
         for name, reduction in self._reductions.items():
-            join = torch.cat if reduction is dim_zero_cat else functools.partial(functools.reduce, torch.add)
-            setattr(self, name, join(parts[name]))
+            state = getattr(self, name)
+            if reduction is dim_zero_cat:
+                known = kinds.get(name)
+                whole[name] = gathered(state, group, known) if known else torch.cat(dist_sync_fn(state, group=group))
+            else:
+                known = [((1, *shape), dtype) for shape, dtype in kinds.get(name, ())]
+                parts = gathered(state[None], group, known) if known else dist_sync_fn(state, group=group)
+                whole[name] = functools.reduce(torch.add, parts)
+        for name, state in whole.items():
+            setattr(self, name, state)
+
+    def _agreed_kinds(self, group: Any) -> dict[str, list[Kind]]:
+        """Shape and dtype of each state on every rank; ValueError on all where their options differ."""
+        own = options_of(self, *self._arguments), {name: kind_of(getattr(self, name)) for name in self._defaults}
+        options, kinds = zip(*exchange(own, group), strict=True)
+        check_same_options(options)
+        return {name: [kind[name] for kind in kinds] for name in self._defaults}
 
     def _copy_state_dict(self) -> dict[str, Tensor | list[Any]]:
         return {**self.metric_state}  # references suffice: what a state tensor shows never changes
@@ -319,7 +317,8 @@ class Metric(torchmetrics.Metric):
     @contextmanager
     def _whole_state(self, asked: str) -> Iterator[None]:
         """Inside, the state is that of all ranks together. NoDataError, naming the method `asked`, if there is none."""
-        with self._lock:
+        syncs = self._to_sync and self.dist_sync_fn is gather and self.distributed_available_fn()
+        with self._lock, together(self.process_group) if syncs else nullcontext():
             self._sync_to_compute()
             try:
                 if not (self.update_called or self._is_synced):

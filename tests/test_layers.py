@@ -24,6 +24,7 @@ GROUND = (
     "_native",
     "_philox",
     "_plots",
+    "_ranks",
     "_resampling",
     "_triton",
     "_version",

@@ -74,6 +74,7 @@ def run_queries(
     *,
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
+    correction: str | None = ...,
     as_dataframe: Literal[True] = ...,
 ) -> "pd.DataFrame": ...
 @overload
@@ -92,6 +93,7 @@ def run_queries(
     *,
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
+    correction: str | None = ...,
     as_dataframe: Literal[False],
 ) -> QueryScores: ...
 @torch.no_grad()
@@ -147,15 +149,8 @@ def run_queries(
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
-    if not isinstance(metric_params, dict):
-        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
-    options = {
-        "lost_vocabulary_threshold": lost_vocabulary_threshold,
-        "warn_not_found_words": warn_not_found_words,
-    }
-    if twice := sorted(options.keys() & metric_params):
-        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
-    options |= metric_params
+    own = {"lost_vocabulary_threshold": lost_vocabulary_threshold, "warn_not_found_words": warn_not_found_words}
+    options = own | _checked_params(metric_params, own)
     if correction is not None:
         _checks.one_of("correction", correction, CORRECTIONS)
         if value != "p_value":
@@ -195,6 +190,14 @@ def _score(
     device = rows[0].device
     values = torch.stack([row.to(device) for row in rows])
     return QueryScores(values, [model.name for model in models], plan.names, reasons)
+
+
+def _checked_params(metric_params: Any, own: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(metric_params, dict):
+        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
+    if twice := sorted(own.keys() & metric_params):
+        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
+    return metric_params
 
 
 def _checked_metric(metric: Any) -> BaseMetric:

@@ -80,7 +80,7 @@ class Relevance:
             values = self.gains(rows)
         elif self.compare:
             values = self._compared(self.compare, self.labels[rows])
-        index = self._of_same_label(rows, own) if values is None else _columns((values > 0) & (others != own))
+        index = self._of_same_label(rows, own) if values is None else columns_of((values > 0) & (others != own))
         ignored = _as_mask(self.ignore(rows)) & (others != own) if self.ignore else None
         if self.groups:
             same = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
@@ -148,7 +148,7 @@ def scattered(index: Tensor, values: Tensor, width: int) -> Tensor:
     return table.scatter_(1, torch.where(index < 0, width, index), values)[:, :width]
 
 
-def _columns(found: Tensor) -> Tensor:
+def columns_of(found: Tensor) -> Tensor:
     # found: (Q, N) bool  ->  (Q, P) int64, the columns found in each row, then -1
     row, column = found.nonzero().unbind(1)
     number = found.sum(1)

@@ -197,14 +197,22 @@ def budget(memory_budget: int | None, device: torch.device) -> int:
 
 
 class Spread(NamedTuple):
-    """Where rows stay on several ranks: the places, ascending, of this rank's among the rows of all.
+    """Where rows stay on several ranks, one after the other: how many queries and references every rank has.
 
-    query (q,), reference (n,) int64; group: the ranks, None = all.
+    group: the ranks, None = all; memory: the budget of the rank with the least; found: neighbours of its own queries
+    (n, k), once they are searched for.
     """
 
-    query: Tensor
-    reference: Tensor
+    query: list[int]
+    reference: list[int]
     group: ProcessGroup | None
+    memory: int
+    found: dict[str, Tensor]
+
+    def own(self) -> slice:
+        """This rank's among the queries of all."""
+        rank = torch.distributed.get_rank(self.group)
+        return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
 
 class Sides(NamedTuple):

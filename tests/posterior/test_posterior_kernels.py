@@ -6,8 +6,8 @@ import pytest
 import torch
 from emulated import lanes
 
-from tensormetrics import _native
-from tensormetrics.posterior import _op, _philox, _reference
+from tensormetrics import _native, _philox
+from tensormetrics.posterior import _op, _reference
 
 START = 2**32 - 100  # the high word of the sample's number changes
 TEAMS = "lane", "warp", "block"

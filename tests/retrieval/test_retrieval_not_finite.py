@@ -17,8 +17,9 @@ from tensormetrics.retrieval import (
 )
 from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
-from tensormetrics.retrieval.ranks.spread import tiles_of
+from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
+from tensormetrics.retrieval.search.ring.passing import in_places
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]
@@ -168,8 +169,10 @@ def results_of(rank, pair):
     """The ranks of rows that stay on three processes."""
     x, labels = spread_rows()
     places = torch.arange(rank, N, 3)
-    sides = Sides(x[places], labels, x[places], labels, N, spread=Spread(places, places, None))
-    return joined(tiles_of(sides, Ranking()), N, False, None, x.device)
+    own, sizes = in_places(x[places], places, N, None)
+    spread = Spread(sizes, sizes, None, 2**28, {})
+    sides = Sides(own, labels, own, labels, N, spread=spread)
+    return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)
 
 
 def test_ranks_of_rows_that_are_spread(rank_results):

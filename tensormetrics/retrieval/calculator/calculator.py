@@ -141,9 +141,10 @@ class AccuracyCalculator(EmbeddingMetric):
     def compute(self) -> dict[str, Tensor]:
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
-        Where the rows are on several ranks, metrics of ranks leave them there, but for the references that are relevant
-        to a block of queries: with a comparison under which most are, most rows come to every rank. Metrics of
-        clusters, class means, own metrics and searches by other functions need all rows on every rank.
+        Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
+        scores its own queries. Metrics of clusters, class means, own metrics and searches by other functions need all
+        rows on every rank. Ranks that differ in an option all raise a ValueError that names it; where one fails, the
+        others raise a RuntimeError that names the rank, and the group serves on.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))

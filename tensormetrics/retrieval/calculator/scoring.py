@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..ranks.ranks import PositiveRanks, joined
+from ..ranks.spread import gathered_ranks
 from ..rows import Sides
 from ..scores.centroid import checked_centroids
 from ..scores.query_metric import Average, Classes, averaged, query_scores
@@ -50,11 +51,13 @@ class QueryScorer:
         if ranked and longest:
             depth = needed_depth(ranked, self.k, longest, len(sides.reference_labels) - sides.all_shared())
             tiles = self.search.tiles(sides, relevant, depth, neighbours)
-            tiles = progressed(tiles, len(relevant)) if self.progress else tiles
+            queries = len(sides.query if sides.spread else relevant)
+            tiles = progressed(tiles, queries) if self.progress else tiles
             if self.keep == "all":
                 tiles = list(tiles)
-                ranks = joined(tiles, len(relevant), sides.gains is not None, depth, relevant.device)
-            values = query_scores([score.function for score in ranked.values()], tiles, sides.query_labels)
+                ranks = joined(tiles, queries, sides.gains is not None, depth, relevant.device)
+                ranks = gathered_ranks(ranks, sides.spread)
+            values = query_scores([score.function for score in ranked.values()], tiles, sides)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
         scores = dict(zip(ranked, values, strict=True))

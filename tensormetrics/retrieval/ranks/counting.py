@@ -21,7 +21,7 @@ _PAIR = 24  # bytes of a pair: a filter value, its place among the edges, and wh
 _WIDEST = 512  # positives with each of which the kernel compares each entry
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """Some queries with their positives, which are in canonical order."""
 
     query: Tensor  # (Q, D)
@@ -30,12 +30,6 @@ class _Asked(NamedTuple):
     delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
     positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
-
-    def of(self, rows: Tensor) -> "_Asked":
-        # rows: (q,) int64
-        ignored = None if self.ignored is None else self.ignored[rows]
-        own, delta, positive = self.own[rows], self.delta[rows], self.positive[rows]
-        return _Asked(self.query[rows], own, ignored, delta, positive, self.relevant[rows])
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), what the filter's values of the positives are, inf where there is none
@@ -71,11 +65,12 @@ class RankCounter:
         self_index: Tensor,
         reference: Tensor,
         ranking: Ranking,
+        equal: Tensor | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
-        self.equal = equal_rows(reference)
+        self.equal = equal_rows(reference) if equal is None else equal
         self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
         self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
@@ -104,18 +99,20 @@ class RankCounter:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
         delta, index, gain = self._in_order(query, index, gain, width)
         found = (delta < torch.inf).sum(1)
-        asked = _Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
-        before = index.new_zeros(len(query), width + 1)
-        halves = self.halves if self.kernels and asked.ignored is None and width <= _WIDEST else None
+        asked = Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
+        return ranks_of(self.before(asked), found, gain)
+
+    def before(self, asked: Asked) -> Tensor:
+        # ->  (Q, P + 1) int64
+        """How many references, which are none of them, come before each positive and after those before it."""
+        before = asked.own.new_zeros(len(asked.own), asked.delta.shape[1] + 1)
+        halves = self.halves if self.kernels and asked.ignored is None and asked.delta.shape[1] <= _WIDEST else None
         if not (halves and self._count_by_kernel(halves, asked, before)):
-            x, error = self.filter.query(query)
-            interval = (*self.filter.place(query), error.clamp(max=1e30) * self.exact)
+            x, error = self.filter.query(asked.query)
+            interval = (*self.filter.place(asked.query), error.clamp(max=1e30) * self.exact)
             count = self._count_native if self.native else self._count
             count(x, asked, interval, before)
-        place = torch.arange(1, width + 1, device=index.device)
-        rank = place + before[:, :-1].cumsum(1)
-        missing = place > found[:, None]
-        return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
+        return before
 
     def _in_order(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
@@ -126,11 +123,9 @@ class RankCounter:
         at = row, _ = there.nonzero().unbind(1)
         distances = self.distance.of_pairs(query, self.reference, row, index[at], self.memory // 4)
         delta[at] = distances.nan_to_num_(nan=torch.inf)
-        order = torch.where(there, index, len(self.reference)).argsort(1)
-        order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
-        return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
+        return in_order(delta, index, gain, width)
 
-    def _count_native(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
+    def _count_native(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         hidden = asked.own.contiguous(), asked.ignored
         sides = asked.query.double().contiguous(), self.reference, self.equal
         places = (part.contiguous() for part in (asked.delta, asked.positive, asked.relevant, *interval))
@@ -139,7 +134,7 @@ class RankCounter:
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 
-    def _count_by_kernel(self, halves: HalfFilter, asked: _Asked, before: Tensor) -> bool:
+    def _count_by_kernel(self, halves: HalfFilter, asked: Asked, before: Tensor) -> bool:
         """For all columns at once; False where too many entries are left open."""
         from ..search.kernels.counting import counts
 
@@ -168,7 +163,7 @@ class RankCounter:
         before.view(-1).scatter_add_(0, row * (size + 1) + place, torch.ones_like(place))
         return True
 
-    def _count(self, x: Tensor, asked: _Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
+    def _count(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
         # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
         factor, shift, error = (part[:, None] for part in interval)
         edges = _edges(asked.values(factor, shift), error)
@@ -179,13 +174,13 @@ class RankCounter:
         # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
         left = sums[:, 1::2].any(1).nonzero()[:, 0]
         for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = asked.of(rows)
+            part = Asked(*(side if side is None else side[rows] for side in asked))
             again = torch.zeros_like(before[rows])
             for start, tile in self._tiles(x[rows], part):
                 _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
             before[rows] = again
 
-    def _tiles(self, x: Tensor, asked: _Asked) -> Iterator[tuple[int, Tensor]]:
+    def _tiles(self, x: Tensor, asked: Asked) -> Iterator[tuple[int, Tensor]]:
         # x: (Q, D)  ->  (Q, C) filter values of references start, start + 1, ...
         columns = 2**13 if x.device.type == "cpu" else len(self.filter)
         columns = max(min(columns, self.memory // (_PAIR * len(x))) // BLOCK, 1) * BLOCK
@@ -213,13 +208,13 @@ def _edges(at: Tensor, error: Tensor) -> Tensor:
     return torch.stack([low, end], 2).flatten(1)
 
 
-def _taken(start: int, columns: int, asked: _Asked) -> tuple[Tensor, Tensor]:
+def _taken(start: int, columns: int, asked: Asked) -> tuple[Tensor, Tensor]:
     # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them are there
     here = torch.cat([asked.own[:, None], asked.positive], 1) - start
     return here.clamp(0, columns - 1), (here >= 0) & (here < columns)
 
 
-def _add_places(tile: Tensor, start: int, asked: _Asked, edges: Tensor, sums: Tensor) -> None:
+def _add_places(tile: Tensor, start: int, asked: Asked, edges: Tensor, sums: Tensor) -> None:
     # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  sums: (Q, 2 P + 1)
     """Counts the negatives between any two edges."""
     place = torch.searchsorted(edges, tile, right=True)
@@ -228,10 +223,25 @@ def _add_places(tile: Tensor, start: int, asked: _Asked, edges: Tensor, sums: Te
     sums.scatter_add_(1, place.gather(1, here), -there.long())
 
 
+def in_order(delta: Tensor, index: Tensor, gain: Tensor | None, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    # delta, index, gain: (Q, K), inf and -1 = none  ->  the first `width` of each by (distance, index)
+    order = torch.where(index >= 0, index, torch.iinfo(torch.int64).max).argsort(1)
+    order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
+    return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
+
+
+def ranks_of(before: Tensor, found: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    # before: (Q, P + 1) from `RankCounter`  found: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
+    place = torch.arange(1, before.shape[1], device=before.device)
+    rank = place + before[:, :-1].cumsum(1)
+    missing = place > found[:, None]
+    return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
+
+
 def _count_tile(
     tile: Tensor,
     start: int,
-    asked: _Asked,
+    asked: Asked,
     edges: Tensor,
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     ties: str,
@@ -275,6 +285,6 @@ def _count_before(
     tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
     if ignored is not None:
         tile.masked_fill_(ignored[:, first : first + len(rows)], torch.inf)
-    asked = _Asked(query, own, ignored, delta, index, relevant)
+    asked = Asked(query, own, ignored, delta, index, relevant)
     edges = _edges(asked.values(factor[:, None], shift[:, None]), error[:, None])
     _count_tile(tile, first, asked, edges, distances, TIES[ties], before)

@@ -157,7 +157,7 @@ def rank_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice, Positive
         references, found = References(reference, ranking.order), min(depth, len(reference))
         ignoring = sides.ignore is not None
         search = NearestSearch(query, own, found, references, memory, exact=ranking.exact, ignoring=ignoring)
-        rows, ranks_of = search.rows, lambda tile, positives: _read_off(search(tile, positives.ignored), positives)
+        rows, ranks_of = search.rows, lambda tile, positives: read_off(search(tile, positives.ignored), positives)
     else:
         ranks_of = counter = RankCounter(query, own, reference, ranking)
         rows = counter.rows
@@ -248,7 +248,7 @@ def _ranks_together(
         positives = relevance(slice(0, len(own)))
         candidates = present.sum(1).repeat_interleave(query_labels.shape[1]) - (own >= 0).long()
         positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
-        rank, _ = _read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
+        rank, _ = read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
         numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
         yield items, numbers.flatten(), within_depth(rank, None, positives, ranking.depth)
 
@@ -291,7 +291,7 @@ def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth:
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
 
-def _read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
+def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None]:
     # order: (Q, K) int64, nearest first, -1 = none  ->  (Q, P) int32, (Q, P) float64 or None
     width = int(positives.relevant.max())
     if not width:

@@ -1,9 +1,10 @@
-"""Ranks of references that are spread over processes: queries travel, a block at a time, and references stay.
+"""Ranks of references that are spread over processes. Integers are those of one process with all rows.
 
-In every block all processes count, each among its own references, and the counts add up. Integers are those of one
-process with all rows. Besides its own rows, a process holds a block of the queries, the references that are relevant
-to them, and these with its own made ready; blocks take queries in the order of their labels, so that they are few.
-A comparison or gains under which most references are relevant to a block bring most rows to every process.
+What is less travels. Where blocks of references do, a process holds besides its own rows the block it works on and the
+next one, and of its own queries as many at once as the memory budget lets it keep what it knows of their positives. For
+each such part of the queries all references go round twice: for the distances of the positives, and to be counted.
+Where queries travel, a block of them is at all processes at once, each measures and counts its own references, and the
+distances of the positives and the counts are put together.
 """
 
 from collections.abc import Iterator
@@ -13,124 +14,255 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._metric import gather
-from ..relevance import Positives, Relevance
-from ..rows import Sides, Spread, check_finite, check_squares
-from .counting import RankCounter
+from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
+from ..relevance import Positives, Relevance, columns_of
+from ..rows import Sides, Spread, check_squares
+from ..search.backends.sharded import ShardedKNN
+from ..search.distance import Distance, equal_rows
+from ..search.knn import TorchKNN
+from ..search.ring.passing import Ring, in_places
+from .counting import Asked, RankCounter, in_order, ranks_of
 from .ranking import Ranking
-from .ranks import PositiveRanks, no_ranks, rank_tiles, within_depth
-
-BLOCKS = 4  # for each process
-LEAST = 256  # queries of a block
+from .ranks import PositiveRanks, rank_tiles, read_off, within_depth
 
 
 def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
-    """Ranks for the rows of this process, or of all where they are spread; rows as slices or (n,) int64."""
-    return rank_tiles(sides, ranking) if sides.spread is None else _spread_tiles(sides, sides.spread, ranking)
+    """Ranks of all queries, or where they are spread of those of this process, numbered among these."""
+    return rank_tiles(sides, ranking) if sides.spread is None else _spread_tiles(sides, ranking)
 
 
 @torch.no_grad()
-def _spread_tiles(sides: Sides, spread: Spread, ranking: Ranking) -> Iterator[tuple[Tensor, PositiveRanks]]:
-    if not len(sides.query_labels):
-        return
-    by_label = sides.query_labels.unique(dim=0, return_inverse=True)[1].argsort(stable=True)
-    size = max(-(-len(by_label) // (BLOCKS * dist.get_world_size(spread.group))), LEAST)
-    blocks = [block.sort().values for block in by_label.split(size)]
-    order = torch.cat(blocks)
-    own = sides.self_index()
-    ignore = (sides.ignore[0][order], sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
-    labels = sides.query_labels[order], sides.reference_labels
-    relevance = Relevance(*labels, own[order], ranking.label_comparison_fn, sides.gains, ignore)
-    most = max(ranking.memory(own.device) // 4 // relevance.bytes_per_query, 1)
-    for number, block in enumerate(blocks):
-        start = number * size
-        wanted = torch.zeros(len(sides.reference_labels), dtype=torch.bool, device=own.device)
-        for piece in _pieces(len(block), most):
-            index = relevance(_moved(piece, start)).index
-            wanted[index[index >= 0]] = True
-        # Nothing is counted for a block of lone queries.
-        counter = _BlockCounter(sides, spread, block, wanted, ranking) if wanted.any() else None
-        for piece in _pieces(len(block), min(counter.rows, most) if counter else most):
-            positives = relevance(_moved(piece, start))
-            found = counter(piece, positives) if counter else no_ranks(positives)
-            yield block[piece], within_depth(*found, positives, ranking.depth)
+def _spread_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+    spread, count = sides.spread, len(sides.reference_labels)
+    # As one process decides, if there is room for the neighbours of all queries.
+    depth = ranking.depth
+    shallow = depth is not None and depth <= max(64, count // 32) and ranking.ties == "index" and sides.ignore is None
+    if count and shallow and 32 * depth * max(spread.query) <= spread.memory:
+        yield from _tiles_of_neighbours(sides, ranking, min(depth, count))
+    elif count:
+        yield from _SpreadCounter(sides, ranking._replace(memory_budget=spread.memory)).tiles()
 
 
-class _BlockCounter:
-    """`counter(rows, positives)` gives ranks for a slice of a block of queries, counted by all processes together.
-
-    Each holds its own references and those that are relevant to the block, in the order of all references. Only its own
-    are counted; the others say where the relevant ones lie.
-    """
-
-    def __init__(self, sides: Sides, spread: Spread, block: Tensor, wanted: Tensor, ranking: Ranking) -> None:
-        # block: (B,) int64 among the queries of all  wanted: (N,) bool, the references that are relevant to them
-        places, self.group = spread.reference, spread.group
-        relevant = rows_at(sides.reference, places, wanted, self.group)
-        self.held = wanted.index_fill(0, places, True)
-        self.column = self.held.cumsum(0) - 1
-        reference = relevant.new_empty(int(self.held.sum()), relevant.shape[1])
-        reference[self.column[wanted]] = relevant
-        reference[self.column[places]] = sides.reference
-        self.foreign = torch.ones(len(reference), dtype=torch.bool, device=wanted.device)
-        self.foreign[self.column[places]] = False
-        self_index = sides.self_index()
-        of_block = torch.zeros_like(self_index, dtype=torch.bool).index_fill(0, block, True)
-        query = rows_at(sides.query, spread.query, of_block, self.group)
-        check_squares(query=query, reference=reference)
-        self.counter = RankCounter(query, self._column_of(self_index[block]), reference, ranking)
-        # Processes go on in step, as far as the one with the least room.
-        self.rows = int(self._reduced(block.new_tensor(self.counter.rows), dist.ReduceOp.MIN))
-
-    def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
-        # ->  (Q, P) int32 ascending, 0 = none, (Q, P) float64 their gains or None
-        ignored = self.foreign.expand(len(positives.relevant), -1)
-        if positives.ignored is not None:
-            ignored = ignored | positives.ignored[:, self.held]
-        index = self._column_of(positives.index)
-        rank, gain = self.counter(rows, positives._replace(index=index, ignored=ignored))
-        place = torch.arange(1, rank.shape[1] + 1, dtype=rank.dtype, device=rank.device)
-        found = rank > 0
-        return (self._reduced((rank - place) * found, dist.ReduceOp.SUM) + place) * found, gain
-
-    def _column_of(self, index: Tensor) -> Tensor:
-        # index: (...) int64 among all references, -1 = none  ->  (...) among those held here
-        known = (index >= 0) & self.held[index]
-        return torch.where(known, self.column[index], -1)
-
-    def _reduced(self, tensor: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
-        dist.all_reduce(tensor, how, group=self.group)
-        return tensor
+def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
+    spread, found = sides.spread, sides.spread.found
+    if "index" not in found or found["index"].shape[1] < depth:
+        knn = ShardedKNN(spread.group, TorchKNN(ranking.distance, memory_budget=spread.memory))
+        own = sides.self_index()[spread.own()]
+        found["index"] = knn.search(sides.query, depth, sides.reference, own, spread.reference)[1]
+    relevance = _relevance(sides, ranking)
+    rows = max(spread.memory // 4 // (relevance.bytes_per_query + 96 * depth), 1)
+    for tile in _pieces(len(sides.query), rows):
+        positives = relevance(tile)
+        yield tile, within_depth(*read_off(found["index"][tile, :depth], positives), positives, depth)
 
 
-def rows_at(rows: Tensor, places: Tensor, wanted: Tensor, group: Any) -> Tensor:
-    # rows: (n, D) of this process  places: (n,) int64  wanted: (N,) bool  ->  (M, D) the wanted rows of all, in order
-    table = rows.new_zeros(int(wanted.sum()), rows.shape[1])
-    here = wanted[places]
-    table[wanted.cumsum(0)[places[here]] - 1] = rows[here]
-    # Every row has one process, and adding zero bytes changes no bits.
-    dist.all_reduce(table.view(torch.uint8), group=group)
-    return table
+class _SpreadCounter:
+    """Ranks of the queries of this process, by counting the references of all."""
+
+    def __init__(self, sides: Sides, ranking: Ranking) -> None:
+        self.sides, self.ranking = sides, ranking
+        self.memory, self.group = sides.spread.memory, sides.spread.group
+        self.first = [sum(sides.spread.reference[:rank]) for rank in range(len(sides.spread.reference))]
+        self.most = max(self.memory // 4 // _relevance(sides, ranking).bytes_per_query, 1)
+        # Those of like numbers of positives together, so that tables are not as wide as the widest.
+        relevance = _relevance(sides, ranking)
+        number = [relevance(tile).relevant for tile in _pieces(len(sides.query), self.most)]
+        self.number, self.order = torch.cat([sides.self_index()[:0], *number]).sort(stable=True)
+        self.relevance = _relevance(sides, ranking, self.order)
+        check_squares(query=sides.query, reference=sides.reference)
+        self.own = sides.self_index()[sides.spread.own()][self.order]
+
+    def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+        spread, row = self.sides.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
+        width = int(self.number[-1]) if len(self.number) else 0
+        told = exchange((width, len(self._parts())), self.group)
+        width, parts = (max(of_ranks) for of_ranks in zip(*told, strict=True))
+        # Distances and counts, 8 bytes each, go twice: to be added, and the sum back.
+        if sum(spread.query) * (row + 32 * width) < 2 * parts * sum(spread.reference) * row:
+            return self._of_visiting_queries(width)
+        return self._of_visiting_references()
+
+    def _of_visiting_queries(self, width: int) -> Iterator[tuple[slice, PositiveRanks]]:
+        sides, rank = self.sides, dist.get_rank(self.group)
+        labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
+        relevance = Relevance(*labels, own, self.ranking.label_comparison_fn, sides.gains, sides.ignore)
+        counter, first = self._counter(sides.reference, None), 0
+        size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // (64 * width + 64)), 1)
+        for owner, count in enumerate(sides.spread.query):
+            for piece in _pieces(count, size):
+                here = slice(first + piece.start, first + piece.stop)
+                query = (
+                    sides.query[piece].contiguous()
+                    if owner == rank
+                    else sides.query.new_empty(_size(piece), sides.query.shape[1])
+                )
+                exchange(None, self.group)
+                from_rank(query, owner, self.group)
+                known = _Known.of(query, own[here], relevance(here))
+                known.measure(sides.reference, self.first[rank], self.ranking.order, self.memory // 8)
+                known.delta = reduced(known.delta, dist.ReduceOp.MIN, self.group)
+                known.put_in_order()
+                if counter:
+                    known.count(counter, self.first[rank])
+                known.before = reduced(known.before, dist.ReduceOp.SUM, self.group)
+                if owner == rank:
+                    yield piece, known.ranks(self.ranking.depth)
+            first += count
+
+    def _counter(self, rows: Tensor, equal: Tensor | None) -> RankCounter | None:
+        """Of references; the queries come later."""
+        ranking = self.ranking._replace(memory_budget=max(self.memory // 2, 1))
+        return RankCounter(rows[:0], self.own[:0], rows, ranking, equal) if len(rows) else None
+
+    def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
+        ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.sides.spread.reference, self.group)
+        parts = self._parts()
+        for part in range(max(exchange(len(parts), self.group))):
+            yield from self._ranks(ring, parts[part] if part < len(parts) else slice(0, 0))
+
+    def _parts(self) -> list[slice]:
+        """Of the queries in order, as many at once as the memory takes."""
+        parts, start, width = [], 0, self.number.clamp(min=1).tolist()
+        for stop in range(1, len(width) + 1):
+            # About as many numbers are kept of each positive.
+            if stop == len(width) or 64 * (stop + 1 - start) * width[stop] > self.memory // 2:
+                parts.append(slice(start, stop))
+                start = stop
+        return parts
+
+    def _ranks(self, ring: Ring, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
+        tiles = [slice(rows.start + part.start, rows.stop + part.start) for rows in _pieces(_size(part), self.most)]
+        known = [_Known.of(self.sides.query[self.order[tile]], self.own[tile], self.relevance(tile)) for tile in tiles]
+
+        def measure(rank: int, rows: Tensor, equal: Tensor) -> None:
+            for of_tile in known:
+                of_tile.measure(rows, self.first[rank], self.ranking.order, self.memory // 8)
+
+        def count(rank: int, rows: Tensor, equal: Tensor) -> None:
+            counter = self._counter(rows, equal) if known else None
+            for of_tile in known if counter else ():
+                of_tile.count(counter, self.first[rank])
+
+        ring(measure)
+        for of_tile in known:
+            of_tile.put_in_order()
+        ring(count)
+        for tile, of_tile in zip(tiles, known, strict=True):
+            yield self.order[tile], of_tile.ranks(self.ranking.depth)
 
 
-def with_columns(rows: Tensor, group: Any) -> Tensor:
-    # rows: (n, D), or (0,) before the first  ->  (n, D); (0,) only where no process has rows
-    """ValueError on all processes where they differ in D or dtype."""
-    parts = gather(rows[:1], group)
-    return rows if len(rows) else parts[dist.get_rank(group)]
+class _Known:
+    """What is known of some queries: their positives' distances, and how many references come before each."""
+
+    def __init__(self, query: Tensor, own: Tensor, positives: Positives, ignored: Tensor | None) -> None:
+        # query: (Q, D)  own: (Q,) int64  ignored: (Q, I) int64, -1 = none
+        self.query, self.own, self.ignored = query, own, ignored
+        self.positives, self.index, self.gain = positives, positives.index, positives.gain
+        self.delta = torch.full(self.index.shape, torch.inf, dtype=torch.float64, device=own.device)
+
+    @classmethod
+    def of(cls, query: Tensor, own: Tensor, positives: Positives) -> "_Known":
+        # A list of what is ignored is shorter than a mask.
+        ignored = None if positives.ignored is None else columns_of(positives.ignored)
+        return cls(query, own, positives._replace(ignored=None), ignored)
+
+    def measure(self, rows: Tensor, first: int, distance: Distance, memory: int) -> None:
+        # rows: (R, D), references first, first + 1, ...
+        here = (self.index >= first) & (self.index < first + len(rows))
+        row, place = here.nonzero().unbind(1)
+        pairs = row, self.index[row, place] - first, memory
+        self.delta[row, place] = distance.of_pairs(self.query, rows, *pairs).nan_to_num(nan=torch.inf)
+
+    def put_in_order(self) -> None:
+        # The width has to be known on the host: once per tile.
+        width = int(self.positives.relevant.max()) if len(self.own) else 0
+        self.delta, self.index, self.gain = in_order(self.delta, self.index, self.gain, width)
+        self.found = (self.delta < torch.inf).sum(1)
+        self.before = self.index.new_zeros(len(self.index), width + 1)
+
+    def ranks(self, depth: int | None) -> PositiveRanks:
+        return within_depth(*ranks_of(self.before, self.found, self.gain), self.positives, depth)
+
+    def count(self, counter: RankCounter, first: int) -> None:
+        if self.before.shape[1] == 1:
+            return
+        for rows in _pieces(len(self.own), counter.rows):
+            ignored = None
+            if self.ignored is not None:
+                inside = (self.ignored[rows] >= first) & (self.ignored[rows] < first + len(counter.reference))
+                ignored = torch.zeros(len(inside), len(counter.reference), dtype=torch.bool, device=inside.device)
+                row, place = inside.nonzero().unbind(1)
+                ignored[row, self.ignored[rows][row, place] - first] = True
+            # Positives of other processes are before or behind all of these references.
+            index = torch.where(self.index[rows] < 0, -1, self.index[rows] - first)
+            own = self.own[rows] - first
+            own = own.where((own >= 0) & (own < len(counter.reference)), -1)
+            asked = Asked(self.query[rows], own, ignored, self.delta[rows], index, self.found[rows])
+            self.before[rows] += counter.before(asked)
 
 
-def check_finite_everywhere(rows: Tensor, places: Tensor, count: int, group: Any) -> None:
-    # rows: (n, D) of this process  places: (n,) among `count` rows of all
-    """The ValueError of `check_finite`, on all processes."""
-    everywhere = torch.ones(count, dtype=torch.bool, device=places.device)
-    marks = torch.where(rows.flatten(1).isfinite().all(1), 0.0, torch.nan)[:, None]
-    check_finite(embeddings=rows_at(marks, places, everywhere, group))
+def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> Relevance:
+    """Of the queries of this process, in this order."""
+    own = sides.spread.own()
+
+    def part(of_all: Tensor) -> Tensor:
+        return of_all[own] if order is None else of_all[own][order]
+
+    ignore = None if sides.ignore is None else (part(sides.ignore[0]), sides.ignore[1])
+    labels = part(sides.query_labels), sides.reference_labels
+    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, sides.gains, ignore)
+
+
+def gathered_scores(scores: Tensor, spread: Spread | None) -> Tensor:
+    # scores: (F, q) of the queries of this process  ->  (F, Q) of all
+    return scores if spread is None else gathered(scores.T.contiguous(), spread.group).T.contiguous()
+
+
+def gathered_ranks(ranks: PositiveRanks, spread: Spread | None) -> PositiveRanks:
+    """Of the queries of all processes, from those of this one."""
+    if spread is None:
+        return ranks
+    width = max(exchange(ranks.rank.shape[1], spread.group))
+
+    def whole(part: Any) -> Any:
+        if not isinstance(part, Tensor):
+            return part
+        if part.ndim == 2:
+            part = torch.nn.functional.pad(part, (0, width - part.shape[1]))
+        return gathered(part, spread.group)
+
+    return PositiveRanks(*map(whole, ranks))
+
+
+def rows_in_places(
+    sides: list[tuple[Tensor, Tensor, int]], memory: int, group: Any
+) -> tuple[list[tuple[Tensor, list[int]]], int]:
+    # of each side rows (n, D) of this process, or (0,) before the first, and places (n,) int64 among so many of all
+    # ->  of each (m, D), how many each process has, one after the other; the least memory of any process
+    """ValueError on all processes where some rows hold NaN or infinity, or kinds differ."""
+    told = []
+    for rows, places, count in sides:
+        bad = places[(~rows.flatten(1).isfinite().all(1)).nonzero()[:, 0]] if len(rows) else places
+        told.append((kind_of(rows), len(bad), int(bad[0]) if len(bad) else count))
+    of_sides, memories = zip(*exchange((told, memory), group), strict=True)
+    settled = []
+    for (rows, places, count), of_ranks in zip(sides, zip(*of_sides, strict=True), strict=True):
+        kinds, wrong, firsts = zip(*of_ranks, strict=True)
+        shape, dtype = common_kind(list(kinds))
+        if sum(wrong):
+            raise ValueError(
+                f"embeddings: {sum(wrong)} of {count} rows hold NaN or infinity, the first is row {min(firsts)}; "
+                "wanted finite values"
+            )
+        if not len(rows):
+            rows = rows.new_empty(0, *(shape[1:] or (1,)), dtype=dtype)
+        settled.append(in_places(rows, places, count, group))
+    return settled, min(memories)
+
+
+def _size(part: slice) -> int:
+    return part.stop - part.start
 
 
 def _pieces(count: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
-
-
-def _moved(rows: slice, by: int) -> slice:
-    return slice(rows.start + by, rows.stop + by)

@@ -9,10 +9,20 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric, Options, gather
+from ..._metric import Metric, Options
+from ..._ranks import common_kind, gather, gathered
 from ..._weights import Identity, units
-from ..ranks.spread import check_finite_everywhere, with_columns
-from ..rows import Sides, Spread, both_or_neither, check_finite, check_squares, comparable_labels, labelled
+from ..ranks.spread import rows_in_places
+from ..rows import (
+    Sides,
+    Spread,
+    both_or_neither,
+    budget,
+    check_finite,
+    check_squares,
+    comparable_labels,
+    labelled,
+)
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -144,10 +154,13 @@ class EmbeddingMetric(Metric):
             )
         spread = None
         if self._lengths:
-            spread = Spread(query_places, reference_places, self.process_group)
-            query, reference = with_columns(query, spread.group), with_columns(reference, spread.group)
-            check_finite_everywhere(query, spread.query, len(query_labels), spread.group)
-            check_finite_everywhere(reference, spread.reference, len(reference_labels), spread.group)
+            group, sides = self.process_group, [(query, query_places, len(query_labels))]
+            if any(map(any, (self._lengths["query"], self._lengths["reference"]))):
+                sides.append((reference, reference_places, len(reference_labels)))
+            allowed = budget(getattr(self, "memory_budget", None), query.device)
+            settled, memory = rows_in_places(sides, allowed, group)
+            (query, query_sizes), (reference, reference_sizes) = settled[0], settled[-1]
+            spread = Spread(query_sizes, reference_sizes, group, memory, {})
         else:
             for rows in (query, *(references[:1] if len(references[1]) else ())):
                 check_finite(embeddings=rows)
@@ -204,14 +217,14 @@ class EmbeddingMetric(Metric):
         several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
         if not (self._to_be_spread and several):
             return super()._sync_dist(dist_sync_fn, process_group)
-        self._lengths = {}
+        kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
-            _, labels, *options = _states(role)
-            parts = gather(getattr(self, labels), self.process_group)
-            self._lengths[role] = [len(part) for part in parts]
-            setattr(self, labels, torch.cat(parts))
-            for name in options:
-                setattr(self, name, torch.cat(gather(getattr(self, name), self.process_group)))
+            common_kind(kinds[_states(role)[0]])
+        of_all = [name for role in ROLES for name in _states(role)[1:]]
+        whole = {name: gathered(getattr(self, name), self.process_group, kinds[name]) for name in of_all}
+        for name, state in whole.items():
+            setattr(self, name, state)
+        self._lengths = {role: [shape[0] for shape, _ in kinds[_states(role)[1]]] for role in ROLES}
 
     def unsync(self, should_unsync: bool = True) -> None:
         super().unsync(should_unsync)

@@ -14,7 +14,7 @@ from ..._resampling import Items
 from ..._weights import or_places
 from ..ranks.ranking import TIES, Ranking, Ties
 from ..ranks.ranks import PositiveRanks, count_relevant
-from ..ranks.spread import tiles_of
+from ..ranks.spread import gathered_scores, tiles_of
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
 from ..search.distance import DISTANCES, DistanceName
@@ -47,15 +47,16 @@ def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: 
 def query_scores(
     functions: Sequence[Callable[[PositiveRanks], Tensor]],
     tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
-    like: Tensor,
+    sides: Sides,
 ) -> Tensor:
-    # like: (Q, ...)  ->  (F, Q) float64
+    # ->  (F, Q) float64
     """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
-    scores = like.new_empty(len(functions), len(like), dtype=torch.float64)
+    own = sides.query_labels if sides.spread is None else sides.query  # each rank scores its own
+    scores = own.new_empty(len(functions), len(own), dtype=torch.float64)
     for rows, ranks in tiles:
         for score, function in zip(scores, functions, strict=True):
             score[rows] = function(ranks)
-    return scores
+    return gathered_scores(scores, sides.spread)
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
@@ -83,7 +84,9 @@ class Classes(NamedTuple):
     @classmethod
     def of(cls, labels: Tensor, scored: Tensor) -> "Classes":
         # labels: (Q,) or (Q, L)  scored: (Q,) bool
-        distinct, codes = labels[scored].unique(dim=0, return_inverse=True)
+        # By rows it takes ten times as long.
+        rows = {"dim": 0} if labels.ndim > 1 else {}
+        distinct, codes = labels[scored].unique(return_inverse=True, **rows)
         return cls(distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes))
 
 
@@ -281,4 +284,4 @@ class QueryMetric(EmbeddingMetric):
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
         ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
         assert self.score is not None  # who has none overrides this
-        return query_scores([self.score], tiles_of(sides, ranking), sides.query_labels)[0]
+        return query_scores([self.score], tiles_of(sides, ranking), sides)[0]

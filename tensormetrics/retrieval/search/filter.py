@@ -105,7 +105,7 @@ class Filter:
     @functools.cached_property
     def rows(self) -> Tensor | None:
         # ->  (R', D), None where the memory takes only pieces of it
-        return self._prepared(slice(0, self.size)) if self.step == self.size else None
+        return self.ready(slice(0, self.size)) if self.step == self.size else None
 
     @property
     def rounding(self) -> float:
@@ -158,18 +158,18 @@ class Filter:
         """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
         for first in range(start, self.count, self.step):
             piece = slice(first, min(first + self.step, self.count))
-            yield first, self._prepared(piece) if self.rows is None else self.rows[piece]
+            yield first, self.ready(piece) if self.rows is None else self.rows[piece]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
         """Canonical distances times a power of two, up to a constant for each query and up to its error."""
         bias = self.bias[columns]
         start = columns.start or 0
-        rows = self._prepared(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
+        rows = self.ready(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
         with plain_products(x.device):
             return torch.addmm(bias, x, rows.T)
 
-    def _prepared(self, rows: slice) -> Tensor:
+    def ready(self, rows: slice) -> Tensor:
         # ->  (N, D), zeros where there is no reference
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0

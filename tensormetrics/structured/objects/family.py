@@ -293,8 +293,7 @@ class Suite(Corpus):
     @one_at_a_time
     def _add_and_score(self, batch: dict[str, Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
         """Add what was prepared; the values of it alone."""
-        members = self.members.items()
-        found = {name: member._add_and_score(batch[name], **items) for name, member in members}
+        found = {name: member._add_and_score(batch[name], **items) for name, member in self.members.items()}
         return self.extended(self._named(found))
 
     @one_at_a_time

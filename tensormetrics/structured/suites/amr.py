@@ -142,8 +142,8 @@ class Smatch(CountMetric):
 
     def _count(self, *given: Tensor) -> Tensor:
         # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)
-        *items, n_pred, _, n_ref, _ = given
-        solved = latent_overlap(*items, n_pred, n_ref, **self.options)
+        *triples, n_pred, _, n_ref, _ = given
+        solved = latent_overlap(*triples, n_pred, n_ref, **self.options)
         columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
         return torch.stack([column.double() for column in columns], -1)
 

@@ -1,20 +1,22 @@
 """k nearest neighbours among references that are spread over the ranks of a process group."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 from .... import _checks
+from ...._ranks import Kind, check_same_options, described, exchange, kind_of
 from ...relevance import rows_of
-from ...rows import budget
+from ...rows import budget, check_squares
+from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-
-Kind = tuple[tuple[int, ...], torch.dtype]
+from ..ring.mutual import Known
+from ..ring.mutual_ring import MutualRing
+from ..ring.passing import Ring
 
 
 class ShardedKNN:
@@ -61,10 +63,12 @@ class ShardedKNN:
             sides = query, k, reference, ref_includes_query, self_index
             query, k, reference, own = search_arguments(*sides, most=2**63 - 1)  # how many there are is not yet known
             _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
-            outcome = _kind(query), _kind(reference)
-        except Exception as error:
+            options = {"distance": described(self.knn.distance), "exact": repr(self.knn.exact), "k": repr(k)}
+            outcome = kind_of(query), kind_of(reference), options
+        except BaseException as error:
             outcome = error
-        queries, references = zip(*_exchange(outcome, self.group), strict=True)
+        queries, references, options = zip(*exchange(outcome, self.group), strict=True)
+        check_same_options(options)
         _check_alike(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
         sizes = [shape[0] for shape, _ in references]
@@ -72,7 +76,7 @@ class ShardedKNN:
             own = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
-        delta, indices = self._search(query, own, ignore, k, reference, sizes)
+        delta, indices = self.search(query, k, reference, own, sizes, ignore)
         distance = self.knn.order
         if isinstance(distance, Distance):
             delta = distance.from_canonical(delta)
@@ -81,44 +85,46 @@ class ShardedKNN:
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         return delta.to(dtype), indices
 
-    def _search(
+    @torch.no_grad()
+    def search(
         self,
         query: Tensor,
-        self_index: Tensor,
-        ignore: Tensor | Callable[[slice], Tensor] | None,
         k: int,
-        block: Tensor,
+        reference: Tensor,
+        own: Tensor,
         sizes: list[int],
+        ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  self_index: (Q,) global  ignore: (Q, N)  block: (R, D), our references
-        # ->  (Q, k) float64, (Q, k) int64
-        delta = torch.full((len(query), k), torch.inf, dtype=torch.float64, device=query.device)
-        indices = torch.full((len(query), k), -1, device=query.device)
-        rank, world = dist.get_rank(self.group), len(sizes)
-        block, failure = block.contiguous(), None
-        for step in range(world):
-            owner, last = (rank - step) % world, step == world - 1
-            arriving = block.new_empty(0 if last else sizes[owner - 1], block.shape[1])
-            passing = [] if last else self._pass_on(block, arriving)
-            try:
-                if failure is None and len(query) and len(block):
-                    ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
-                    self._merge(delta, indices, query, self_index, ignored, block, sum(sizes[:owner]))
-            except Exception as error:  # the others wait for our blocks
-                failure = error
-            for request in passing:
-                request.wait()
-            block = arriving
-        _exchange(failure, self.group)
-        return delta, indices
+        # query: (Q, D)  reference: (R, D)  own: (Q,) global  sizes: R of every rank  ignore: (Q, N)
+        # ->  (Q, k) float64, smaller is nearer, (Q, k) int64
+        """Neighbours of rows that a door has checked."""
+        known = Known(
+            query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
+        )
+        first = [sum(sizes[:rank]) for rank in range(len(sizes))]
+        here = torch.arange(len(query), device=query.device) + first[dist.get_rank(self.group)]
+        same = query is reference or not len(query) + len(reference)
+        alone = same and ignore is None and torch.equal(own, here)
+        # More would travel than is saved where many neighbours do.
+        alone &= self._halves(query) and 12 * k <= 2 * query.shape[1] * query.element_size()
+        memory = budget(self.knn.memory_budget, query.device)
+        if all(exchange(bool(alone), self.group)):
+            check_squares(query=query)
+            MutualRing(query, sizes, memory, self.knn, self.knn.order, self.group)(known)
+            return known.delta, known.index
 
-    def _pass_on(self, block: Tensor, arriving: Tensor) -> list[dist.Work]:
-        # block: (R, D)  arriving: (R', D), filled when the requests are done
-        rank, world = dist.get_rank(self.group), dist.get_world_size(self.group)
-        ends = ((dist.isend, block, (rank + 1) % world), (dist.irecv, arriving, (rank - 1) % world))
-        # Both ends know which blocks are empty.
-        transfers = [dist.P2POp(op, rows, group=self.group, group_peer=peer) for op, rows, peer in ends if len(rows)]
-        return dist.batch_isend_irecv(transfers) if transfers else []
+        def merge(rank: int, block: Tensor) -> None:
+            if len(query) and len(block):
+                ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
+                self._merge(known.delta, known.index, query, own, ignored, block, first[rank])
+
+        Ring([reference], sizes, self.group)(merge)
+        return known.delta, known.index
+
+    def _halves(self, query: Tensor) -> bool:
+        distance = self.knn.order
+        euclidean = isinstance(distance, Distance) and distance.euclidean
+        return euclidean and self.knn.exact and operators.selects(query.device)
 
     def _merge(
         self,
@@ -146,50 +152,15 @@ class ShardedKNN:
             return
         found = self.knn.indices(*search, self_index=own, ignore=hidden)
         memory = budget(self.knn.memory_budget, query.device) // 2
-        # On a CPU small pieces stay in the cache.
-        pairs = max((memory if query.is_cuda else min(memory, 2**23)) // (40 * query.shape[1] + 64), 1)
-        columns = min(pairs, 16)
-        rows = max(min(pairs // columns, memory // (256 * k)), 1)
+        rows = max(memory // (256 * k), 1)
         for start in range(0, len(query), rows):
             tile = slice(start, start + rows)
             near = found[tile]
-            deltas = _canonical(distance, query[tile], block, near, delta[tile, -1], columns)
-            values = torch.cat([delta[tile], deltas], 1)
+            row = torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1])
+            pairs = row, near.flatten().clamp(min=0), memory // 2
+            values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(near.shape)], 1)
             candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
             delta[tile], indices[tile] = nearest(values, candidates, k)
-
-
-def _canonical(distance: Distance, query: Tensor, block: Tensor, found: Tensor, worst: Tensor, columns: int) -> Tensor:
-    # query: (Q, D)  block: (R, D)  found: (Q, C) nearest first  worst: (Q,)  ->  (Q, C) float64
-    """Canonical distances, `columns` at a time; infinity from where all queries have found enough nearer ones."""
-    delta = torch.full(found.shape, torch.inf, dtype=torch.float64, device=query.device)
-    for start in range(0, found.shape[1], columns):
-        piece = found[:, start : start + columns].clamp(min=0)
-        evaluated = distance.canonical(query[:, None], block[piece])
-        delta[:, start : start + columns] = evaluated
-        # Waits for the device, to spare most of the work on all blocks but the first.
-        if (evaluated[:, -1] > worst).all():
-            break
-    return delta
-
-
-def _exchange(outcome: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """The outcome of every rank, in rank order. Where one is an exception, all ranks raise."""
-    failed = isinstance(outcome, Exception)
-    outcomes: list[Any] = [None] * dist.get_world_size(group)
-    # An exception may not survive pickling; its text does.
-    said = f"{type(outcome).__name__}: {outcome}" if failed else outcome
-    dist.all_gather_object(outcomes, (failed, said), group=group)
-    if failed:
-        raise outcome
-    for rank, (failed, said) in enumerate(outcomes):
-        if failed:
-            raise RuntimeError(f"rank {rank} failed with {said}")
-    return [said for _, said in outcomes]
-
-
-def _kind(rows: Tensor) -> Kind:
-    return tuple(rows.shape), rows.dtype
 
 
 def _with_columns(rows: Tensor, like: Tensor) -> Tensor:

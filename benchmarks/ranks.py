@@ -1,0 +1,156 @@
+"""What several ranks cost, in CPU seconds, bytes sent and rows held: predicted from one and two, measured on more.
+
+    python benchmarks/ranks.py [--quick] [--output PATH]
+    python benchmarks/ranks.py --plan ROWS COLUMNS RANKS [--queries Q] [--flops F] [--bandwidth B] [--itemsize 4]
+
+The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
+
+    CPU seconds of all   p N^2 + r N W + e W (W - 1)             products, rows made ready, messages
+    bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)     h = (W - 1) / 2, and 1/4 more where W is even
+    bytes of counting    2 (D b + 8) N (W - 1) + 16 N (W - 1)    rows go round twice, with labels and scores besides
+    rows held            3 N / W, and what the memory budget allows
+
+p, r and e are fitted to one and two ranks; `--plan` takes 2 D / F for the seconds of a product and bytes / B.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from _common import Table, arguments
+
+from tensormetrics.retrieval import AccuracyCalculator
+
+NEEDS, DEVICES = (), ("cpu",)
+DIM, PER_CLASS = 128, 20
+
+
+def opposite(ranks: int) -> float:
+    """How many times all rows are sent where each product serves both of its rows."""
+    return (ranks - 1) / 2 + (ranks > 1 and ranks % 2 == 0) / 4
+
+
+def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
+    """`width`: bytes of a row."""
+    labels_and_scores = 16 * rows * (ranks - 1)
+    if k is None:
+        return 2 * (width + 8) * rows * (ranks - 1) + labels_and_scores
+    return (width + 8 + 12 * k) * rows * opposite(ranks) + labels_and_scores
+
+
+def terms(rows: int, ranks: int) -> list[float]:
+    return [rows**2, rows * ranks, ranks * (ranks - 1)]
+
+
+def sent() -> int:
+    """Bytes that have left by the loopback interface, which carries what ranks of one machine send."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
+
+
+def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> None:
+    torch.set_num_threads(1)
+    if ranks > 1:
+        address = f"file://{folder}/rendezvous"
+        torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+    wait = torch.distributed.barrier if ranks > 1 else int
+    generator = torch.Generator().manual_seed(0)
+    x, labels = torch.randn(rows, DIM, generator=generator), torch.arange(rows) % (rows // PER_CLASS)
+    own = slice(rows * rank // ranks, rows * (rank + 1) // ranks)
+    for part in (slice(own.start, own.start + 40), own):  # the first call loads what the next ones use
+        metric = AccuracyCalculator(("mean_average_precision",), k=k)
+        metric.update(x[part], labels[part] % (10 if part is not own else rows))
+        wait()
+        before, start = sent(), resource.getrusage(resource.RUSAGE_SELF)
+        value = metric.compute()["mean_average_precision"].item()
+        stop = resource.getrusage(resource.RUSAGE_SELF)
+        wait()
+    seconds = stop.ru_utime + stop.ru_stime - start.ru_utime - start.ru_stime
+    found = {"seconds": seconds, "bytes": sent() - before, "value": value.hex()}
+    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
+
+
+def measured(rows: int, ranks: int, k: int | None) -> tuple[float, int, str]:
+    # ->  CPU seconds of all ranks, bytes of all, the value
+    with tempfile.TemporaryDirectory() as folder:
+        start = multiprocessing.get_context("spawn").Process
+        processes = [start(target=run_rank, args=(rank, ranks, rows, k, folder)) for rank in range(ranks)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        found = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
+    assert len({each["value"] for each in found}) == 1
+    return sum(each["seconds"] for each in found), found[0]["bytes"], found[0]["value"]
+
+
+def cases(rows: int, k: int | None) -> Iterator[list[str]]:
+    sizes, known = (rows // 2, rows), {}
+    for size in sizes:
+        for ranks in (1, 2):
+            known[size, ranks] = measured(size, ranks, k)
+    table = np.array([terms(*case) for case in known])
+    seconds = np.array([found[0] for found in known.values()])
+    weights = 1 / seconds[:, None]  # relative errors count
+    scale = np.abs(table).max(0)
+    costs = np.linalg.lstsq(table / scale * weights, np.ones(len(seconds)), rcond=None)[0] / scale
+    for ranks in (1, 2, 3, 4):
+        cpu, count, value = known[rows, ranks] if ranks <= 2 else measured(rows, ranks, k)
+        assert value == known[rows, 1][2], "ranks must not change the value"
+        told = predicted_bytes(rows, 4 * DIM, ranks, k)
+        yield [
+            f"{rows} x {DIM}, k={k}",
+            str(ranks),
+            f"{np.dot(costs, terms(rows, ranks)):.2f}",
+            f"{cpu:.2f}",
+            f"{cpu / known[rows, 1][0]:.2f}",
+            f"{told / (4 * DIM * rows):.2f}",
+            f"{count / (4 * DIM * rows):.2f}",
+        ]
+
+
+def plan(given: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plan", nargs=3, type=int, metavar=("ROWS", "COLUMNS", "RANKS"))
+    parser.add_argument("--queries", type=int, help="default: all rows, against each other")
+    parser.add_argument("--k", type=int, help="neighbours; default: all references are counted")
+    parser.add_argument("--itemsize", type=int, default=4)
+    parser.add_argument("--flops", type=float, default=1e14, help="of a rank, in a second")
+    parser.add_argument("--bandwidth", type=float, default=5e10, help="bytes that a rank sends in a second")
+    options = parser.parse_args(given)
+    rows, columns, ranks = options.plan
+    queries, width = options.queries or rows, columns * options.itemsize
+    halved = options.k is not None and queries == rows
+    count = predicted_bytes(rows, width, ranks, options.k if queries == rows else None) / ranks
+    seconds = queries * rows * columns * (1 if halved else 2) / ranks / options.flops
+    print(f"products of a rank: {seconds:.3g} s")
+    print(f"sent by a rank: {count / 1e9:.3g} GB, {count / options.bandwidth:.3g} s, under way during the products")
+    print(
+        f"held by a rank: {3 * rows / ranks * width / 1e9:.3g} GB of rows, {8 * rows / 1e9:.3g} GB of labels, a budget"
+    )
+
+
+def main() -> None:
+    if "--plan" in sys.argv:
+        plan(sys.argv[1:])
+        return
+    options = arguments(__doc__, DEVICES)
+    title = "Ranks: predicted from one and two, and measured"
+    columns = ["rows", "ranks", "CPU s predicted", "CPU s", "of one rank's", "bytes predicted, of all rows", "bytes"]
+    table = Table(options, title, columns, "CPU seconds and bytes of all ranks together, by gloo on one machine.")
+    for k in (10, None):
+        table.add(cases(2_000 if options.quick else 12_000, k))
+    table.finish()
+
+
+if __name__ == "__main__":
+    main()

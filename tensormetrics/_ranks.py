@@ -1,0 +1,236 @@
+"""What the ranks of one job tell each other: that they do the same, their tensors, and that one of them has failed.
+
+Between two exchanges of data there is always one of outcomes. So a rank that fails has one thing to do, wherever it is:
+to tell it, which the others hear where they come next, and the group can be used again.
+"""
+
+import functools
+import hashlib
+import inspect
+import math
+import pickle
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+Group = dist.ProcessGroup | None
+Kind = tuple[tuple[int, ...], torch.dtype]
+# What may differ between ranks: where they compute, with how much memory, and whether they tell how far they are.
+OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
+OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
+_HEAD, _SHORT = 8, 512  # bytes of what is told: of its length, and of what goes by one transfer
+_LARGE = 2**24  # bytes: whether there is room for more is asked first
+_LOOKED_AT = 2**16  # values of a tensor that is an option
+_PATIENCE = 0.5  # seconds for others to say that they are there
+
+
+class LostRankError(RuntimeError):
+    """The ranks of a group cannot reach each other any more; what they keep is unchanged, and serves in a new group."""
+
+
+def exchange(outcome: Any, group: Group = None) -> list[Any]:
+    """The outcome of every rank, in rank order. Where one is an exception, all ranks raise: the others a RuntimeError
+    that names the rank."""
+    failed = isinstance(outcome, BaseException)
+    # An exception may not survive pickling; its text does.
+    said = f"{type(outcome).__name__}: {outcome}" if failed else outcome
+    with reaching(group):
+        outcomes = [pickle.loads(each) for each in _all_told(pickle.dumps((failed, said)), group)]
+    if failed:
+        raise _told(outcome)
+    for rank, (failed, said) in enumerate(outcomes):
+        if failed:
+            raise _told(RuntimeError(f"rank {rank} failed with {said}"))
+    return [said for _, said in outcomes]
+
+
+def _all_told(said: bytes, group: Group) -> list[bytes]:
+    """Of every rank what it says: by one transfer where that is short, where torch takes two."""
+    device = dist.distributed_c10d._get_object_coll_device(group)
+
+    def of_all(size: int) -> Tensor:
+        own = torch.zeros(size, dtype=torch.uint8)
+        own[:_HEAD] = torch.tensor([len(said)]).view(torch.uint8)
+        start = said[: size - _HEAD]
+        own[_HEAD : _HEAD + len(start)] = torch.frombuffer(bytearray(start), dtype=torch.uint8)
+        parts = list(own.to(device).new_empty(dist.get_world_size(group), size))
+        dist.all_gather(parts, own.to(device), group=group)
+        return torch.stack(parts).cpu()
+
+    told = of_all(_SHORT)
+    lengths = told[:, :_HEAD].contiguous().view(torch.int64)[:, 0].tolist()
+    if max(lengths) > _SHORT - _HEAD:
+        told = of_all(max(lengths) + _HEAD)
+    return [bytes(row[_HEAD : _HEAD + length].numpy()) for row, length in zip(told, lengths, strict=True)]
+
+
+@contextmanager
+def together(group: Group = None) -> Iterator[None]:
+    """What one rank raises inside, all ranks raise, here or in an exchange inside."""
+    try:
+        yield
+    except BaseException as error:
+        if not getattr(error, "all_ranks_know", False):
+            exchange(error, group)
+        raise
+    exchange(None, group)
+
+
+@contextmanager
+def reaching(group: Group = None) -> Iterator[None]:
+    """LostRankError, which names the ranks that do not answer, where a transfer inside fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        silent = _silent(group)
+        who = f"no answer from rank {', '.join(map(str, silent))}" if silent else "all ranks are there"
+        raise _told(LostRankError(f"an exchange between ranks failed, {who}: {error}")) from error
+
+
+def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
+    """The tensors of all ranks in rank order. First dimensions may differ; a rank without rows may hold shape (0,)."""
+    if tensor.ndim == 0:
+        return list(gathered(tensor[None], group))
+    kinds = exchange(kind_of(tensor), group)
+    return list(gathered(tensor, group, kinds).split([_length(kind) for kind in kinds]))
+
+
+def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = None) -> Tensor:
+    """The same as one tensor, one behind the other; `kinds`: of all ranks, where they are known."""
+    kinds = kinds or exchange(kind_of(tensor), group)
+    (_, *tail), dtype = common_kind(kinds)
+    sizes, whole = [_length(kind) for kind in kinds], None
+    try:
+        whole = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
+    except Exception as error:
+        exchange(error, group)
+    if whole.nbytes > _LARGE:
+        exchange(None, group)
+    parts, rank = whole.split(sizes), dist.get_rank(group)
+    with reaching(group):
+        if len(set(sizes)) == 1 and whole.numel():
+            dist.all_gather(list(parts), tensor.detach().contiguous(), group=group)
+        elif whole.numel():
+            parts[rank].copy_(tensor.detach().view_as(parts[rank]))
+            for source, part in enumerate(parts):
+                if len(part):
+                    from_rank(part, source, group)
+    return whole
+
+
+def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
+    """Fills a contiguous tensor of one or more dimensions with that of the rank `source`, of whatever dtype."""
+    with reaching(group):
+        dist.broadcast(tensor.view(torch.uint8), global_rank(source, group), group=group)
+
+
+def reduced(tensor: Tensor, how: Any, group: Group = None) -> Tensor:
+    """The sum, the least, ... of the tensors of all ranks, in the place of the own."""
+    exchange(None, group)
+    with reaching(group):
+        dist.all_reduce(tensor, how, group=group)
+    return tensor
+
+
+def global_rank(rank: int, group: Group = None) -> int:
+    return rank if group is None else dist.get_global_rank(group, rank)
+
+
+def _length(kind: Kind) -> int:
+    return kind[0][0]
+
+
+def kind_of(tensor: Tensor) -> Kind:
+    return tuple(tensor.shape), tensor.dtype
+
+
+def common_kind(kinds: list[Kind]) -> Kind:
+    """Shape and dtype of the largest tensor; ValueError where others with rows differ in more than their number."""
+    shape, dtype = max(kinds, key=lambda kind: math.prod(kind[0]))
+    if any(math.prod(other) and (other[1:], of) != (shape[1:], dtype) for other, of in kinds):
+        raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
+    return shape, dtype
+
+
+def options_of(metric: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, str]:
+    """What the constructor was told, in words that are equal where it means the same on every rank."""
+    signature = inspect.signature(type(metric).__init__)
+    bound = signature.bind(metric, *args, **kwargs)
+    bound.apply_defaults()
+    self, *names = bound.arguments
+    packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
+    given = {name: bound.arguments[name] for name in names if name != packed} | bound.arguments.get(packed, {})
+    said = {name: described(value) for name, value in given.items() if name not in OWN}
+    return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | said
+
+
+def check_same_options(ranks: list[dict[str, str]]) -> None:
+    """ValueError where ranks differ in an option, with its name and values."""
+    for name in dict.fromkeys(name for options in ranks for name in options):
+        holders: dict[str, list[str]] = {}
+        for rank, options in enumerate(ranks):
+            holders.setdefault(options.get(name, "nothing"), []).append(str(rank))
+        if len(holders) > 1:
+            got = ", ".join(f"{value} on rank {' and '.join(where)}" for value, where in holders.items())
+            raise ValueError(f"{name}: got {got}; wanted the same on all ranks")
+
+
+def _told(error: BaseException) -> BaseException:
+    error.all_ranks_know = True
+    return error
+
+
+def _silent(group: Group) -> list[int]:
+    """The ranks of the group that do not say within a moment that they wait for others no more."""
+    store = dist.distributed_c10d._get_default_store()
+    members = dist.get_process_group_ranks(group or dist.group.WORLD)
+    key = f"tensormetrics/{(group or dist.group.WORLD).group_name}"
+    silent, until = members, time.monotonic() + _PATIENCE
+    try:
+        store.set(f"{key}/{dist.get_rank()}", "here")
+        while silent and time.monotonic() < until:
+            silent = [rank for rank in silent if not store.check([f"{key}/{rank}"])]
+            time.sleep(_PATIENCE / 20)
+    except RuntimeError:  # the store went with the process that held it
+        return []
+    return [members.index(rank) for rank in silent]
+
+
+def described(value: Any, depth: int = 4) -> str:
+    """Functions by qualified name, tensors by shape and content, other objects by their class and its options."""
+    if not depth:
+        return type(value).__qualname__
+    if value is None or isinstance(value, str | int | float | complex | Enum | torch.dtype | torch.device):
+        return repr(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.from_numpy(value)
+    if isinstance(value, Tensor):
+        some = value.detach().flatten()[:: value.numel() // _LOOKED_AT + 1].cpu()
+        digest = hashlib.blake2b(repr(some.tolist()).encode(), digest_size=8).hexdigest()
+        return f"a tensor {tuple(value.shape)} of {value.dtype} with content {digest}"
+    inner = depth - 1
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {described(item, inner)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(described(item, inner) for item in value) + "]"
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(described(item, inner) for item in value)) + "}"
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    kind = type(value)
+    if isinstance(value, functools.partial):
+        return f"{described(value.func)} of {described([*value.args], inner)} {described(value.keywords, inner)}"
+    parameters = inspect.signature(kind.__init__).parameters if "__init__" in dir(kind) else ()
+    options = ", ".join(
+        f"{name}={described(getattr(value, name), inner)}"
+        for name in parameters
+        if name not in OWN and name in getattr(value, "__dict__", ())
+    )
+    return f"{kind.__qualname__}({options})"

@@ -1,0 +1,84 @@
+"""Four and five ranks, some without rows, find and count what one process does, and little travels for it."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKNN
+
+N, DIM, WORLD = 90, 16, 5
+SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
+NAMES = ("mean_average_precision", "precision_at_1")
+
+
+def families():
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(N, DIM, generator=generator)
+    return {
+        "gaussian": x,
+        "float64": x.double() * 1e30,
+        "lattice": torch.randint(0, 2, (N, DIM), generator=generator),
+        "collapsed": torch.ones(N, DIM, dtype=torch.float16),
+        "far away": x.index_fill(0, torch.arange(3), 1e15),
+        "not finite": x.index_fill(0, torch.arange(20, 25), torch.nan),
+    }
+
+
+def labels():
+    return torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+
+
+def run_rank(rank: int, folder: str) -> None:
+    warnings.simplefilter("error")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
+    groups = {4: dist.new_group(range(4)), 5: None}
+    results = {}
+    for sizes in SPLITS:
+        if rank >= len(sizes):
+            continue
+        for family, rows in families().items():
+            own, group = rows.split(sizes)[rank], groups[len(sizes)]
+            for memory in (None, 4_000):
+                knn = ShardedKNN(group, TorchKNN(memory_budget=memory))
+                results[sizes, family, memory] = knn(own, 2, own, True)
+            if rows.isfinite().all():
+                for k in (None, 3):
+                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=100_000)
+                    if len(own):
+                        metric.update(own, labels().split(sizes)[rank])
+                    results[sizes, family, f"k={k}"] = metric.compute()
+    torch.save(results, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    torch.multiprocessing.spawn(run_rank, args=(str(folder),), nprocs=WORLD)
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]
+
+
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", families())
+def test_neighbours_are_those_of_one(ranks, sizes, family):
+    rows = families()[family]
+    alone = TorchKNN()(rows, 2, rows, True)
+    for memory in (None, 4_000):
+        shards = zip(*(rank[sizes, family, memory] for rank in ranks[: len(sizes)]), strict=True)
+        for together, wanted in zip(map(torch.cat, shards), alone, strict=True):
+            assert torch.equal(together, wanted)
+
+
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
+@pytest.mark.parametrize("k", [None, 3])
+def test_values_are_those_of_one(ranks, sizes, family, k):
+    alone = AccuracyCalculator(NAMES, k=k)
+    alone.update(families()[family], labels())
+    wanted = alone.compute()
+    for rank in ranks[: len(sizes)]:
+        assert rank[sizes, family, f"k={k}"] == wanted
