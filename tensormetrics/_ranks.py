@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -106,7 +106,7 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
     """The same as one tensor, one behind the other; `kinds`: of all ranks, where they are known."""
     kinds = kinds or exchange(kind_of(tensor), group)
     (_, *tail), dtype = common_kind(kinds)
-    sizes, whole = [_length(kind) for kind in kinds], None
+    sizes, whole = [_length(kind) for kind in kinds], tensor
     try:
         whole = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
     except Exception as error:
@@ -183,15 +183,15 @@ def check_same_options(ranks: list[dict[str, str]]) -> None:
 
 
 def _told(error: BaseException) -> BaseException:
-    error.all_ranks_know = True
+    error.__dict__["all_ranks_know"] = True
     return error
 
 
 def _silent(group: Group) -> list[int]:
     """The ranks of the group that do not say within a moment that they wait for others no more."""
     store = dist.distributed_c10d._get_default_store()
-    members = dist.get_process_group_ranks(group or dist.group.WORLD)
-    key = f"tensormetrics/{(group or dist.group.WORLD).group_name}"
+    whole = cast(dist.ProcessGroup, group or dist.group.WORLD)
+    members, key = dist.get_process_group_ranks(whole), f"tensormetrics/{whole.group_name}"
     silent, until = members, time.monotonic() + _PATIENCE
     try:
         store.set(f"{key}/{dist.get_rank()}", "here")

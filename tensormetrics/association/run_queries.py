@@ -149,8 +149,11 @@ def run_queries(
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
-    own = {"lost_vocabulary_threshold": lost_vocabulary_threshold, "warn_not_found_words": warn_not_found_words}
-    options = own | _checked_params(metric_params, own)
+    options = _options(
+        metric_params,
+        lost_vocabulary_threshold=lost_vocabulary_threshold,
+        warn_not_found_words=warn_not_found_words,
+    )
     if correction is not None:
         _checks.one_of("correction", correction, CORRECTIONS)
         if value != "p_value":
@@ -166,6 +169,15 @@ def run_queries(
         return table
     name = f"{metric.metric_short_name}: {queries_set_name}"
     return _aggregated(table, name, aggregation_function, return_only_aggregation)
+
+
+def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """What `run_query` is called with, by arguments of `run_queries` and by `metric_params`."""
+    if not isinstance(metric_params, dict):
+        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
+    if twice := sorted(given.keys() & metric_params):
+        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
+    return given | metric_params
 
 
 def _score(
@@ -190,14 +202,6 @@ def _score(
     device = rows[0].device
     values = torch.stack([row.to(device) for row in rows])
     return QueryScores(values, [model.name for model in models], plan.names, reasons)
-
-
-def _checked_params(metric_params: Any, own: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(metric_params, dict):
-        raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
-    if twice := sorted(own.keys() & metric_params):
-        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
-    return metric_params
 
 
 def _checked_metric(metric: Any) -> BaseMetric:

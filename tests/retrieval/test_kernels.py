@@ -7,6 +7,7 @@ from ranks_oracle import families
 
 from tensormetrics import _native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
+from tensormetrics.retrieval.ranks import counting
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.halves import HalfFilter
@@ -119,6 +120,13 @@ def test_ranks(family, ties, both, device):
     x = torch.tensor(families(45)[family], dtype=torch.float32, device=device)
     labels = torch.arange(45, device=device) % 7
     plain, found = both(lambda: positive_ranks(x, labels, ties=ties))
+    assert torch.equal(found.rank, plain.rank)
+
+
+def test_more_positives_than_the_kernel_compares(both, device, monkeypatch):
+    monkeypatch.setattr(counting, "_WIDEST", 2)
+    x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
+    plain, found = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
     assert torch.equal(found.rank, plain.rank)
 
 

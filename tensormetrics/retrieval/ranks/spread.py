@@ -87,7 +87,8 @@ class _SpreadCounter:
         labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
         relevance = Relevance(*labels, own, self.ranking.label_comparison_fn, sides.gains, sides.ignore)
         counter, first = self._counter(sides.reference, None), 0
-        size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // (64 * width + 64)), 1)
+        each = 64 * (width + 1) + 8 * sides.query.shape[1]
+        size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // each), 1)
         for owner, count in enumerate(sides.spread.query):
             for piece in _pieces(count, size):
                 here = slice(first + piece.start, first + piece.stop)

@@ -257,9 +257,11 @@ class TorchKNN:
         # ->  (Q, k), (Q, k) int64
         """Tables of neighbours that are all missing; (Q, 0) without distances."""
         indices = torch.full((queries, k), -1, device=query.device)
+        if not with_distances:
+            return query.new_empty(queries, 0), indices
         missing = -torch.inf if self.order.largest_first else torch.inf
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return torch.full((queries, k if with_distances else 0), missing, dtype=dtype, device=query.device), indices
+        return torch.full((queries, k), missing, dtype=dtype, device=query.device), indices
 
 
 def _rows_of(references: References | Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from .... import _checks
-from ...._ranks import Kind, check_same_options, described, exchange, kind_of
+from ...._ranks import Kind, check_same_options, described, exchange, kind_of, together
 from ...relevance import rows_of
 from ...rows import budget, check_squares
 from .. import operators
@@ -76,7 +76,8 @@ class ShardedKNN:
             own = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
-        delta, indices = self.search(query, k, reference, own, sizes, ignore)
+        with together(self.group):
+            delta, indices = self.search(query, k, reference, own, sizes, ignore)
         distance = self.knn.order
         if isinstance(distance, Distance):
             delta = distance.from_canonical(delta)

@@ -1,6 +1,7 @@
 """Rows of all ranks: each in its place, and passed round, the next block under way while the present one is used."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,7 +52,7 @@ def begin(
     sent: Sequence[tuple[int, Sequence[Tensor]]], received: Sequence[tuple[int, Sequence[Tensor]]], group: Group
 ) -> list[dist.Work]:
     """Tensors on their way to and from ranks of the group; both ends know which are empty."""
-    ends = [(dist.isend, rank, part) for rank, parts in sent for part in parts]
+    ends: list[tuple[Any, int, Tensor]] = [(dist.isend, rank, part) for rank, parts in sent for part in parts]
     ends += [(dist.irecv, rank, part) for rank, parts in received for part in parts]
     transfers = [dist.P2POp(op, part, global_rank(rank, group), group=group) for op, rank, part in ends if part.numel()]
     with reaching(group):
@@ -85,7 +86,7 @@ def in_places(rows: Tensor, places: Tensor, count: int, group: Group) -> tuple[T
     received = [(r, [part.new_empty(n, *part.shape[1:]) for part in (rows, places)]) for r, n in enumerate(lengths)]
     received[rank] = sent[rank]
     away = [[pair for pair in pairs if pair[0] != rank] for pairs in (sent, received)]
-    finish(begin(*away, group), group)
+    finish(begin(away[0], away[1], group), group)
     there = torch.cat([places for _, (_, places) in received])
     here = rows.new_empty(len(there), *rows.shape[1:])
     here[there - bounds[rank]] = torch.cat([part for _, (part, _) in received])
