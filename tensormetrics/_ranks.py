@@ -10,7 +10,7 @@ import inspect
 import math
 import pickle
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
@@ -171,7 +171,7 @@ def options_of(metric: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, st
     return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | said
 
 
-def check_same_options(ranks: list[dict[str, str]]) -> None:
+def check_same_options(ranks: Sequence[dict[str, str]]) -> None:
     """ValueError where ranks differ in an option, with its name and values."""
     for name in dict.fromkeys(name for options in ranks for name in options):
         holders: dict[str, list[str]] = {}

@@ -324,5 +324,4 @@ FUNCTIONS = {
 ROWLESS = {
     "bootstrap": "rows of a batch share their draws: see test_uncertainty.py",
     "paired_randomisation": "as `bootstrap`",
-    "evaluate_run": "takes files and names of documents: see test_runs.py",
 }

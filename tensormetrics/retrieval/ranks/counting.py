@@ -31,11 +31,11 @@ class Asked(NamedTuple):
     positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
 
-    def of(self, rows: Tensor) -> "Asked":
+    def at(self, rows: Tensor) -> "Asked":
         # rows: (q,) int64
         ignored = None if self.ignored is None else self.ignored[rows]
-        own, delta, positive = self.own[rows], self.delta[rows], self.positive[rows]
-        return Asked(self.query[rows], own, ignored, delta, positive, self.relevant[rows])
+        places = self.delta[rows], self.positive[rows], self.relevant[rows]
+        return Asked(self.query[rows], self.own[rows], ignored, *places)
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
         # factor, shift: (Q, 1)  ->  (Q, P), what the filter's values of the positives are, inf where there is none
@@ -180,7 +180,7 @@ class RankCounter:
         # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
         left = sums[:, 1::2].any(1).nonzero()[:, 0]
         for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = asked.of(rows)
+            part = asked.at(rows)
             again = torch.zeros_like(before[rows])
             for start, tile in self._tiles(x[rows], part):
                 _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)

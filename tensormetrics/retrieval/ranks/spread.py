@@ -33,18 +33,20 @@ def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, P
 
 @torch.no_grad()
 def _spread_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
-    spread, count = sides.spread, len(sides.reference_labels)
+    spread, count = spread_of(sides), len(sides.reference_labels)
     # As one process decides, if there is room for the neighbours of all queries.
     depth = ranking.depth
-    shallow = depth is not None and depth <= max(64, count // 32) and ranking.ties == "index" and sides.ignore is None
-    if count and shallow and 32 * depth * max(spread.query) <= spread.memory:
+    few = ranking.ties == "index" and sides.ignore is None
+    few &= depth is not None and depth <= max(64, count // 32) and 32 * depth * max(spread.query) <= spread.memory
+    if count and few and depth is not None:
         yield from _tiles_of_neighbours(sides, ranking, min(depth, count))
     elif count:
         yield from _SpreadCounter(sides, ranking._replace(memory_budget=spread.memory)).tiles()
 
 
 def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
-    spread, found = sides.spread, sides.spread.found
+    spread = spread_of(sides)
+    found = spread.found
     if "index" not in found or found["index"].shape[1] < depth:
         knn = ShardedKNN(spread.group, TorchKNN(ranking.distance, memory_budget=spread.memory))
         own = sides.self_index()[spread.own()]
@@ -60,9 +62,9 @@ class _SpreadCounter:
     """Ranks of the queries of this process, by counting the references of all."""
 
     def __init__(self, sides: Sides, ranking: Ranking) -> None:
-        self.sides, self.ranking = sides, ranking
-        self.memory, self.group = sides.spread.memory, sides.spread.group
-        self.first = [sum(sides.spread.reference[:rank]) for rank in range(len(sides.spread.reference))]
+        self.sides, self.spread, self.ranking = sides, spread_of(sides), ranking
+        self.memory, self.group = self.spread.memory, self.spread.group
+        self.first = [sum(self.spread.reference[:rank]) for rank in range(len(self.spread.reference))]
         self.most = max(self.memory // 4 // _relevance(sides, ranking).bytes_per_query, 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
         relevance = _relevance(sides, ranking)
@@ -70,10 +72,10 @@ class _SpreadCounter:
         self.number, self.order = torch.cat([sides.self_index()[:0], *number]).sort(stable=True)
         self.relevance = _relevance(sides, ranking, self.order)
         check_squares(query=sides.query, reference=sides.reference)
-        self.own = sides.self_index()[sides.spread.own()][self.order]
+        self.own = sides.self_index()[self.spread.own()][self.order]
 
     def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
-        spread, row = self.sides.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
+        spread, row = self.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
         width = int(self.number[-1]) if len(self.number) else 0
         told = exchange((width, len(self._parts())), self.group)
         width, parts = (max(of_ranks) for of_ranks in zip(*told, strict=True))
@@ -89,7 +91,7 @@ class _SpreadCounter:
         counter, first = self._counter(sides.reference, None), 0
         each = 64 * (width + 1) + 8 * sides.query.shape[1]
         size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // each), 1)
-        for owner, count in enumerate(sides.spread.query):
+        for owner, count in enumerate(self.spread.query):
             for piece in _pieces(count, size):
                 here = slice(first + piece.start, first + piece.stop)
                 query = (
@@ -116,7 +118,7 @@ class _SpreadCounter:
         return RankCounter(rows[:0], self.own[:0], rows, ranking, equal) if len(rows) else None
 
     def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.sides.spread.reference, self.group)
+        ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.spread.reference, self.group)
         parts = self._parts()
         for part in range(max(exchange(len(parts), self.group))):
             yield from self._ranks(ring, parts[part] if part < len(parts) else slice(0, 0))
@@ -140,9 +142,9 @@ class _SpreadCounter:
                 of_tile.measure(rows, self.first[rank], self.ranking.order, self.memory // 8)
 
         def count(rank: int, rows: Tensor, equal: Tensor) -> None:
-            counter = self._counter(rows, equal) if known else None
-            for of_tile in known if counter else ():
-                of_tile.count(counter, self.first[rank])
+            if known and (counter := self._counter(rows, equal)):
+                for of_tile in known:
+                    of_tile.count(counter, self.first[rank])
 
         ring(measure)
         for of_tile in known:
@@ -204,14 +206,19 @@ class _Known:
 
 def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> Relevance:
     """Of the queries of this process, in this order."""
-    own = sides.spread.own()
+    own = spread_of(sides).own()
 
     def part(of_all: Tensor) -> Tensor:
         return of_all[own] if order is None else of_all[own][order]
 
-    ignore = None if sides.ignore is None else (part(sides.ignore[0]), sides.ignore[1])
+    ignore = (part(sides.ignore[0]), sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
     labels = part(sides.query_labels), sides.reference_labels
     return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, sides.gains, ignore)
+
+
+def spread_of(sides: Sides) -> Spread:
+    assert sides.spread is not None  # who asks has seen that rows are spread
+    return sides.spread
 
 
 def gathered_scores(scores: Tensor, spread: Spread | None) -> Tensor:

@@ -107,11 +107,13 @@ class ShardedKNN:
         same = query is reference or not len(query) + len(reference)
         alone = same and ignore is None and torch.equal(own, here)
         # More would travel than is saved where many neighbours do.
-        alone &= self._halves(query) and 12 * k <= 2 * query.shape[1] * query.element_size()
+        distance, few = self.knn.order, 12 * k <= 2 * query.shape[1] * query.element_size()
+        halved = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
+        alone &= few and halved and operators.selects(query.device)
         memory = budget(self.knn.memory_budget, query.device)
-        if all(exchange(bool(alone), self.group)):
+        if all(exchange(bool(alone), self.group)) and isinstance(distance, Distance):
             check_squares(query=query)
-            MutualRing(query, sizes, memory, self.knn, self.knn.order, self.group)(known)
+            MutualRing(query, sizes, memory, self.knn, distance, self.group)(known)
             return known.delta, known.index
 
         def merge(rank: int, block: Tensor) -> None:
@@ -121,11 +123,6 @@ class ShardedKNN:
 
         Ring([reference], sizes, self.group)(merge)
         return known.delta, known.index
-
-    def _halves(self, query: Tensor) -> bool:
-        distance = self.knn.order
-        euclidean = isinstance(distance, Distance) and distance.euclidean
-        return euclidean and self.knn.exact and operators.selects(query.device)
 
     def _merge(
         self,

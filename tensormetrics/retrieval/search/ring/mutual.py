@@ -1,6 +1,7 @@
 """Nearest neighbours of two sets of rows in each other, where each product serves both of its rows."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ def _neighbours(
     x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: Distance, memory: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    filter_ = Filter(_Stacked(x, y), distance, dtype)
+    filter_ = Filter(cast(Tensor, _Stacked(x, y)), distance, dtype)  # which reads slices of rows alone
     worst, size = torch.cat([worst_x, worst_y]), len(x)
     scaled = filter_.norms * filter_.scale
     factor, shift = filter_.scale * filter_.scale, -scaled.square()
@@ -88,20 +89,14 @@ def _neighbours(
             with plain_products(x.device):
                 operators.keep_least(queries, rows, filter_.bias, first, own[: len(queries)], None, *tables)
     values, columns = least.sorted()
-    sides = (slice(size), x, y, size), (slice(size, None), y, x, 0)
-    return tuple(
-        _settled(
-            *pair,
-            values[rows],
-            columns[rows] - before,
-            worst[rows],
-            (factor, shift[rows], error[rows]),
-            k,
-            distance,
-            memory,
-        )
-        for rows, *pair, before in sides
-    )
+    of_x, of_y = slice(size), slice(size, None)
+
+    def found(query: Tensor, reference: Tensor, rows: slice, before: int) -> tuple[Tensor, Tensor]:
+        places = factor, shift[rows], error[rows]
+        least = values[rows], columns[rows] - before, worst[rows]
+        return _settled(query, reference, *least, places, k, distance, memory)
+
+    return found(x, y, of_x, size), found(y, x, of_y, 0)
 
 
 def _settled(

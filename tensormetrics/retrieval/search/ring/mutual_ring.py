@@ -31,8 +31,8 @@ class MutualRing:
         try:
             most = max((self._number(self._before(step), step) for step in steps), default=0)
             room = [self.rows.new_empty(most, self.rows.shape[1]) for _ in steps[:2]]
-            tables = [(known.delta.new_empty(most, k), known.delta.new_empty(most, k, dtype=torch.int32))]
-            tables.append(tuple(part.new_empty(len(self.rows), k) for part in tables[0]))
+            sizes = most, len(self.rows)
+            tables = [(known.delta.new_empty(n, k), known.index.new_empty(n, k, dtype=torch.int32)) for n in sizes]
         except BaseException as error:
             failure = error
         exchange(failure, self.group)
