@@ -176,7 +176,7 @@ class Matched(Collection):
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
 
     @abstractmethod
-    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
         """The weight of the heaviest relation; distinct: of equal items only one counts."""
 
@@ -211,13 +211,13 @@ class Matched(Collection):
         """What each pair of items is worth, and not less than 0."""
         return [[max(self.inner.worth(x, y), 0.0) for y in b] for x in a]
 
-    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = self.overlap(rows, i, j, self.distinct)
         if self.empty_is_one:
             value = torch.where((rows.count[i] == 0) & (rows.count[j] == 0), 1.0, value)
         return value
 
-    def self_similarity(self, rows: Ragged, i: Tensor) -> Tensor:
+    def self_similarity(self, rows: RaggedRows, i: Tensor) -> Tensor:
         distinct = self.duplicates == "set"
         solved = self.constraint is Constraint.MANY_TO_MANY or distinct
         if self.inner.equality and not solved:
@@ -278,7 +278,7 @@ class Set(Matched):
         times = Counter(a), Counter(b)
         return float(sum(COMMON[self.constraint](*(side[key] for side in times)) for key in x & y))
 
-    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
             return self._counted(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
@@ -294,7 +294,7 @@ class Set(Matched):
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
         return value
 
-    def _counted(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def _counted(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
         assert rows.key is not None  # items of an equality have one
         collections, pairs, keys = len(rows.count), len(i), rows.key.size
@@ -308,12 +308,12 @@ class Set(Matched):
             times = times.clamp(max=1)
         return common(times[i], times[j], self.constraint).sum(-1).double()
 
-    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         for a, b in self._relation(rows, i, j):
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _relation(self, rows: Ragged, i: int, j: int) -> list[tuple[int, int]]:
+    def _relation(self, rows: RaggedRows, i: int, j: int) -> list[tuple[int, int]]:
         if self.inner.equality:
             assert rows.key is not None
             ids = rows.key.ids
@@ -333,14 +333,14 @@ class MaxPair(Collection):
         super().__init__(inner, items)
         self.dominated = inner.dominated
 
-    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = value[part].scatter_reduce(0, pairs.owner, delta, "amax")
         return value
 
-    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         pairs = Candidates.of(rows, *torch.tensor([[i], [j]], device=rows.start.device))
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
