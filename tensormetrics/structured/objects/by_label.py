@@ -76,12 +76,13 @@ class ByLabel:
         """Key -> () float64."""
         table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
-        result = {}
+        cross, pred, ref = table.unbind(-1)
+        result: dict[str, Tensor] = {}
         for name, normalizer in self.normalizers.items():
-            scores = normalize(*table.unbind(-1), normalizer, self.zero_division)
+            scores = normalize(cross, pred, ref, normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
             result[f"types-{name}"] = scores[met].nanmean()
-            weight = table[:, 2].where(~scores.isnan(), 0)
+            weight = ref.where(~scores.isnan(), 0)
             result[f"weighted-{name}"] = (scores * weight).nansum() / weight.sum()
         return result
 

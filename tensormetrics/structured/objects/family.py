@@ -3,11 +3,11 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from ... import _checks
 from ..._estimates import Estimate, check_confidence
@@ -73,6 +73,10 @@ class Corpus(nn.Module):
         self._lock = Lock()
         self.extras: list[Extra] = []
 
+    @abstractmethod
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
+        """Add documents; ValueError for lists of different lengths."""
+
     def update_single(self, pred: Any, ref: Any) -> None:
         """Add one document."""
         self.update([pred], [ref])
@@ -92,7 +96,7 @@ class Corpus(nn.Module):
     def _better(self, name: str) -> int:
         return 1
 
-    def with_extra(self, function: Extra) -> "Corpus":
+    def with_extra(self, function: Extra) -> Self:
         """Let `function` of the computed values add values of its own."""
         self.extras.append(function)
         return self
@@ -142,21 +146,23 @@ class Family(Corpus):
                 raise TypeError(
                     f"reduction {prefix!r}: got {given!r}, wanted micro_average([...]) or macro_average([...])"
                 )
-        own = {"empty": empty, "zero_division": zero_division, "duplicates": duplicates}
-        self.metric = metric.under(Policy.parse(policy or metric.policy, **own))
+        own = Policy.parse(policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
+        self.metric = metric.under(own)
         self.prefixes = list(reductions)
-        self.averages = nn.ModuleList(
+        averages = nn.ModuleList(
             OverlapScores(scores=given.normalizers, average=given.average, policy=self.metric.policy, **kwargs)
             for given in reductions.values()
         )
-        scores = {}
+        self.averages = cast(Sequence[OverlapScores], averages)
+        scores: dict[str, Normalizer] = {}
         for average in self.averages:
             if "overlap" in average.scores:
                 average.scores["overlap"] = metric.normalizer
             scores |= average.scores
         self.reads = selves_read(scores.values(), self.metric.policy.zero_division)
         self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
-        self.invalid = nn.ModuleList([InvalidCount()] if on_invalid == "empty" else [])
+        invalid = nn.ModuleList([InvalidCount()] if on_invalid == "empty" else [])
+        self.invalid = cast(Sequence[InvalidCount], invalid)
         self.hooks = dict(hooks or {})
         self.documents = 0
 
@@ -221,7 +227,8 @@ class Family(Corpus):
     def reset(self) -> None:
         """Forget all documents."""
         self.documents = 0
-        for scores in (*self.averages, *self.invalid, *self.by_label):
+        sums: list[CountMetric | ByLabel] = [*self.averages, *self.invalid, *self.by_label]
+        for scores in sums:
             scores.reset()
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
@@ -261,7 +268,8 @@ class Suite(Corpus):
         for name, member in members.items():
             if not isinstance(member, Corpus):
                 raise TypeError(f"member {name!r}: got {member!r:.60}, wanted a Family or a Suite")
-        self.names, self.parts = list(members), nn.ModuleList(members.values())  # a ModuleDict refuses some names
+        parts = nn.ModuleList(members.values())  # a ModuleDict refuses some names
+        self.names, self.parts = list(members), cast("Sequence[Family | Suite]", parts)
 
     @property
     def members(self) -> dict[str, "Family | Suite"]:

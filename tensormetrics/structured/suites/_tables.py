@@ -21,7 +21,11 @@ def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tu
             raise TypeError(f"{name}[{number}]: got {document!r:.60}, wanted a collection of {wanted.__name__}s")
     documents = list(map(list, documents))
     for number, items in enumerate(documents):
-        check_type(wanted, items, lambda row, number=number: f"{name}[{number}].{attribute}[{row}]")
+
+        def where(row: int, number: int = number) -> str:
+            return f"{name}[{number}].{attribute}[{row}]"
+
+        check_type(wanted, items, where)
     return documents, list(chain.from_iterable(documents))
 
 

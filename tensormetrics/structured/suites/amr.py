@@ -76,11 +76,12 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     _checks.one_of("top", top, (True, False, "concept"))
     triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
     concepts = {source: target for source, role, target in triples if role == "instance"}
-    props = [_prop(*triple, concepts) for triple in triples if triple[2] is not None]
+    props = [_prop(source, role, target, concepts) for source, role, target in triples if target is not None]
     root = root if root is not None or not triples else triples[0][0]
-    label = concepts.get(root) if top == "concept" else "top"
-    if top and root is not None and label is not None:
-        props.append(Prop(Variable(root), "top", _plain(label)))
+    if top and root is not None:
+        label = concepts.get(root) if top == "concept" else "top"
+        if label is not None:
+            props.append(Prop(Variable(root), "top", _plain(label)))
     return props
 
 
@@ -121,7 +122,7 @@ class Smatch(CountMetric):
         _checks.one_of("top", top, (True, False, "concept"))
         check_solver(solver, node_limit)
         self.top = top
-        self.options = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
+        self.options: dict[str, Any] = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add pairs of graphs."""
@@ -129,7 +130,7 @@ class Smatch(CountMetric):
             if isinstance(graphs, str | bytes):
                 raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
         _checks.same_length(preds=preds, refs=refs)
-        constants: dict[str, int] = {}
+        constants: dict[Variable | str, int] = {}
         pred, ref = (
             [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]
             for name, graphs in (("preds", preds), ("refs", refs))
@@ -142,8 +143,8 @@ class Smatch(CountMetric):
 
     def _count(self, *given: Tensor) -> Tensor:
         # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)
-        *triples, n_pred, _, n_ref, _ = given
-        solved = latent_overlap(*triples, n_pred, n_ref, **self.options)
+        pred_props, pred_is_var, ref_props, ref_is_var, n_pred, _, n_ref, _ = given
+        solved = latent_overlap(pred_props, pred_is_var, ref_props, ref_is_var, n_pred, n_ref, **self.options)
         columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
         return torch.stack([column.double() for column in columns], -1)
 
@@ -178,11 +179,11 @@ def _search_cells(n: int | Tensor, _: int | Tensor, m: int | Tensor, __: int | T
     return (n + m) ** 2  # there may be as many variables as triples
 
 
-def _encode(graphs: list[list[Prop]], constants: dict[str, int]) -> tuple[Tensor, Tensor]:
+def _encode(graphs: list[list[Prop]], constants: dict[Variable | str, int]) -> tuple[Tensor, Tensor]:
     # -> props (T, 3), is_var (T, 3) of the triples of all graphs; `constants` grows
     numbers, kinds = [], []
     for graph in graphs:
-        variables: dict[Variable, int] = {}
+        variables: dict[Variable | str, int] = {}
         for prop in graph:
             row = (prop.subj, prop.pred, prop.obj)
             kind = [isinstance(entry, Variable) for entry in row]

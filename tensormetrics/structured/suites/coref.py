@@ -207,12 +207,13 @@ def _scores(
     return precision, recall, 2 * precision * recall / total.where(total != 0, 1)
 
 
-def _blanc(n: dict[str, Tensor], mentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _blanc(n: dict[str, Tensor], mentions: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Mean over links and non-links; a class that the reference lacks is left out, as the CoNLL scorer does."""
     link, other = (_scores(n[f"{k}_c"], n[f"{k}_c"], n[f"{k}_a"], n[f"{k}_b"], 0.0) for k in ("link", "other"))
     has_link, has_other = n["link_b"] > 0, n["other_b"] > 0
     no_pred = (n["link_a"] == 0) & (n["other_a"] == 0)
-    return tuple(
+    precision, recall, f1 = (
         torch.where(has_link & has_other, (x + y) / 2, torch.where(has_link, x, torch.where(has_other, y, m * no_pred)))
         for x, y, m in zip(link, other, mentions, strict=True)
     )
+    return precision, recall, f1

@@ -108,10 +108,10 @@ class EventScores(CountMetric):
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 12)  ->  name: (...)
-        overlaps = counts.unflatten(-1, (len(METRICS), 3)).unbind(-2)
+        overlaps = (part.unbind(-1) for part in counts.unflatten(-1, (len(METRICS), 3)).unbind(-2))
         return {
-            f"{metric}-{score}": normalize(*overlap.unbind(-1), score, self.policy.zero_division)
-            for metric, overlap in zip(METRICS, overlaps, strict=True)
+            f"{metric}-{score}": normalize(cross, pred, ref, score, self.policy.zero_division)
+            for metric, (cross, pred, ref) in zip(METRICS, overlaps, strict=True)
             for score in SCORES
         }
 
@@ -173,7 +173,7 @@ class EventScores(CountMetric):
         equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
         inside = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
         overlap = Overlap(
-            set_overlap(cross * equal, *n_events),
+            set_overlap(cross * equal, n_events[0], n_events[1]),
             (pred[..., :, 0] * inside[0]).sum(-1),
             (ref[..., 0, :] * inside[1]).sum(-1),
         )

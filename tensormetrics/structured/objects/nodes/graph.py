@@ -17,7 +17,7 @@ from .set import Bounded
 
 class GraphRows(NamedTuple):
     start: Tensor  # (n,) int64: the first node of each graph
-    count: Tensor  # (n,) int64
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the nodes
     first: Tensor  # (n,) int64: the first edge of each graph
@@ -45,7 +45,7 @@ class Graph(Bounded):
         ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
         edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
         table = torch.tensor([end for graph in ends for end in graph], dtype=torch.int64, device=device).view(-1, 2)
-        return GraphRows(*rows, edges.cumsum(0) - edges, edges, table, {})
+        return GraphRows(rows.start, rows.count, rows.items, rows.key, edges.cumsum(0) - edges, edges, table, {})
 
     def solve(self, rows: GraphRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
         return self._solve(rows, self.dense(rows, i, j), i, j)[:2]

@@ -15,7 +15,7 @@ from ..columns import Keys, Where, check_type
 from ..variable import Variable
 from .node import Node, Part
 from .relations import equal_pairs
-from .set import Bounded, Candidates, Ragged
+from .set import Bounded, Candidates
 
 NODE_LIMIT = 200_000
 
@@ -46,7 +46,7 @@ class VariableLeaf(Node):
 
 class BoundRows(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # (n,) int64
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
     numbers: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
@@ -65,7 +65,7 @@ class LatentSet(Bounded):
     binds = True
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> BoundRows:
-        rows: Ragged = super().encode(values, split, where, device)
+        rows = super().encode(values, split, where, device)
         ids: dict[Variable | None, int] = {None: -1}
         slots = [[ids.setdefault(variable, len(ids)) for variable in slot] for slot in self.inner.variables(rows.items)]
         slots = torch.tensor(slots, dtype=torch.int64, device=device).mT
@@ -73,7 +73,7 @@ class LatentSet(Bounded):
         used = slots >= 0
         numbers = torch.full_like(slots, -1)
         numbers[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
-        return BoundRows(*rows, numbers, {})
+        return BoundRows(rows.start, rows.count, rows.items, rows.key, numbers, {})
 
     def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
         found = self._mapped(rows, i, j, distinct) if self.inner.equality else self._chosen(rows, i, j)
@@ -92,13 +92,14 @@ class LatentSet(Bounded):
 
     def _props(self, rows: BoundRows, i: Tensor) -> tuple[Tensor, Tensor]:
         # ->  (P, N, 1 + S) int64, bool: what must be equal, then the variables
+        assert rows.key is not None  # items of an equality have one
         owner, item = expand(rows.start[i], rows.count[i])
         place = owner, item - rows.start[i][owner]
         numbers = rows.numbers[item]
         shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + numbers.shape[1]
         props = torch.cat([rows.key.ids[item, None], numbers.clamp(min=0)], 1)
         is_var = torch.nn.functional.pad(numbers >= 0, (1, 0))
-        return tuple(table.new_zeros(shape).index_put_(place, table) for table in (props, is_var))
+        return props.new_zeros(shape).index_put_(place, props), is_var.new_zeros(shape).index_put_(place, is_var)
 
     def _chosen(self, rows: BoundRows, i: Tensor, j: Tensor) -> Chosen:
         # i, j: (P,)
@@ -109,8 +110,8 @@ class LatentSet(Bounded):
         value, pairs = torch.zeros_like(bound), []
         for document in bound.nonzero()[:, 0].tolist():
             here = (owner == document) & (delta > 0)
-            variables = (rows.numbers[side[here]].cpu().numpy() for side in (candidates.x, candidates.y))
-            found = consistent_choice(a[here], b[here], delta[here].cpu().numpy(), *variables, self.constraint)
+            x, y = (rows.numbers[side[here]].cpu().numpy() for side in (candidates.x, candidates.y))
+            found = consistent_choice(a[here], b[here], delta[here].cpu().numpy(), x, y, self.constraint)
             taken = here.nonzero()[:, 0][torch.from_numpy(found.taken).to(here.device)]
             value[document] = delta[taken].sum()
             proved = found.bound <= value[document] * (1 + PROOF)
@@ -122,6 +123,7 @@ class LatentSet(Bounded):
     def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
             return self._chosen(rows, i, j).pairs
+        assert rows.key is not None
         (mapping,) = self._mapped(rows, i, j, self.distinct).mapping
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
@@ -145,7 +147,9 @@ def consistent_choice(
     once = [(links[:, 0], column), (links[:, 1], column)]
     once += [(a.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY))
     once += [(b.cpu().numpy(), item)] * (constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE))
-    row, col, end = [], [], 0
+    row: list[np.ndarray] = []
+    col: list[np.ndarray] = []
+    end = 0
     for group, columns in once:
         number = np.unique(group, return_inverse=True)[1]
         row, col, end = [*row, end + number], [*col, columns], end + number.max() + 1

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence, Set
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from ....assignment import linear_sum_assignment
 from ...tensors._pairs import join, places
 from ..columns import as_list, check_collection
 from ..metric import StructuredMetric
-from .set import Collection, Ragged, alike
+from .set import Collection, RaggedRows, alike
 
 
 class Queries(NamedTuple):
@@ -41,7 +41,7 @@ class Ranking(nn.Module):
     ) -> Queries:
         """B queries, read together; gains stand in the order of the references, default 1."""
         _checks.same_length(preds=preds, refs=refs)
-        size, node, device = len(preds), self.items.node(), self.items.device
+        size, node, device = len(preds), cast(Collection, self.items.node()), self.items.device
         if gains is not None and not node.inner.equality:
             raise ValueError(
                 "gains: got some with an inner metric that is no equality, and so does not say what a part of a gain "
@@ -84,9 +84,10 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
     return torch.tensor(list(chain.from_iterable(gains)), dtype=torch.float64, device=n_ref.device)
 
 
-def _equal_hits(rows: Ragged, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
+def _equal_hits(rows: RaggedRows, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     # gain: (references,)  ->  hit, gained (predictions,) float64
     """Of equal items the n-th prediction stands for the n-th reference."""
+    assert rows.key is not None  # items of an equality have one
     row = torch.repeat_interleave(rows.count)
     n = int(rows.count[:size].sum())
     _, block = (row % max(size, 1) * rows.key.size + rows.key.ids).unique(return_inverse=True)
@@ -97,7 +98,7 @@ def _equal_hits(rows: Ragged, size: int, gain: Tensor) -> tuple[Tensor, Tensor]:
     return hit.index_put((a,), torch.ones_like(gain[b])), hit.index_put((a,), gain[b])
 
 
-def _prefix_overlaps(node: Collection, rows: Ragged, size: int) -> Tensor:
+def _prefix_overlaps(node: Collection, rows: RaggedRows, size: int) -> Tensor:
     # ->  (predictions,) float64
     i = torch.arange(size, device=rows.count.device)
     n, m = rows.count[:size], rows.count[size:]

@@ -1,7 +1,7 @@
 """Relations between the items of two small collections, in plain Python."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from ...tensors.constraints import Constraint
 
@@ -26,7 +26,9 @@ def heaviest_relation(gain: list[list[float]], constraint: Constraint) -> float:
     return max(best.values())
 
 
-def equal_pairs(x: list[Hashable], y: list[Hashable], constraint: Constraint, distinct: bool) -> list[tuple[int, int]]:
+def equal_pairs(
+    x: Sequence[Hashable], y: Sequence[Hashable], constraint: Constraint, distinct: bool
+) -> list[tuple[int, int]]:
     """Which equal items are paired: the n-th with the n-th one-to-one, with the first where one may be used again."""
     places: defaultdict[Hashable, list[int]] = defaultdict(list)
     for b, key in enumerate(y):

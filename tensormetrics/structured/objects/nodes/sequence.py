@@ -10,7 +10,7 @@ from torch import Tensor
 from ...tensors.sequence import sequence_overlap
 from .node import Part
 from .relations import chains, heaviest_chain
-from .set import Matched, Ragged, alike
+from .set import Matched, RaggedRows, alike
 
 
 class Sequence(Matched):
@@ -21,7 +21,7 @@ class Sequence(Matched):
     def plain_overlap(self, a: Items[Any], b: Items[Any], distinct: bool) -> float:
         return chains(self.gains(a, b), self.constraint)[0][0]
 
-    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part in alike(rows.count[i], rows.count[j]):
             here, there = i[part], j[part]
@@ -29,7 +29,7 @@ class Sequence(Matched):
             value[part] = sequence_overlap(dense, rows.count[here], rows.count[there], self.constraint)
         return value
 
-    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         one, other = torch.tensor([[i], [j]], device=rows.start.device)
         (gain,) = self.dense(rows, one, other).clamp(min=0).tolist()

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -31,9 +31,22 @@ MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each colle
 
 class Ragged(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # (n,) int64
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
+
+
+class RaggedRows(Protocol):
+    """What `Ragged` has, of nodes that keep more of their rows."""
+
+    @property
+    def start(self) -> Tensor: ...
+    @property
+    def count(self) -> Tensor: ...
+    @property
+    def items(self) -> Any: ...
+    @property
+    def key(self) -> Keys | None: ...
 
 
 class Collection(Node):
@@ -46,7 +59,7 @@ class Collection(Node):
         self.take_on([inner])
         self.has_variables = False
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Ragged:
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> RaggedRows:
         self.check(values, where)
         counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         count = torch.tensor(counts, dtype=torch.int64)
@@ -60,7 +73,7 @@ class Collection(Node):
     def check(self, values: Sequence[Any], where: Where) -> None:
         check_collection(values, where)
 
-    def candidates(self, rows: Ragged, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
+    def candidates(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
         """Pairs of items that may be similar, for a few pairs (i, j) of collections at a time."""
         most = (rows.count[i] * rows.count[j]).clamp(min=1).cumsum(0)
         first = 0
@@ -70,7 +83,7 @@ class Collection(Node):
             yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
             first = last
 
-    def dense(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+    def dense(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         # i, j: (P,) of like length  ->  (P, N, M) float64
         """Similarities of all pairs of items, 0 where there are none."""
         n, m = rows.count[i], rows.count[j]
@@ -91,7 +104,7 @@ class Collection(Node):
         place = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
         return delta.new_zeros(shape).index_put_(place, delta)
 
-    def part(self, rows: Ragged, i: int, j: int, a: int, b: int, x: Any, y: Any) -> Part:
+    def part(self, rows: RaggedRows, i: int, j: int, a: int, b: int, x: Any, y: Any) -> Part:
         """Item a of row i beside item b of row j."""
         place = int(rows.start[i]) + a, int(rows.start[j]) + b
         return Part((a,), (b,), self.inner, rows.items, *place, x[a], y[b])
@@ -109,7 +122,7 @@ class Candidates(NamedTuple):
     block: Tensor  # (T,) pairs compete within it alone
 
     @classmethod
-    def of(cls, rows: Ragged, i: Tensor, j: Tensor) -> "Candidates":
+    def of(cls, rows: RaggedRows, i: Tensor, j: Tensor) -> "Candidates":
         # i, j: (P,)
         x_owner, x = expand(rows.start[i], rows.count[i])
         y_owner, y = expand(rows.start[j], rows.count[j])
@@ -163,7 +176,7 @@ class Matched(Collection):
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
 
     @abstractmethod
-    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
         """The weight of the heaviest relation; distinct: of equal items only one counts."""
 
@@ -198,13 +211,13 @@ class Matched(Collection):
         """What each pair of items is worth, and not less than 0."""
         return [[max(self.inner.worth(x, y), 0.0) for y in b] for x in a]
 
-    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = self.overlap(rows, i, j, self.distinct)
         if self.empty_is_one:
             value = torch.where((rows.count[i] == 0) & (rows.count[j] == 0), 1.0, value)
         return value
 
-    def self_similarity(self, rows: Ragged, i: Tensor) -> Tensor:
+    def self_similarity(self, rows: RaggedRows, i: Tensor) -> Tensor:
         distinct = self.duplicates == "set"
         solved = self.constraint is Constraint.MANY_TO_MANY or distinct
         if self.inner.equality and not solved:
@@ -265,24 +278,25 @@ class Set(Matched):
         times = Counter(a), Counter(b)
         return float(sum(COMMON[self.constraint](*(side[key] for side in times)) for key in x & y))
 
-    def overlap(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
             return self._counted(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         if rows.key is None:  # every pair of items may be similar
             for part in alike(rows.count[i], rows.count[j]):
                 delta = self.dense(rows, i[part], j[part])
-                lengths = rows.count[i[part]], rows.count[j[part]]
                 full = len(delta) == 1  # as large as its table: lengths would cost a pass over it
-                value[part] = set_overlap(delta, *(() if full else lengths), constraint=self.constraint)
+                n, m = (None, None) if full else (rows.count[i[part]], rows.count[j[part]])
+                value[part] = set_overlap(delta, n, m, self.constraint)
             return value
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
         return value
 
-    def _counted(self, rows: Ragged, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def _counted(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
+        assert rows.key is not None  # items of an equality have one
         collections, pairs, keys = len(rows.count), len(i), rows.key.size
         if max(collections, pairs) * keys > MAX_TABLE:
             both = torch.cat([i, j])
@@ -294,15 +308,17 @@ class Set(Matched):
             times = times.clamp(max=1)
         return common(times[i], times[j], self.constraint).sum(-1).double()
 
-    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         for a, b in self._relation(rows, i, j):
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _relation(self, rows: Ragged, i: int, j: int) -> list[tuple[int, int]]:
+    def _relation(self, rows: RaggedRows, i: int, j: int) -> list[tuple[int, int]]:
         if self.inner.equality:
-            keys = [rows.key.ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j)]
-            return equal_pairs(*keys, self.constraint, self.distinct)
+            assert rows.key is not None
+            ids = rows.key.ids
+            x, y = (ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j))
+            return equal_pairs(x, y, self.constraint, self.distinct)
         here = torch.tensor([[i], [j]], device=rows.start.device)
         pairs = Candidates.of(rows, *here)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
@@ -317,14 +333,14 @@ class MaxPair(Collection):
         super().__init__(inner, items)
         self.dominated = inner.dominated
 
-    def similarity(self, rows: Ragged, i: Tensor, j: Tensor) -> Tensor:
+    def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         for part, pairs in self.candidates(rows, i, j):
             delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
             value[part] = value[part].scatter_reduce(0, pairs.owner, delta, "amax")
         return value
 
-    def parts(self, rows: Ragged, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
+    def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         pairs = Candidates.of(rows, *torch.tensor([[i], [j]], device=rows.start.device))
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
