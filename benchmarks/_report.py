@@ -117,6 +117,22 @@ QUOTES = [
         "rival",
     ),
     Quote(
+        "entities of 3,453 sentences, tags to report",
+        "seqeval",
+        "structured_corpora",
+        "entities, 3,453 sentences as in CoNLL-2003, report, against seqeval",
+        "ours",
+        "rival",
+    ),
+    Quote(
+        "five measures of a million ranked documents, from files",
+        "pytrec_eval",
+        "retrieval_runs",
+        "1,000 queries of 1,000 documents",
+        "ours ms",
+        "pytrec_eval ms",
+    ),
+    Quote(
         "Smatch of two graphs, 20 variables, proved optimal", "smatchpp", "structured_latent", "20", "batch", "smatchpp"
     ),
     Quote(
