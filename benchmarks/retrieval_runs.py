@@ -1,5 +1,5 @@
-"""Claim: from two files to trec_eval's measures, a million ranked documents take a third of pytrec_eval's time; the aim is
-a fifth.
+"""Claim: from two files to trec_eval's measures, a million ranked documents take a third of pytrec_eval's time. The aim
+is a fifth.
 
 Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Both read
 the files anew, in turns in one process; times are medians.
