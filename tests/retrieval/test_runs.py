@@ -61,6 +61,8 @@ def test_equal_scores_are_ordered_by_name_and_scores_are_those_of_float32():
     close = {"q": {"d10": 1.0 + 1e-12, "d9": 1.0}}  # one number in float32
     assert evaluate_run(close, qrels, "recip_rank").values["recip_rank"] == 1 / 2
     assert evaluate_run({"q": {"d10": 0.0, "d9": -0.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
+    beyond = {"q": {"d10": 1e300, "d9": 1e299}}  # both infinite in float32
+    assert evaluate_run(beyond, qrels, "recip_rank").values["recip_rank"] == 1 / 2
     signs = {"q": {"d10": -1.0, "d9": -2.0, "d1": 3.0, "d2": -math.inf, "d3": math.inf}}
     assert evaluate_run(signs, qrels, "recip_rank").values["recip_rank"] == 1 / 3
 
@@ -146,8 +148,20 @@ def test_errors():
         Qrels({"q": {"d": 0.5}})
     with pytest.raises(ValueError, match="scores: got NaN, wanted numbers; -inf leaves a document out"):
         Run.from_scores(torch.tensor([[math.nan]]))
-    with pytest.raises(ValueError, match="documents: got 1 names for 2"):
+    with pytest.raises(ValueError, match="documents: got 1 names, wanted at least 2"):
         Run.from_scores(torch.zeros(1, 2), documents=["a"])
+    with pytest.raises(ValueError, match="queries: got 1 names, wanted 2"):
+        Run.from_scores(torch.zeros(2, 2), queries=["a"])
+    for score in ("x", None):
+        with pytest.raises(ValueError, match=f"run: got {score!r} for 'q', 'd', wanted float"):
+            Run({"q": {"d": score}})
+    for gain in (math.nan, math.inf, 10**30):
+        with pytest.raises(ValueError, match=r"qrels: got .* for 'q', 'd', wanted int"):
+            Qrels({"q": {"d": gain}})
+    with pytest.raises(ValueError, match="indices: got torch.float32, wanted an integer dtype"):
+        Run.from_top_k(torch.ones(1, 1), torch.zeros(1, 1))
+    with pytest.raises(ValueError, match="metrics: got none, wanted at least one name"):
+        evaluate_run(RUN, QRELS, [])
     with pytest.raises(ValueError, match="queries: got names that are not distinct"):
         Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])
 

@@ -48,6 +48,8 @@ def evaluate_run(
         {'recip_rank': 0.5, 'P_1': 0.0}
     """
     chosen = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
+    if not chosen:
+        raise ValueError("metrics: got none, wanted at least one name")
     run, qrels = _as(Run, run), _as(Qrels, qrels)
     queries, hits = hits_of(run, qrels, relevance_level, complete, judged_only)
     if not queries:

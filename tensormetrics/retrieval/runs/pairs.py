@@ -13,7 +13,7 @@ from torch import Tensor
 from ... import _checks
 from ..._columns import Fields, read_columns
 
-MOST = 2**53
+MOST = 2**53  # gains above are no exact float64
 MIX = 0x9E3779B97F4A7C15  # an odd number without pattern
 
 
@@ -106,6 +106,7 @@ class Run(Pairs):
         """What `torch.topk` or a search index answers, similarities as scores."""
         _checks.shape("scores", scores, "Q", "k")
         _checks.shape("indices", indices, *scores.shape)
+        _checks.integral("indices", indices)
         values, places = scores.detach().double().cpu().numpy(), indices.cpu().numpy()
         if np.isnan(values).any():
             raise ValueError("scores: got NaN, wanted numbers; -inf leaves a document out")
@@ -186,12 +187,19 @@ def _from_mapping(
         for document, value in each.items():
             if not (isinstance(query, str) and isinstance(document, str)):
                 raise TypeError(f"{name}: got the names {query!r} and {document!r}, wanted two str")
-            if kind(value) != value:
+            if not _is(kind, value):
                 raise ValueError(f"{name}: got {value!r} for {query!r}, {document!r}, wanted {kind.__name__}")
     sizes = [len(each) for each in given.values()]
     documents = [document for each in given.values() for document in each]
     values: np.ndarray = np.array([value for each in given.values() for value in each.values()], kind)
     return list(given), np.repeat(np.arange(len(given)), sizes), _words_of(documents), values
+
+
+def _is(kind: type, value: Any) -> bool:
+    try:
+        return bool(kind(value) == value and (kind is float or abs(value) <= MOST))
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def _words_of(names: Sequence[str]) -> np.ndarray:
@@ -209,7 +217,7 @@ def _names(argument: str, names: Sequence[str] | None, number: int, at_least: bo
         return [str(i) for i in range(number)]
     names = list(names)
     if len(names) < number or (len(names) > number and not at_least):
-        raise ValueError(f"{argument}: got {len(names)} names for {number}")
+        raise ValueError(f"{argument}: got {len(names)} names, wanted {'at least ' * at_least}{number}")
     if len(set(names)) < len(names):
         raise ValueError(f"{argument}: got names that are not distinct")
     return names

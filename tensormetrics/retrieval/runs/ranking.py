@@ -104,7 +104,8 @@ def _same_names(a: Pairs, b: Pairs, of_a: np.ndarray, of_b: np.ndarray) -> np.nd
 
 def _order(run: Run, of_run: np.ndarray, places: np.ndarray) -> np.ndarray:
     # ->  (n,) by query, the highest score first, of equal ones the greater name
-    scores = run.value[places].astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there, as in trec_eval
+        scores = run.value[places].astype(np.float32)
     query = of_run[run.query[places]].astype(np.uint64)
     bits = (scores + np.float32(0)).view(np.int32)  # 0 in place of -0
     ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)  # as the scores are ordered
