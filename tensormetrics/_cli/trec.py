@@ -28,13 +28,20 @@ from .output import common_options, draw_scores, percent, publish, table
 @click.option("--judged-only", is_flag=True, help="Leave documents without a judgement out of the lists.")
 @click.option("--per-query", is_flag=True, help="Also each query's scores.")
 @click.option(
-    "--bootstrap",
-    "resamples",
+    "--replicates",
     type=click.IntRange(0),
     default=0,
     show_default=True,
     metavar="N",
-    help="95% intervals from N resamples of the queries; 0: none.",
+    help="Intervals from N resamples of the queries; 0: none.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Of the intervals.",
 )
 @common_options
 def trec(
@@ -45,7 +52,8 @@ def trec(
     complete: bool,
     judged_only: bool,
     per_query: bool,
-    resamples: int,
+    replicates: int,
+    confidence: float,
     device: str | None,
     **outputs: Path | None,
 ) -> int:
@@ -66,11 +74,11 @@ def trec(
         )
         values = found.summary()
         intervals = {}
-        for name in found.values if resamples else ():
+        for name in found.values if replicates else ():
             if name not in SUMMED:
-                interval = bootstrap(found.values[name], resamples)
+                interval = bootstrap(found.values[name], replicates, confidence)
                 intervals[name] = (float(interval.low), float(interval.high))
-    head = ["metric", "value", *([f"{percent(0.95)} interval"] if intervals else [])]
+    head = ["metric", "value", *([f"{percent(confidence)} interval"] if intervals else [])]
     tables = [table(head, ([name, value, intervals.get(name)][: len(head)] for name, value in values.items()))]
     each = {query: {name: float(found.values[name][i]) for name in values} for i, query in enumerate(found.queries)}
     if per_query:
@@ -81,11 +89,19 @@ def trec(
         "level": level,
         "complete": complete,
         "judged_only": judged_only,
-        "bootstrap": resamples,
+        "replicates": replicates,
+        "confidence": confidence,
         "metrics": {
             name: {"value": value, **dict(zip(("low", "high"), intervals.get(name, ()), strict=False))}
             for name, value in values.items()
         },
         "per_query": each if per_query else {},
     }
-    return publish("trec", tables, answer, lambda: draw_scores(values, intervals, {}), values.values(), **outputs)
+    return publish(
+        "trec",
+        tables,
+        answer,
+        lambda: draw_scores(values, intervals, {}, confidence=confidence),
+        values.values(),
+        **outputs,
+    )

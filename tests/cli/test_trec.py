@@ -20,15 +20,17 @@ def invoke(tmp_path, monkeypatch):
 
 
 def test_table(invoke):
-    result = invoke("--metric", "recip_rank", "--metric", "num_ret", "--per-query", "--bootstrap", "200")
+    result = invoke(
+        "--metric", "recip_rank", "--metric", "num_ret", "--per-query", "--replicates", "200", "--confidence", "0.9"
+    )
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[0].split() == ["metric", "value", "95%", "interval"]
+    assert result.output.splitlines()[0].split() == ["metric", "value", "90%", "interval"]
     assert result.output.splitlines()[1].split()[:2] == ["recip_rank", "0.7500"]
     assert result.output.splitlines()[-2:] == ["q1         0.5000   2.0000", "q2         1.0000   1.0000"]
 
 
 def test_json_and_picture(invoke, tmp_path):
-    result = invoke("--json", "o.json", "--plot", "o.png", "--complete", "--bootstrap", "100")
+    result = invoke("--json", "o.json", "--plot", "o.png", "--complete", "--replicates", "100")
     assert result.exit_code == 0, result.output
     answer = json.loads((tmp_path / "o.json").read_text())
     assert answer["metrics"]["recip_rank"]["value"] == 0.5 and answer["queries"] == 3 and answer["complete"]
