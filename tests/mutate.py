@@ -147,7 +147,7 @@ def drawn(number: int, seed: int, only: str) -> list[tuple[Edit, str]]:
 def tests_of(path: str) -> list[list[str]]:
     """What to run for a file, the likeliest to see it first: arguments of pytest."""
     _, part, *_ = path.split("/")
-    domain = LIBRARIES.get(part, part.removesuffix(".py"))
+    domain = LIBRARIES.get(part, part.removesuffix(".py").strip("_"))
     stem = Path(path).stem.strip("_")
     folder = ROOT / "tests" / domain
     near = sorted(file.relative_to(ROOT).as_posix() for file in folder.glob(f"test*{stem}*.py"))
