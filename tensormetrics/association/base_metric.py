@@ -18,6 +18,7 @@ from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
+from .null_draws import Draws
 from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
 from .query import Forms, IndexedQuery, Query, Template
 
@@ -105,6 +106,10 @@ class BaseMetric(SumMetric):
         Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
+
+    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`."""
+        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
 
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
@@ -211,6 +216,10 @@ class BaseMetric(SumMetric):
             )
             measured |= {"low": interval.low, "high": interval.high}
         return measured
+
+    def draws(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
+        """`null_draws` of the arguments of `evaluate`."""
+        return self.null_draws(*sets, **masks, **(words or {}))
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         # vectors: (..., V, D)
