@@ -56,7 +56,8 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
     metavar="NUMBER|NAME",
     default="balanced",
     show_default=True,
-    help="Counts added to the cells: balanced, one for the whole table, half of it right; perks, one for each row; to "
+    help="Counts added to the cells: balanced, one for the whole table, half of it right; hierarchical, "
+    "by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to "
     "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
 )
 @click.option(
@@ -114,7 +115,8 @@ def posterior(
     if min_sig_diff is not None and not compare:
         raise BadInput("--min-sig-diff: is for --compare; write both")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
-    given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
+    of_rows = prior in ("balanced", "hierarchical")
+    given = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)

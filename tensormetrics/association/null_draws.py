@@ -57,7 +57,7 @@ def partition_draws(
         return (mine / mine_rows - (total - mine) / (all_rows - mine_rows)) * grid
 
     def drawn(start: int, number: int) -> Tensor:
-        chosen = random_partitions(begin, *sizes.unbind(1), places, start, number).double()
+        chosen = random_partitions(begin, sizes[:, 0], sizes[:, 1], places, start, number).double()
         return difference(chosen[group] if len(chosen) > 1 else chosen).unflatten(0, lead)
 
     first = (torch.arange(places, device=n.device) < n[:, None]).double()[:, None]
@@ -92,9 +92,11 @@ def max_t_p_values(batches: list[Draws], alternative: Alternative, iterations: i
         return _as_large(torch.cat([batch.drawn(start, rows) for batch in batches]), alternative).mT
 
     cost = sum(batch.cost for batch in batches)
-    squares = sum(drawn(*piece).square().nan_to_num(0).sum(0) for piece in chunks(min(iterations, SCALED_BY), cost))
-    scale = (squares / min(iterations, SCALED_BY)).sqrt()
     observed = _as_large(torch.cat([batch.observed for batch in batches])[:, None], alternative)[:, 0]
+    squares, trial = torch.zeros_like(observed), min(iterations, SCALED_BY)
+    for piece in chunks(trial, cost):
+        squares += drawn(*piece).square().nan_to_num(0).sum(0)
+    scale = (squares / trial).sqrt()
     test = StepDown((observed / scale).where(scale > 0, 0).where(observed.isfinite(), torch.nan))
     for piece in chunks(iterations, cost):
         test.add((drawn(*piece) / scale).where(scale > 0, 0))

@@ -159,10 +159,7 @@ def run_queries(
         lost_vocabulary_threshold=lost_vocabulary_threshold,
         warn_not_found_words=warn_not_found_words,
     )
-    if correction is not None:
-        _checks.one_of("correction", correction, CORRECTIONS)
-        if value != "p_value":
-            raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
+    _check_correction(correction, value)
     plan = _plan(metric, queries, generate_subqueries)
     scores = _score(metric, plan, models, options, value, correction == "max-t")
     if correction is not None:
@@ -176,6 +173,13 @@ def run_queries(
         return table
     name = f"{metric.metric_short_name}: {queries_set_name}"
     return _aggregated(table, name, aggregation_function, return_only_aggregation)
+
+
+def _check_correction(correction: str | None, value: str) -> None:
+    if correction is not None:
+        _checks.one_of("correction", correction, CORRECTIONS)
+        if value != "p_value":
+            raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
 
 
 def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:

@@ -83,7 +83,8 @@ def batched_scores(
 def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
     # ->  (Q,) float64
     """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
-    reasons, asked, batches = _misfits(metric, plan), [], []
+    reasons, batches = _misfits(metric, plan), []
+    asked: list[int] = []
     for queries, draws in _batches(metric, plan, call, reasons, BaseMetric.draws):
         try:
             batches.append(draws())
