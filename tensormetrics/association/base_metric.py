@@ -121,6 +121,7 @@ class BaseMetric(SumMetric):
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
     def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        # sets: (..., W, D) each, masks and words as in `p_values`  ->  scores (...)
         """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`."""
         raise NotImplementedError(f"{type(self).__name__} has no null_draws")
 
@@ -240,10 +241,6 @@ class BaseMetric(SumMetric):
             )
             measured |= {"low": interval.low, "high": interval.high}
         return measured
-
-    def draws(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
-        """`null_draws` of the arguments of `evaluate`."""
-        return self.null_draws(*sets, **masks, **(words or {}))
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         # vectors: (..., V, D)

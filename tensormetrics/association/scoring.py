@@ -16,7 +16,7 @@ from ._side import number_words, padded
 from .base_metric import BaseMetric
 from .lookup import log
 from .model import WordEmbeddingModel
-from .null_draws import max_t_p_values
+from .null_draws import Draws, max_t_p_values
 from .query import IndexedQuery, Query
 from .subqueries import Plan
 
@@ -85,7 +85,7 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
     """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
     reasons, batches = _misfits(metric, plan), []
     asked: list[int] = []
-    for queries, draws in _batches(metric, plan, call, reasons, BaseMetric.draws):
+    for queries, draws in _batches(metric, plan, call, reasons, _draws):
         try:
             batches.append(draws())
         except ValueError as error:
@@ -98,6 +98,10 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
         found = max_t_p_values(batches, metric.p_value_test_type, metric.p_value_iterations)
         p_values[torch.tensor(asked, device=p_values.device)] = found
     return p_values, reasons
+
+
+def _draws(metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
+    return metric.null_draws(*sets, **masks, **(words or {}))
 
 
 def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
@@ -113,7 +117,7 @@ def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
     return reasons
 
 
-Method = Callable[..., Any]  # of a metric: `evaluate` or `draws`
+Method = Callable[..., Any]  # of a metric: `evaluate` or `_draws`
 Batches = Iterator[tuple[Sequence[int], Callable[[], Any]]]  # queries, and a function for what it answers
 
 
