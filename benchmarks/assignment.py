@@ -139,7 +139,8 @@ def row(name: str, cost: np.ndarray, solvers: dict[str, Solver], device: str, bu
         np.testing.assert_allclose(solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
     took = seconds(solvers, inputs, budget)
     fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
-    ratios = [took["scipy"] / fair, took["scipy"] / took["ours float32"], *(min(peers) / took[f"ours float{bits}"] for bits in (64, 32) if peers)]
+    mine = [fair, took["ours float32"]]
+    ratios = [rival / own for rival in (took["scipy"], *([min(peers)] if peers else [])) for own in mine]
     ratios += [took[rival] / took[f"ours float{bits}"] for rival, bits in tensor_rivals(solvers).items()]
     scans = _op.lsa(doubles, False)[6].double().mean()
     yield [name, *(f"{1e3 * t:.2f}" for t in took.values()), f"{scans:.0f}", *(f"{ratio:.2f}x" for ratio in ratios)]

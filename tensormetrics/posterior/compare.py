@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ AT_ONCE = 2**21  # differences of several pairs
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Differences of columns, which are computed when asked for: P pairs of E columns would take P / E of their memory."""
+    """Differences of columns, computed when asked for: P pairs of E columns would take P / E of their memory."""
 
     values: Tensor  # (S, E)
     left: Tensor  # (P,) int64, or () for one pair
@@ -217,7 +218,7 @@ def compare_pairs(
     paired: list[bool],
 ) -> PairwiseComparisonResult:
     """`pairwise_compare` of all pairs, of which a bounded number are in memory at a time."""
-    joined: dict[str, Tensor] = {}  # made once: small tensors that stay would keep the memory around them
+    joined: dict[str, Any] = {}  # made once: small tensors that stay would keep the memory around them
     done = 0
     for part in pairs.split():
         between, seen = replace(part, values=random)(), replace(part, values=observed[None])()[0]
@@ -234,8 +235,7 @@ def compare_pairs(
         found = replace(found, differences=pairs)
     interval = joined.pop("low"), joined.pop("high")
     left, right = names
-    sides = {"lhs_name": left, "rhs_name": right, "paired": paired}
-    return replace(found, **joined, **sides, interval=interval)
+    return replace(found, **joined, lhs_name=left, rhs_name=right, paired=paired, interval=interval)
 
 
 def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the standard deviation

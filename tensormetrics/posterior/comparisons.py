@@ -49,7 +49,7 @@ def get_pairwise_random_comparison(
 def compare_all_pairs(
     source: Samples, metric: str, class_label: Label = None, *, min_sig_diff: float | None = None
 ) -> PairwiseComparisonResult:
-    """All pairs of experiments, in the order of `list_experiments`; fields (P,). Memory does not grow with S times P."""
+    """All pairs of experiments, in the order of `list_experiments`; fields (P,). They are taken in blocks."""
     names = source.list_experiments()
     if len(names) < 2:
         raise ValueError(f"the study has {len(names)} experiments, a comparison wants at least 2")

@@ -1,4 +1,4 @@
-"""Tiny problems are solved side by side in the lanes of vectors: with the bits of each problem alone, at every width."""
+"""Tiny problems are solved side by side in the lanes of vectors, with the bits of each alone, at every width."""
 
 import os
 import subprocess
