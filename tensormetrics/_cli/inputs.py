@@ -324,9 +324,15 @@ class Column(NamedTuple):
     def at(self, rows: Tensor) -> "Column":
         return Column(self.numbers[rows], self.names)
 
+    def given(self) -> Tensor | list[str]:
+        """As the file has them."""
+        return self.numbers if self.names is None else [self.names[number] for number in self.numbers.tolist()]
+
 
 def read_labels(location: str) -> Column:
-    columns = read_columns(location, wanted="one label per row: (N,)", most=1)
+    columns = read_columns(
+        location, wanted="one label per row: (N,); levels of labels, (N, L), are an option of retrieval", most=1
+    )
     return columns[0]
 
 

@@ -12,6 +12,8 @@ from ...posterior.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..output import Table, find_device, percent, publish
 
+HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
+
 
 def answer(
     matrices: tuple[str, ...],
@@ -45,19 +47,19 @@ def answer(
         if classes and names and names != classes:
             raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
         classes = classes or names
-        with naming(**priors, confusion_matrix=file):
+        with naming(HINTS, **priors, confusion_matrix=file):
             study.add_experiment(name, matrix, *given, labels=names)
     if paired:
         truth, models = _read_items(paired)
         classes = classes or _sorted({*truth, *chain(*models.values())})
         for model, answers in models.items():
-            with naming(**priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
+            with naming(HINTS, **priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
                 study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)
     if compare and len(study.all_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
     scores: dict[str, Any] = {}
     tables = []
-    with naming(min_sig_diff="--min-sig-diff"):
+    with naming(HINTS, min_sig_diff="--min-sig-diff"):
         for metric, label in _columns(study, metrics):
             name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
             rows = study.report_metric_summaries(

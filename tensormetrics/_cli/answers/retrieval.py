@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import statistic_of
+from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
 from ..inputs import BadInput, Column, naming, read_columns, read_labels, read_tensor
 from ..output import Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
@@ -29,8 +30,11 @@ FILES = {  # argument of the library -> option
 HINTS = {  # of the library -> of the command
     "write k=None or k='max_bin_count'": "leave --k out, or write --k max_bin_count",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
-    "give a label_comparison_fn, or to AccuracyCalculator label_levels=True": "write --levels",
+    "where the neighbours come from a function": "with --knn faiss or keops",
 }
+
+
+OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 
 
 class Side(NamedTuple):
@@ -75,7 +79,7 @@ def answer(
     place = find_device(device)
     query, reference, groups = _read(files, levels)
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
-    with naming(HINTS, **files, include="--metric", k="--k", distance="--distance", ties="--ties"), aside:
+    with naming(HINTS, **files, **OPTIONS), aside:
         searcher: dict[str, Any] = {"distance": distance}
         if knn != "torch":
             searcher = {"knn_func": KNN[knn](distance=distance)}
@@ -99,7 +103,7 @@ def answer(
         scored = calculator.last.scores
         intervals = {}
         if replicates and any(statistic_of(name) == "mean" for name in scored):
-            weighed = groups if ranks == 1 else None
+            weighed = groups.given() if ranks == 1 else None
             found = calculator.interval(confidence=confidence, replicates=replicates, groups=weighed)
             intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
         by_class = _by_class(scored, query.labels[0]) if per_class else {}
@@ -138,7 +142,7 @@ def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
     raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
 
 
-def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | None, Tensor]:
+def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | None, Column]:
     """The queries, the references if there are any, and the groups of the queries."""
     if (files["reference"] is None) != (files["reference_labels"] is None):
         raise BadInput("--reference and --reference-labels: give both or neither")
@@ -146,14 +150,15 @@ def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | N
     if (files["reference_cameras"] is not None) != wanted:
         raise BadInput("--reference-cameras: give them where there are both --cameras and --reference, and only there")
     query = _side(files, "query", levels)
-    groups = query.labels[0].numbers
+    groups = query.labels[0]
     if files["groups"]:
-        groups = _as_many(files["groups"], query.rows, files["query"]).numbers
+        groups = _as_many(files["groups"], query.rows, files["query"])
     if files["ids"]:
         ids = _as_many(files["ids"], query.rows, files["query"]).numbers
         first = torch.from_numpy(np.unique(ids.numpy(), return_index=True)[1])
         cameras = query.cameras and query.cameras.at(first)
-        query, groups = Side(query.rows[first], [column.at(first) for column in query.labels], cameras), groups[first]
+        labels = [column.at(first) for column in query.labels]
+        query, groups = Side(query.rows[first], labels, cameras), groups.at(first)
     if not files["reference"]:
         return query, None, groups
     reference = _side(files, "reference", levels)
@@ -222,21 +227,21 @@ def _in_one_process(
 
 
 def _on_ranks(
-    calculator: AccuracyCalculator, query: dict[str, Tensor], reference: dict[str, Tensor] | None, groups: Tensor
+    calculator: AccuracyCalculator, query: dict[str, Tensor], reference: dict[str, Tensor] | None, groups: Column
 ) -> dict[str, float]:
     """Each rank holds a part of the rows; all get the answer of one process."""
     torch.distributed.init_process_group("gloo")
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
-        def own(rows: Tensor) -> Tensor:
+        def own(rows: Any) -> Any:
             return rows[len(rows) * rank // ranks : len(rows) * (rank + 1) // ranks]
 
         def parts(side: dict[str, Tensor]) -> dict[str, Any]:
             return {name: own(rows) for name, rows in side.items()}
 
-        groups = own(groups.to(query["labels"].device))
-        calculator.update(**parts(query), role="both" if reference is None else "query", groups=groups)
+        role: Role = "both" if reference is None else "query"
+        calculator.update(**parts(query), role=role, groups=own(groups.given()))
         if reference is not None:
             calculator.update(**parts(reference), role="reference")
         return {name: float(value) for name, value in calculator.compute().items()}

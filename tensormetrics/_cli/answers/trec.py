@@ -21,7 +21,7 @@ def answer(
     device: str | None,
     **outputs: Any,
 ) -> int:
-    with naming(metrics="--metric"):
+    with naming({"run, qrels: ": f"{run} and {qrels}: "}, metrics="--metric"):
         found = evaluate_run(
             Run.read(existing(run)),
             Qrels.read(existing(qrels)),
