@@ -16,20 +16,16 @@ GROUND = (
     "_sum_metric",
     "_tables",
     "_checks",
-    "_corrections",
     "_columns",
-    "_estimates",
     "_exact_sums",
     "_files",
     "_interruptible",
     "_native",
-    "_philox",
     "_plots",
     "_ranks",
-    "_resampling",
     "_triton",
+    "_uncertainty",
     "_version",
-    "_weights",
 )
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._estimates import check_confidence
 from .._exact_sums import GRIDS, parts, total
 from .._sum_metric import SumMetric
-from .._weights import identity
+from .._uncertainty.estimates import check_confidence
+from .._uncertainty.weights import identity
 from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._corrections import CORRECTIONS, correct_p_values
+from .._uncertainty.corrections import CORRECTIONS, correct_p_values
 from ._call import check_template
 from .base_metric import BaseMetric
 from .lookup import check_flag

@@ -10,10 +10,10 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
-from .._estimates import Estimate, as_scalars, check_confidence
 from .._metric import Metric, Options
-from .._resampling import Items, Resampled
-from .._weights import Identity, check_draws, identity
+from .._uncertainty.estimates import Estimate, as_scalars, check_confidence
+from .._uncertainty.resampling import Items, Resampled
+from .._uncertainty.weights import Identity, check_draws, identity
 from . import paired
 from .dirichlet import DTYPES, dirichlet_prior
 from .engine import sample_metrics

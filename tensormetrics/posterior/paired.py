@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._weights import joined, weighted_sums
+from .._uncertainty.weights import joined, weighted_sums
 from . import _op
 from .dirichlet import DTYPES, dirichlet_prior, stream_keys
 from .sums import normalised

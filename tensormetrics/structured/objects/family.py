@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
 from ... import _checks
-from ..._estimates import Estimate, check_confidence
 from ..._metric import Lock, NoDataError, one_at_a_time
-from ..._resampling import Resampled, together
-from ..._resampling import interval as intervals
-from ..._weights import Identity
+from ..._uncertainty.estimates import Estimate, check_confidence
+from ..._uncertainty.resampling import Resampled, together
+from ..._uncertainty.resampling import interval as intervals
+from ..._uncertainty.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
