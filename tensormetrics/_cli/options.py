@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +82,9 @@ def _figure_file(context: click.Context, option: click.Parameter, path: Path | N
         return None
     if path.suffix not in FIGURES:
         raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
-    if find_spec("matplotlib") is None:
-        raise BadInput('--plot: plots need matplotlib; write pip install "tensormetrics[plot]"')
+    try:
+        with leaving_at_once():
+            import_module("tensormetrics._plots").figure_class()
+    except ImportError as error:
+        raise BadInput(f"--plot: {error}") from error
     return _writable(context, option, path)
