@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
-from ._plots import plot_values
+from ._plots import plot_values, steps_of
 from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._uncertainty import resampling
 from ._uncertainty.estimates import check_confidence
@@ -146,9 +146,8 @@ class Metric(torchmetrics.Metric):
         `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
         `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
         """
-        steps = [self.compute()] if val is None else val
-        steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
         bounds = self.plot_lower_bound, self.plot_upper_bound
+        steps = steps_of(self.compute() if val is None else val)
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
 
     def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
