@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from .names import ASSOCIATION
+from .names import ASSOCIATION, CORRECTIONS
 from .options import answer, common_options
 
 
@@ -33,6 +33,13 @@ from .options import answer, common_options
     help="Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000 "
     "random ones, or exact where that is cheap.",
 )
+@click.option(
+    "--correction",
+    type=click.Choice(CORRECTIONS),
+    show_default="none",
+    help="Also p-values corrected for the number of queries, and which of them stay below 0.05: the chance of one "
+    "false discovery by max-t (permutations drawn for all queries together) or holm, the share of false ones by bh.",
+)
 @click.option("--member", metavar="NAME", help="Which file of a .zip with several, such as glove.6B.100d.txt.")
 @click.option(
     "--words",
@@ -54,7 +61,7 @@ def association(**options: Any) -> int:
     also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
-    tensormetrics association vectors.txt --p-value auto
+    tensormetrics association vectors.txt --p-value auto --correction max-t
     tensormetrics association glove.6B.zip --member glove.6B.100d.txt
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
     """

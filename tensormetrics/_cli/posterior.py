@@ -38,7 +38,8 @@ from .options import answer, common_options
     metavar="NUMBER|NAME",
     default="balanced",
     show_default=True,
-    help="Counts added to the cells: balanced, one for the whole table, half of it right; perks, one for each row; to "
+    help="Counts added to the cells: balanced, one for the whole table, half of it right; hierarchical, "
+    "by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to "
     "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
 )
 @click.option(

@@ -12,6 +12,7 @@ from tensormetrics.__main__ import COMMANDS, main
 from tensormetrics._cli import names, warm_up
 from tensormetrics._cli.answers import posterior
 from tensormetrics._cli.answers.association import METRICS
+from tensormetrics.association.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
 from tensormetrics.retrieval.ranks.ranking import TIES
@@ -45,6 +46,7 @@ def test_names_in_help_are_those_of_the_classes():
     assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}
     assert names.RETRIEVAL == ", ".join(NAMES).replace("{k}", "K")
     assert (names.DISTANCES, names.TIES, names.TAGS) == (tuple(DISTANCES), TIES, MODES)
+    assert names.CORRECTIONS == tuple(CORRECTIONS)
     assert list(names.CONSTRAINTS) == [constraint.value for constraint in Constraint]
     for registry, listed in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
         kinds = [registry[name] for name in listed.split(", ")]

@@ -43,10 +43,10 @@ def test_numbers_are_those_of_the_library(folder):
 
 
 def test_a_prior_of_ones_own(folder):
-    for prior in ("0", "jeffreys", "balanced"):
+    for prior in ("0", "jeffreys", "balanced", "hierarchical"):
         result = run(folder / "a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
         study = Study(0, metrics={"acc": {}})
-        priors = ("perks", "balanced") if prior == "balanced" else (prior if prior != "0" else 0,) * 2
+        priors = ("perks", prior) if prior in ("balanced", "hierarchical") else (prior if prior != "0" else 0,) * 2
         study.add_experiment("a", [[90, 10], [12, 88]], *priors)
         found = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
         assert found["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]

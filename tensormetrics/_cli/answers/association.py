@@ -15,6 +15,7 @@ from ... import association as domain
 from ..._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association._fasttext import is_fasttext
+from ...association.plots import LEVEL
 from ..inputs import BadInput, existing, naming, open_text
 from ..output import Table, find_device, publish
 
@@ -47,6 +48,7 @@ def answer(
     queries: str | None,
     metrics: tuple[str, ...],
     p_value: str | None,
+    correction: str | None,
     member: str | None,
     words: str | None,
     lowercase: bool,
@@ -56,6 +58,9 @@ def answer(
 ) -> int:
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
+    if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
+        wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
+        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
     asked = _read_queries(queries) if queries else _standard()
     model = _read_vectors(vectors, asked, member, words).to(find_device(device))
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
@@ -63,7 +68,7 @@ def answer(
     tables = []
     for metric in dict.fromkeys(metrics):
         with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
-            answer[metric] = _scores(metric, asked, model, lost, options, p_value)
+            answer[metric] = _scores(metric, asked, model, lost, options, p_value, correction)
         rows = answer[metric]
         columns = [key for key in next(iter(rows.values())) if key != "reason"]
         tables.append(Table.of([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
@@ -72,7 +77,7 @@ def answer(
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
     scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
-    return publish(tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
+    return publish(tables, answer, lambda: draw(answer["metrics"], correction), scores, **outputs)
 
 
 @contextmanager
@@ -159,13 +164,16 @@ def _scores(
     lost: float,
     options: dict[str, Any],
     p_value: str | None,
+    correction: str | None,
 ) -> dict[str, dict[str, Any]]:
     """Query -> its score, what else the metric says of it in one number, and why it has none."""
     values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
     if metric == "weat":
         values["effect size"] = ("effect_size", {})
     if p_value:
-        values["p"] = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
+        values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
+        if correction:
+            values[f"p ({correction})"] = tested
     rows: dict[str, dict[str, Any]] = {}
     reasons: dict[tuple[str, str], str] = {}
     for column, (value, more) in values.items():
@@ -177,16 +185,20 @@ def _scores(
             metric_params={**options, **more},
             generate_subqueries=True,
             value=value,
+            correction=correction if column.startswith("p (") else None,
             as_dataframe=False,
         )
         reasons |= found.reasons
         for name, number in zip(found.query_names, found.values[0].tolist(), strict=True):
             rows.setdefault(name, {})[column] = number
+            if column.startswith("p ("):
+                rows[name]["survives"] = "yes" if number < LEVEL else "no"
     return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
 
 
-def draw(answer: dict[str, dict[str, dict[str, Any]]]) -> Any:
-    """A panel for each metric, a bar for each query; where there are p-values, bars of p < 0.05 are filled."""
+def draw(answer: dict[str, dict[str, dict[str, Any]]], correction: str | None = None) -> Any:
+    """A panel for each metric, a bar for each query; bars of (corrected) p-values below 0.05 are filled."""
+    column = f"p ({correction})" if correction else "p"
     labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}
     names = sum(labels.values(), [])
     row = max(0.3, LINE * (lines_of(names) + 0.5))
@@ -196,9 +208,9 @@ def draw(answer: dict[str, dict[str, dict[str, Any]]]) -> Any:
     for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
         dress(panel, grid="x")
         for y, found in enumerate(rows.values()):
-            score, p = found["score"], found.get("p", 0.0)
-            label = None if "p" not in found else "p < 0.05" if p < 0.05 else "p ≥ 0.05"
-            face = COLORS[0] if p < 0.05 else "white"
+            score, p = found["score"], found.get(column, 0.0)
+            label = f"{column} {'<' if p < LEVEL else '≥'} {LEVEL}" if column in found else None
+            face = COLORS[0] if p < LEVEL else "white"
             if math.isnan(score):
                 panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
             else:

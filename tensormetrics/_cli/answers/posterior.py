@@ -34,7 +34,8 @@ def answer(
     if min_sig_diff is not None and not compare:
         raise BadInput("--min-sig-diff: is for --compare; write both")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
-    given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
+    of_rows = prior in ("balanced", "hierarchical")
+    given = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
