@@ -10,12 +10,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
-from .._estimates import Estimate, as_scalars, check_confidence
 from .._metric import Metric, Options
-from .._resampling import Items, Resampled
-from .._weights import Identity, check_draws, identity
+from .._uncertainty.estimates import Estimate, as_scalars, check_confidence
+from .._uncertainty.resampling import Items, Resampled
+from .._uncertainty.weights import Identity, check_draws, identity
 from . import paired
-from .dirichlet import DTYPES, dirichlet_prior
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
@@ -38,7 +38,8 @@ class ConfusionPosterior(Metric):
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
-    fewer than about 20 items each. Priors of 0 take what was never observed for impossible.
+    fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
+    scores. Priors of 0 take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -93,7 +94,7 @@ class ConfusionPosterior(Metric):
         self.interval_kind = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
-        self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+        self.confusion_prior = confusion_prior_of(confusion_prior, C)
         _checks.one_of("method", method, METHODS)
         self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
