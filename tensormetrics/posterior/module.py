@@ -153,15 +153,20 @@ class ConfusionPosterior(Metric):
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
         count = target.shape[len(batch)]
-        # A comparison in uint8 would wrap C and ignore_index.
         places = math.prod(target.shape[len(batch) :])
+        # A comparison in uint8 would wrap C and ignore_index.
         preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
+        if self.ignore_index is None and _labels_below(C, preds, target):
+            cell = torch.add(preds, target, alpha=C)
+            self._keep_items(cell, count, **items)
+            self.counts = self.counts + _numbers_of(cell, C * C).view(*batch, C, C)
+            return
         inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
         cell = torch.where(inside, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
         self._keep_items(cell, count, **items)
-        counted = cell.new_zeros(len(cell), C * C + 2).scatter_add_(1, cell, torch.ones_like(cell))
+        counted = _numbers_of(cell, C * C + 2)
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
@@ -170,6 +175,8 @@ class ConfusionPosterior(Metric):
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
         # cell: (batch, places), of `count` items
+        if not items and not len(self.cells):
+            return
         given = identity(count, cell.device, **items)
         if given and self.batch_shape:
             raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
@@ -299,3 +306,18 @@ class ConfusionPosterior(Metric):
             if labels.min() < 0 or labels.max() > last:
                 got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
                 raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
+
+
+def _labels_below(size: int, *labels: Tensor) -> bool:
+    """Whether all lie in 0..size-1; False also where an answer would wait for the device."""
+    if not all(each.device.type == "cpu" and each.numel() for each in labels):
+        return False
+    ends = [end.item() for each in labels for end in each.aminmax()]
+    return min(ends) >= 0 and max(ends) < size
+
+
+def _numbers_of(cell: Tensor, size: int) -> Tensor:
+    # cell: (batch, places) in 0..size-1  ->  (batch, size)
+    if len(cell) == 1 and cell.device.type == "cpu":
+        return cell[0].bincount(minlength=size).unsqueeze(0)
+    return cell.new_zeros(len(cell), size).scatter_add_(1, cell, torch.ones_like(cell))

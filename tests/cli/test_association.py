@@ -13,7 +13,7 @@ from fasttext_files import fasttext_file
 from safetensors.torch import save_file
 
 from tensormetrics.__main__ import main
-from tensormetrics._cli.association import METRICS, TESTED
+from tensormetrics._cli.answers.association import METRICS, TESTED
 from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat, run_queries
 
 QUERY = {
@@ -74,7 +74,7 @@ def test_what_survives_a_correction_is_marked(vectors):
             WEAT, queries, [model], metric_params=options, value="p_value", correction=correction, as_dataframe=False
         )
         found = [row[f"p ({correction})"] for row in answer["metrics"]["weat"].values()]
-        assert answer["correction"] == correction and found == expected.values[0].tolist()
+        assert answer["options"]["correction"] == correction and found == expected.values[0].tolist()
         assert all(row["survives"] == ("yes" if p < 0.05 else "no")
                    for row, p in zip(answer["metrics"]["weat"].values(), found, strict=True))  # fmt: skip
         assert f"p ({correction})" in result.output and "survives" in result.output
