@@ -14,6 +14,7 @@ COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py", "_warm_up.py"
 GROUND = (
     "_metric",
     "_sum_metric",
+    "_tables",
     "_checks",
     "_columns",
     "_exact_sums",

@@ -19,6 +19,7 @@ from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
+from .null_draws import Draws
 from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
 from .query import Forms, IndexedQuery, Query, Template
 
@@ -118,6 +119,11 @@ class BaseMetric(SumMetric):
         Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
+
+    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        # sets: (..., W, D) each, masks and words as in `p_values`  ->  scores (...)
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`."""
+        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
 
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""

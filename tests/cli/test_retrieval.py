@@ -98,6 +98,77 @@ def test_json_goes_to_stdout_alone(digits):
     assert answer["per_class"]["8"] == {"median_rank": 1} and result.stderr == ""
 
 
+def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(digits):
+    folder, pixels, labels = digits
+    rows, labels = np.round(pixels[:60] / 8), labels[:60]  # with ties
+    cameras, ids, groups = np.arange(60) % 3, np.r_[np.arange(50), np.arange(10)], np.arange(60) // 4
+    np.save(folder / "x.npy", rows)
+    np.save(folder / "y.npy", labels)
+    levels = np.stack([labels, labels % 2], 1)
+    np.savetxt(folder / "levels.csv", np.char.add("c", levels.astype(str)), "%s", ",")
+    for name, numbers in ("cameras", cameras), ("ids", ids), ("groups", groups):
+        (folder / f"{name}.txt").write_text("\n".join(f"word{number}" for number in numbers))
+    metric = ("mean_average_precision_at_r",)
+
+    def found(*options, labels="y.npy"):
+        result = run(folder / "x.npy", folder / labels, "--metric", *metric, "--format", "json", *options)
+        assert result.exit_code == 0, result.output
+        return [list(row.values()) for row in json.loads(result.stdout)["metrics"].values()]
+
+    calculator = AccuracyCalculator(metric)
+    assert found("--cameras", folder / "cameras.txt") == [
+        [calculator.get_accuracy(rows, labels, query_cameras=cameras)[metric[0]]]
+    ]
+    references = "--reference", folder / "x.npy", "--reference-labels", folder / "y.npy"
+    both = "--cameras", folder / "cameras.txt", "--reference-cameras", folder / "cameras.txt"
+    wanted = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
+    assert found(*references, *both) == [[*wanted.values()]]
+    assert found("--ids", folder / "ids.txt") == [[*calculator.get_accuracy(rows[:50], labels[:50]).values()]]
+    wanted = [*calculator.get_accuracy(rows, labels).values()]
+    for options, weighed in (
+        ([], labels),
+        (
+            ["--groups", folder / "groups.txt"],
+            [f"word{number}" for number in groups],
+        ),
+    ):
+        interval = calculator.interval(replicates=50, groups=weighed)[metric[0]]
+        assert found("--replicates", 50, *options) == [[*wanted, float(interval.low), float(interval.high)]]
+    for option, arguments in {
+        ("--average", "macro"): {"avg_of_avgs": True},
+        ("--ties", "pessimistic"): {"ties": "pessimistic"},
+    }.items():
+        assert found(*option) == [[*AccuracyCalculator(metric, **arguments).get_accuracy(rows, labels).values()]]
+        assert found(*option) != [wanted]
+    wanted = AccuracyCalculator(metric, label_levels=True).get_accuracy(rows, levels).values()
+    assert found("--levels", labels="levels.csv") == [[value] for value in wanted]
+
+
+def test_what_the_library_says_is_told_in_words_of_the_command(digits):
+    folder, _, _ = digits
+    np.save(folder / "levels.npy", np.zeros((500, 2), int))
+    for arguments, status, line in (
+        (["labels.npy", "--k", "1"], 0, "--k=1 is below the largest number of relevant references, 52: "
+         "mean_average_precision_at_r and r_precision are lower bounds; leave --k out, or write --k max_bin_count"),
+        (["labels.npy", "--cameras", folder / "words.txt", "--metric", "nearest_centroid_accuracy"], 2,
+         "--cameras: nearest_centroid_accuracy cannot leave them out; leave out --metric nearest_centroid_accuracy"),
+        (["labels.npy", "--ties", "optimistic", "--knn", "faiss"], 2, "--ties: got 'optimistic', wanted 'index' with "
+         "--knn faiss or keops"),
+        (["levels.npy"], 2, "{}/levels.npy: got an array of shape (500, 2), wanted one label per row: (N,); levels of "
+         "labels, (N, L), are an option of retrieval"),
+        (["levels.npy", "--levels", "--per-class"], 2, "--per-class: not together with --levels; leave one out"),
+        (["labels.npy", "--reference-cameras", folder / "words.txt"], 2, "--reference-cameras: give them where there "
+         "are both --cameras and --reference, and only there"),
+        (["labels.npy", "--cameras", folder / "few.txt"], 2, "{}/few.txt: got 1 labels for the 500 rows of "
+         "{}/pixels.npy"),
+    ):  # fmt: skip
+        (folder / "few.txt").write_text("a\n")
+        if "faiss" in arguments:
+            pytest.importorskip("faiss")
+        result = run(folder / "pixels.npy", folder / arguments[0], *arguments[1:])
+        assert result.exit_code == status and result.stderr == f"tensormetrics: {line.format(folder, folder)}\n"
+
+
 def test_a_median_has_no_interval_of_means(digits):
     folder, _, _ = digits
     result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--metric", "mean_rank",
