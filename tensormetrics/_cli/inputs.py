@@ -17,6 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..retrieval.sources.arrow import TABLES, read_column
+from ..retrieval.sources.files import found_files, open_rows
+from ..retrieval.sources.source import RowSource
+
 INT64 = torch.iinfo(torch.int64)
 KINDS = {int: "an integer of at most 64 bits", str: "a word"}  # of labels
 NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
@@ -292,8 +296,41 @@ def _jsonl(path: Path, name: None) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
+    """An array of a file as `read_tensor` gives it; what is to be read `in_blocks`, several files or a table of rows as
+    a source."""
+    with naming():
+        files = found_files(location)
+        if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
+            return open_rows(location)
+    return read_tensor(location)
+
+
 def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
-    """(N,) int64 labels, and the classes they number if they are words, sorted."""
+    """(N,) int64 labels, and the classes they number if they are words, sorted. Several files follow each other."""
+    with naming():
+        files = found_files(location)
+        if len(files) == 1 and Path(files[0][0]).suffix not in TABLES:
+            return _labels_of_file(location)
+        parts = [_labels_of_any(file, name) for file, name in files]
+    if len({classes is None for _, classes in parts}) > 1:
+        raise BadInput(f"{location}: got words in some files and integers in others, wanted one kind")
+    distinct = sorted({word for _, classes in parts for word in classes or ()})
+    number = {word: n for n, word in enumerate(distinct)}
+    if parts[0][1] is None:
+        return torch.cat([numbers for numbers, _ in parts]), None
+    tables = ((numbers, torch.tensor([number[word] for word in classes or ()])) for numbers, classes in parts)
+    return torch.cat([table[numbers] for numbers, table in tables]), distinct
+
+
+def _labels_of_any(file: str, name: str | None) -> tuple[Tensor, list[str] | None]:
+    if Path(file).suffix in TABLES:
+        numbers, words = read_column(file, name)
+        return torch.from_numpy(np.array(numbers, dtype=np.int64)), words
+    return _labels_of_file(f"{file}:{name}" if name else file)
+
+
+def _labels_of_file(location: str) -> tuple[Tensor, list[str] | None]:
     path, _ = _split(location)
     if path.suffix in TEXT_LABELS:
         words = TEXT_LABELS[path.suffix](path)

@@ -3,7 +3,7 @@
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 import torch
@@ -14,7 +14,9 @@ from ..retrieval.calculator.metric_names import NAMES, statistic_of
 from ..retrieval.scores.embedding_metric import Role
 from ..retrieval.scores.query_metric import Classes, averaged
 from ..retrieval.search.distance import DISTANCES
-from .inputs import BadInput, naming, read_labels, read_tensor
+from ..retrieval.sources.source import RowSource
+from ..retrieval.sources.state import SECONDS
+from .inputs import BadInput, naming, read_labels, read_rows
 from .output import (
     common_options,
     draw_scores,
@@ -28,7 +30,15 @@ from .output import (
 )
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-Sides = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # rows and labels of the queries, and of the references
+
+
+class Sides(NamedTuple):
+    """Rows (N, D) and labels (N,) of the queries, and of the references."""
+
+    query: Tensor | RowSource
+    labels: Tensor
+    reference: Tensor | RowSource | None = None
+    reference_labels: Tensor | None = None
 
 
 @click.command(epilog=f"Metrics: {', '.join(NAMES).replace('{k}', 'K')}.")
@@ -69,6 +79,15 @@ Sides = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # rows and labels o
     metavar="SHARE",
     help="Of the intervals.",
 )
+@click.option("--state", type=click.Path(dir_okay=False), metavar="FILE", help="Of partial counts, to go on from.")
+@click.option(
+    "--state-seconds",
+    type=click.FloatRange(0),
+    default=SECONDS,
+    show_default=True,
+    metavar="N",
+    help="Between two writes of the state.",
+)
 @common_options
 def retrieval(
     embeddings: str,
@@ -82,20 +101,26 @@ def retrieval(
     per_class: bool,
     replicates: int,
     confidence: float,
+    state: str | None,
+    state_seconds: float,
     device: str | None,
     **outputs: Path | None,
 ) -> int:
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
 
-    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl; `file:name` picks one array of several. Labels are integers,
-    or words in a .txt, .csv or .jsonl file, one per line. A floating .npy file is read in pieces on a CPU and may be
-    larger than the memory.
+    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow .parquet, .arrow and .feather; `file:name` picks
+    one array or column of several. Patterns such as 'embeddings-*.parquet:column' are the files of these names, one
+    after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or in a column. A .npy
+    file on a CPU may be larger than the memory, and so may be any references that are several files, a table or scored
+    with --state: these are read in blocks. With --state a run that was killed goes on where it was.
 
-    Under torchrun each rank holds a part of the rows, and the answer is that of one process.
+    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process.
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
+    tensormetrics retrieval q.npy q.txt --reference 'base-*.parquet:x' --reference-labels 'base-*.parquet:y' --metric
+    precision_at_1 --k 10 --state counts.pt
     """
     if (reference is None) != (reference_labels is None):
         raise BadInput("--reference and --reference-labels: give both or neither")
@@ -104,19 +129,23 @@ def retrieval(
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1 and per_class:
         raise BadInput("--per-class: not on several ranks; leave it out, or run without torchrun")
+    if state and (ranks > 1 or not reference):
+        raise BadInput("--state: wanted a --reference that is read in blocks, and one process; leave it out")
     depth: int | Literal["max_bin_count"] | None = int(k) if k and k.isdecimal() else "max_bin_count" if k else None
     place = find_device(device)
     query, given, classes = _side(embeddings, labels)
-    sides: Sides = (query.to(place), given.to(place), None, None)
+    if ranks == 1 and isinstance(query, RowSource):
+        query = query.read(0, len(query))
+    sides = Sides(query, given.to(place))
     if reference and reference_labels:
-        references, numbers, names = _side(reference, reference_labels)
+        references, numbers, names = _side(reference, reference_labels, bool(state))
         if (classes is None) != (names is None):
             raise BadInput(f"{reference_labels}: wanted labels of the kind of {labels}, words or integers")
         if classes is not None and names is not None:
             given, numbers, classes = _joined(given, classes, numbers, names)
         if not torch.isin(given, numbers).any():
             raise BadInput(f"{labels}: none of its labels is one of {reference_labels}")
-        sides = (query.to(place), given.to(place), references.to(place), numbers.to(place))
+        sides = Sides(query, given.to(place), references, numbers.to(place))
     files = {"query": embeddings, "query_labels": labels, "reference": reference, "reference_labels": reference_labels}
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
     with naming(**files, include="--metric", k="--k", distance="--distance"), aside:
@@ -127,15 +156,15 @@ def retrieval(
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
-            values = calculator.get_accuracy(*sides)
+            values = calculator.get_accuracy(*sides, state=state, state_seconds=state_seconds)
         assert calculator.last is not None  # what it has just scored
         scored = calculator.last.scores
         found = {}
         if replicates and any(statistic_of(name) == "mean" for name in scored):
-            groups = sides[1] if ranks == 1 else None
+            groups = sides.labels if ranks == 1 else None
             found = calculator.interval(confidence=confidence, replicates=replicates, groups=groups)
         intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
-        by_class = _by_class(scored, sides[1], classes) if per_class else {}
+        by_class = _by_class(scored, sides.labels, classes) if per_class else {}
     head = ["metric", "value", *([f"{percent(confidence)} interval"] if replicates else [])]
     tables = [table(head, ([name, value, intervals.get(name)][: len(head)] for name, value in values.items()))]
     if by_class:
@@ -167,20 +196,23 @@ def _on_ranks(calculator: AccuracyCalculator, sides: Sides) -> dict[str, float]:
     try:
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         query, labels, reference, reference_labels = sides
-        given: list[tuple[Role, Tensor, Tensor]] = [("both" if reference is None else "query", query, labels)]
+        role: Role = "both" if reference is None else "query"
+        given: list[tuple[Role, Tensor | RowSource, Tensor]] = [(role, query, labels)]
         if reference is not None and reference_labels is not None:
             given.append(("reference", reference, reference_labels))
         for role, rows, numbers in given:
-            own = slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks)
-            calculator.update(rows[own], numbers[own], role=role, groups=numbers[own])
+            start, stop = (len(rows) * n // ranks for n in (rank, rank + 1))
+            part = rows.read(start, stop) if isinstance(rows, RowSource) else rows[start:stop]
+            own = numbers[start:stop]
+            calculator.update(part.to(own.device), own, role=role, groups=own)
         return {name: float(value) for name, value in calculator.compute().items()}
     finally:
         torch.distributed.destroy_process_group()
 
 
-def _side(embeddings: str, labels: str) -> tuple[Tensor, Tensor, list[str] | None]:
-    rows, (numbers, classes) = read_tensor(embeddings), read_labels(labels)
-    if rows.ndim != 2:
+def _side(embeddings: str, labels: str, in_blocks: bool = False) -> tuple[Tensor | RowSource, Tensor, list[str] | None]:
+    rows, (numbers, classes) = read_rows(embeddings, in_blocks), read_labels(labels)
+    if len(rows.shape) != 2:
         raise BadInput(f"{embeddings}: got an array of shape {tuple(rows.shape)}, wanted one row per item: (N, D)")
     if len(rows) != len(numbers):
         hint = "; leave out the header" if len(numbers) == len(rows) + 1 and classes else ""

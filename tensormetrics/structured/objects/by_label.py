@@ -57,7 +57,12 @@ class ByLabel:
         """
         if not (beside._to_sync and beside.distributed_available_fn()):
             return self.scores(self.sums)
-        options = {"by": self.by, "labels": self.labels, "scores": self.normalizers, "zero_division": self.zero_division}
+        options = {
+            "by": self.by,
+            "labels": self.labels,
+            "scores": self.normalizers,
+            "zero_division": self.zero_division,
+        }
         said = {name: described(value) for name, value in options.items()}
         of_ranks, sums = zip(*exchange((said, self.sums), beside.process_group), strict=True)
         check_same_options(of_ranks)
