@@ -2,10 +2,11 @@
 
     python -m benchmarks [--quick] [--only NAME ...] [--device cuda] [--output FOLDER]
     python -m benchmarks --readme
+    python -m benchmarks --gallery
 
 Every file asserts that values are equal before it times them. Its table becomes a section of the machine's file in
-`results`, and `--readme` copies some rows of it into the README. A benchmark without its rival is skipped; the status
-is 1 if one failed.
+`results`, and `--readme` copies some rows of it into the README; `--gallery` draws the pictures there. A benchmark
+without its rival is skipped; the status is 1 if one failed.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import _report
+from . import _gallery, _report
 from ._common import machine, refusal
 
 FOLDER = Path(__file__).resolve().parent
@@ -85,11 +86,15 @@ def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--output", type=Path, help="folder of the tables; default: benchmarks/results")
     parser.add_argument("--readme", action="store_true", help="measure nothing; bring the README's table up to date")
+    parser.add_argument("--gallery", action="store_true", help="measure nothing; draw the pictures of the gallery")
     options = parser.parse_args(arguments)
     if reason := refusal(("cpu", "cuda"), options.device, options.quick):
         parser.error(reason)
     if options.readme:
         _report.write_readme(folder.parent / "README.md", folder / "results" / _report.MACHINE)
+        return 0
+    if options.gallery:
+        _gallery.write(options.output or folder / "results")
         return 0
     output = options.output or (None if options.quick else folder / "results")
     rows = []

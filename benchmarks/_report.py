@@ -1,11 +1,13 @@
 """The measurements of one machine in one file, a section for each benchmark, and the rows that the README quotes."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
 MACHINE = "2-core-x86-avx512.md"  # whose file the README quotes
 MARKS = "<!-- from benchmarks/results: python -m benchmarks --readme -->\n", "<!-- end -->\n"
+RATIOS = "<!-- ratios from benchmarks/results: python -m benchmarks --readme -->\n", "<!-- end of ratios -->\n"
 
 
 class Quote(NamedTuple):
@@ -68,7 +70,7 @@ QUOTES = [
     Quote("a WEAT query, 25 + 25 words", "WEFE", "association", "WEAT 25+25 to 25+25 | 2", "ours", "WEFE"),
     Quote("an RND query, 25 + 25 words", "WEFE", "association", "RND 25+25 to 25 | 2", "ours", "WEFE"),
     Quote(
-        "a WEAT query with 10,000 permutations",
+        "a WEAT query with 10,000 permutations (WEFE: 5 of them, times 2,000)",
         "WEFE",
         "association",
         "WEAT with p-value, 10,000 permutations (WEFE: 5 draws times 2000) | 2",
@@ -169,14 +171,34 @@ def _sections(report: str) -> dict[str, str]:
 def quoted(report: str) -> str:
     """The README's table."""
     lines = ["| operation | ours | theirs | theirs / ours |", "|---|---|---|---|"]
-    tables = {name: _rows(section) for name, section in _sections(report).items()}
-    for quote in QUOTES:
-        rows = tables[quote.section]
-        ours = _seconds(rows, quote.row, quote.column)
-        theirs = _seconds(rows, quote.rival_row or quote.row, quote.rival_column)
+    for quote, ours, theirs in _measured(report):
         times = _rounded(theirs / ours, 2)
         lines.append(f"| {quote.operation} | {_written(ours)} | {_written(theirs)}, {quote.rival} | {times} |")
     return "\n".join(lines) + "\n"
+
+
+def ratios(report: str) -> str:
+    """The README's sentence: for each rival, how many times faster the quoted rows are, from the least to the most."""
+    found: dict[str, list[float]] = {}
+    for quote, ours, theirs in _measured(report):
+        found.setdefault(quote.rival, []).append(theirs / ours)
+    spans = {rival: dict.fromkeys(_rounded(end(times), 2) for end in (min, max)) for rival, times in found.items()}
+    words = ", ".join(f"{rival} {' to '.join(span)}" for rival, span in spans.items())
+    text = f"Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): {words}."
+    return "\n".join(textwrap.wrap(text, 120, break_on_hyphens=False)) + "\n"
+
+
+def _measured(report: str) -> list[tuple[Quote, float, float]]:
+    # Our seconds and theirs of each quote.
+    tables = {name: _rows(section) for name, section in _sections(report).items()}
+    return [
+        (
+            quote,
+            _seconds(tables[quote.section], quote.row, quote.column),
+            _seconds(tables[quote.section], quote.rival_row or quote.row, quote.rival_column),
+        )
+        for quote in QUOTES
+    ]
 
 
 def _rows(section: str) -> list[dict[str, str]]:
@@ -210,9 +232,12 @@ def _rounded(value: float, digits: int) -> str:
 
 
 def write_readme(readme: Path, report: Path) -> None:
-    """Put the table between its marks."""
-    before, mark, rest = readme.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
-    if not mark or not end:
-        raise ValueError(f"{readme}: wanted the lines {MARKS[0].strip()!r} and {MARKS[1].strip()!r}")
-    readme.write_text(before + mark + quoted(report.read_text()) + end + after)
+    """Put the table and the sentence between their marks."""
+    text, results = readme.read_text(), report.read_text()
+    for marks, words in (RATIOS, ratios(results)), (MARKS, quoted(results)):
+        before, mark, rest = text.partition(marks[0])
+        _, end, after = rest.partition(marks[1])
+        if not mark or not end:
+            raise ValueError(f"{readme}: wanted the lines {marks[0].strip()!r} and {marks[1].strip()!r}")
+        text = before + mark + words + end + after
+    readme.write_text(text)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 from tqdm import tqdm
 
 from ._files import written
-from ._plots import COLORS, FONT, dress, legend_beside, line_style, new_axes
+from ._plots import FONT, dress, ink, legend_beside, line_style, new_axes, palette
 from .posterior import ConfusionPosterior
 from .retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKMeans
 
@@ -157,12 +157,15 @@ def table(history: list[dict[str, Any]]) -> str:
 
 def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> Any:
     """Metrics by epoch, intervals as bars; beside them the held-out embeddings in two dimensions."""
-    from sklearn.manifold import TSNE
-
     figure, (curves, view) = new_axes(None, (13, 5.2), 1, 2)
+    draw_curves(curves, history)
+    draw_view(view, embeddings, labels)
+    return figure
+
+
+def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
     epochs = [row["epoch"] for row in history]
     dress(curves, grid="y")
-    dress(view, frame=())
     rare = 1 + len(history) // 20  # more bars than that would cover each other
     for i, (name, label) in enumerate(POSTERIOR.items()):
         medians, low, high = (np.array([row[name][field] for row in history]) for field in ("median", "low", "high"))
@@ -177,11 +180,16 @@ def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> A
     curves.locator_params(axis="x", integer=True, min_n_ticks=1)
     legend_beside(curves)
 
+
+def draw_view(view: Any, embeddings: Tensor, labels: Tensor) -> None:
+    # embeddings: (n, D)  labels: (n,)
+    from sklearn.manifold import TSNE
+
+    dress(view, frame=())
     points = TSNE(init="pca", random_state=0).fit_transform(embeddings.cpu().numpy())
     digits = labels.cpu().numpy()
-    for digit, color in enumerate((*COLORS, "black", "0.5")):
+    for digit, color in enumerate((*palette(), ink(), "0.5")):
         x, y = points[digits == digit].T
         view.scatter(x, y, s=30, facecolors=color, marker=f"${digit}$", edgecolors="0.2", linewidths=0.1)
     view.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     view.set_title("Held-out embeddings, each drawn as its digit", fontsize=FONT + 1)
-    return figure

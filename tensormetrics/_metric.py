@@ -14,11 +14,11 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
-from . import _resampling
-from ._estimates import check_confidence
-from ._plots import plot_values
+from ._plots import plot_values, steps_of
 from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
-from ._weights import check_draws
+from ._uncertainty import resampling
+from ._uncertainty.estimates import check_confidence
+from ._uncertainty.weights import check_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ class Metric(torchmetrics.Metric):
         super().__init__(**kwargs)
         self._lock = Lock()
         # Set by the `compute` of a metric that keeps rows: what it found of each item.
-        self._items: Callable[[], _resampling.Items] | None = None
+        self._items: Callable[[], resampling.Items] | None = None
         self._fed = 0  # items that a `SumMetric` numbered so far
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
@@ -146,9 +146,8 @@ class Metric(torchmetrics.Metric):
         `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
         `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
         """
-        steps = [self.compute()] if val is None else val
-        steps = steps if isinstance(steps, list | tuple) and not hasattr(steps, "_fields") else [steps]
         bounds = self.plot_lower_bound, self.plot_upper_bound
+        steps = steps_of(self.compute() if val is None else val)
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
 
     def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
@@ -159,17 +158,17 @@ class Metric(torchmetrics.Metric):
         Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
         """
         confidence = check_confidence(confidence)
-        return _resampling.interval(*self._resampled("interval", replicates, seed), confidence)
+        return resampling.interval(*self._resampled("interval", replicates, seed), confidence)
 
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None
-    ) -> "tuple[Any, _resampling.Resampled]":
+    ) -> "tuple[Any, resampling.Resampled]":
         """The value, and the sums that it is read off in each replicate."""
         value = self.compute()
         with torch.no_grad(), self._whole_state(asked):
             return value, self._resampled_sums(replicates, seed)
 
-    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "_resampling.Resampled":
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "resampling.Resampled":
         if self._items is None:
             raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
         return self._items().resampled(*check_draws(replicates, seed))

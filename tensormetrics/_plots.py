@@ -17,6 +17,7 @@ LINE, CHARACTER = 0.16, 0.08  # inches, of text of that size
 WIDTH = 28  # characters to a line of a label
 # Four lightnesses, never the same side by side, in two rows of hues: a grey print keeps apart what hatches leave alike.
 COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a8322d", "#e8c95a"
+ON_DARK = "#7fa8f5", "#e07b20", "#4fc47e", "#d5eafc", "#b07fd0", "#5fb7c0", "#ef7d76", "#f3dc86"
 HATCHES = "", "////", "....", "\\\\\\\\", "xxxx", "---", "++"
 STROKES, MARKERS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), "osv^DPX"
 LEGEND = {"frameon": False, "fontsize": FONT, "title_fontsize": FONT}
@@ -32,7 +33,7 @@ def plot_values(
     """Scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
-    labels = [broken(label) for label in names]
+    labels, name = [broken(in_words(label)) for label in names], in_words(name)
     many = len(rows) > 1
     size = (4.5, 3.0) if many else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, (axes,) = new_axes(ax, size)
@@ -50,7 +51,7 @@ def plot_values(
     low, high = bounds
     margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # a point on the bound is seen whole
     set_limits(None if low is None else low - margin, None if high is None else high + margin)
-    set_label(f"{name}{said}")
+    set_label(broken(f"{name}{said}"))
     if many:
         axes.set_xlabel("step")
         axes.locator_params(axis="x", integer=True)
@@ -60,6 +61,20 @@ def plot_values(
         name_rows(axes, labels)
     dress(axes, grid="y" if many else "x")
     return figure, axes
+
+
+def steps_of(val: Any) -> Sequence[Any]:
+    """What `plot` is given, as a list of answers: one answer alone is one step."""
+    return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
+
+
+def in_words(name: str) -> str:
+    """A name of code as a label: "mean_average_precision" and "HitRate" in words; what stands in brackets stays."""
+    words = re.sub(r"_(?![^\[]*\])", " ", name)
+    if words.isidentifier():
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words)
+        words = re.sub(r"\b[A-Z](?=[a-z])", lambda found: found[0].lower(), words)
+    return re.sub(r"\br precision\b", "R-precision", re.sub(r"\bat r\b", "at R", words))
 
 
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:
@@ -102,6 +117,22 @@ def new_axes(
     return cast("Figure", found[0].figure), found  # or what is drawn on like one, within a figure
 
 
+def is_dark() -> bool:
+    """Whether matplotlib's style, such as "dark_background", has axes darker than a middle grey."""
+    from matplotlib import colors, rcParams
+
+    return float(np.dot(colors.to_rgb(rcParams["axes.facecolor"]), (0.2126, 0.7152, 0.0722))) < 0.4
+
+
+def palette() -> tuple[str, ...]:
+    return ON_DARK if is_dark() else COLORS
+
+
+def ink() -> str:
+    """The colour of text and thin lines."""
+    return "white" if is_dark() else "black"
+
+
 def dress(
     ax: "Axes",
     *,
@@ -117,15 +148,15 @@ def dress(
         spine.set_visible(side in frame)
     if grid:
         ax.set_axisbelow(True)
-        ax.grid(axis=grid, color="0.88", linewidth=0.8)
+        ax.grid(axis=grid, color="0.3" if is_dark() else "0.88", linewidth=0.8)
 
 
 def bar_style(i: int) -> dict[str, Any]:
     """Of the i-th series of bars; the first 28 differ in grey too."""
-    ink = "white" if i % 4 in (0, 2) else "0.2"  # hatches of a light bar are dark
+    edge = "white" if i % 4 in (0, 2) and not is_dark() else "0.2"  # hatches of a light bar are dark
     return {
-        "facecolor": COLORS[i % len(COLORS)],
-        "edgecolor": ink,
+        "facecolor": palette()[i % len(COLORS)],
+        "edgecolor": edge,
         "hatch": HATCHES[i // 4 % len(HATCHES)],
         "linewidth": 0.5,
     }
@@ -133,7 +164,7 @@ def bar_style(i: int) -> dict[str, Any]:
 
 def line_style(i: int) -> dict[str, Any]:
     """Of the i-th line; the first 35 differ in grey too. Thin lines of the light colours are hard to see."""
-    strong = [color for k, color in enumerate(COLORS) if k % 4 != 3]
+    strong = [color for k, color in enumerate(palette()) if k % 4 != 3]
     stroke, marker = STROKES[i % len(STROKES)], MARKERS[i % len(MARKERS)]
     return {"color": strong[i % 6], "linestyle": stroke, "marker": marker, "markersize": 4, "linewidth": 1.2}
 

@@ -1,5 +1,6 @@
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
@@ -14,6 +15,9 @@ from tensormetrics import _triton  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
+
+# A shell's job in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])

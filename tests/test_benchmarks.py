@@ -168,9 +168,11 @@ def report(monkeypatch):
 
 
 def test_the_readme_quotes_the_results(report):
-    table = report.quoted((ROOT / "benchmarks" / "results" / report.MACHINE).read_text())
-    found = (ROOT / "README.md").read_text().partition(report.MARKS[0])[2].partition(report.MARKS[1])[0]
-    assert found == table, "python -m benchmarks --readme brings the README up to date"
+    results = (ROOT / "benchmarks" / "results" / report.MACHINE).read_text()
+    readme = (ROOT / "README.md").read_text()
+    for marks, words in (report.MARKS, report.quoted(results)), (report.RATIOS, report.ratios(results)):
+        found = readme.partition(marks[0])[2].partition(marks[1])[0]
+        assert found == words, "python -m benchmarks --readme brings the README up to date"
 
 
 def test_quotes(report, monkeypatch, tmp_path):
@@ -183,10 +185,14 @@ def test_quotes(report, monkeypatch, tmp_path):
     section += "| case | who | wall s |\n|---|---|---|\n| large | ours | 1,200.04 |\n| large | peer | 600 |\n"
     (tmp_path / "report.md").write_text(report.with_section("", "a-machine", "one", section))
     readme = tmp_path / "README.md"
-    readme.write_text("before\n" + report.MARKS[0] + "stale\n" + report.MARKS[1] + "after\n")
+    stale = [marks[0] + "stale\n" + marks[1] for marks in (report.RATIOS, report.MARKS)]
+    readme.write_text("before\n" + "".join(stale) + "after\n")
     report.write_readme(readme, tmp_path / "report.md")
     assert readme.read_text().splitlines() == [
         "before",
+        report.RATIOS[0].strip(),
+        "Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): rival 40,000, peer 0.5.",
+        report.RATIOS[1].strip(),
         report.MARKS[0].strip(),
         "| operation | ours | theirs | theirs / ours |",
         "|---|---|---|---|",
@@ -198,6 +204,28 @@ def test_quotes(report, monkeypatch, tmp_path):
     quotes[0] = quotes[0]._replace(column="lost")
     with pytest.raises(ValueError, match="^0 rows begin with 'small' and have a column 'lost', wanted one$"):
         report.write_readme(readme, tmp_path / "report.md")
+
+
+def test_the_gallery_shows_its_pictures(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import _gallery
+
+    results = ROOT / "benchmarks" / "results"
+    assert (results / "gallery.md").read_text() == _gallery.page(), "python -m benchmarks --gallery draws it"
+    files = {f"{name}{suffix}.png" for name in _gallery.PICTURES for suffix in _gallery.STYLES}
+    assert {file.name for file in (results / "gallery").iterdir()} == files
+
+
+@pytest.mark.slow
+def test_the_gallery_is_drawn(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import _gallery
+
+    _gallery.write(tmp_path)
+    assert (tmp_path / "gallery.md").exists()
+    assert all(file.stat().st_size > 3000 for file in (tmp_path / "gallery").iterdir())
 
 
 def test_names_of_machines(common, monkeypatch):

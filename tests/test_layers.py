@@ -14,21 +14,18 @@ COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py", "_warm_up.py"
 GROUND = (
     "_metric",
     "_sum_metric",
+    "_tables",
     "_checks",
-    "_corrections",
     "_columns",
-    "_estimates",
     "_exact_sums",
     "_files",
     "_interruptible",
     "_native",
-    "_philox",
     "_plots",
     "_ranks",
-    "_resampling",
     "_triton",
+    "_uncertainty",
     "_version",
-    "_weights",
 )
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it

@@ -1,4 +1,4 @@
-"""What the README prints works as printed."""
+"""What the README and the page of names print works as printed."""
 
 import re
 import warnings
@@ -8,11 +8,12 @@ import pytest
 
 from tensormetrics.posterior import temporary_registrations
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```\n```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-
-
-TRAINERS = re.compile(r"^(?:import|from) (pytorch_lightning|transformers|pytorch_metric_learning)\b", re.MULTILINE)
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = README + (ROOT / "tensormetrics" / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```\n```text\n(.*?)^```", PAGES, re.MULTILINE | re.DOTALL)
+OTHERS = "accelerate", "ignite", "matplotlib", "pytorch_lightning", "pytorch_metric_learning", "transformers"
+TRAINERS = re.compile(rf"^(?:import|from) ({'|'.join(OTHERS)})\b", re.MULTILINE)
 
 
 @pytest.mark.parametrize(("block", "output"), BLOCKS, ids=range(len(BLOCKS)))
@@ -27,7 +28,20 @@ def test_python_blocks_print_what_stands_below_them(block, output, capsys, tmp_p
 
 
 def test_every_python_block_has_an_output():
-    assert len(BLOCKS) == README.count("```python")
+    assert len(BLOCKS) == PAGES.count("```python")
+
+
+@pytest.mark.parametrize("page", ["README.md", "tensormetrics/README.md", "benchmarks/results/gallery.md"])
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    headings = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+    for target in re.findall(r"\]\(([^)]+)\)|src(?:set)?=\"([^\"]+)\"", text):
+        name = "".join(target)
+        if name.startswith("#"):
+            assert name[1:] in headings, name
+        elif not name.startswith("https://"):
+            assert ((ROOT / page).parent / name).exists(), name
 
 
 def test_two_commands_are_one_line_each():

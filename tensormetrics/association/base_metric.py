@@ -3,23 +3,29 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _checks
-from .._estimates import check_confidence
 from .._exact_sums import GRIDS, parts, total
+from .._plots import steps_of
 from .._sum_metric import SumMetric
-from .._weights import identity
+from .._uncertainty.estimates import Estimate, check_confidence
+from .._uncertainty.weights import identity
 from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
+from .null_draws import Draws
 from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
 from .query import Forms, IndexedQuery, Query, Template
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 P_VALUE_OPTIONS = (
     "calculate_p_value",
@@ -30,6 +36,14 @@ P_VALUE_OPTIONS = (
     "p_value_verbose",
 )
 BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
+
+
+def shown(answer: Any) -> Any:
+    """What `plot` draws of an answer: of that of `run_query` the result, under the name of the query."""
+    if not (isinstance(answer, dict) and "query_name" in answer):
+        return answer
+    ends = (torch.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
+    return {answer["query_name"]: Estimate(*ends)}
 
 
 class BaseMetric(SumMetric):
@@ -47,8 +61,8 @@ class BaseMetric(SumMetric):
                 return {"gap": rnd(x, y, a, **masks)}
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `model.get_embeddings_from_query`. One that defines `p_values` has the options of P_VALUE_OPTIONS,
-    one that defines `score_function` those of BOOTSTRAP_OPTIONS.
+    word with `model.get_embeddings_from_query`. One that defines `p_values` has `calculate_p_value` and its options,
+    one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
     """
 
     metric_template: Template
@@ -106,6 +120,11 @@ class BaseMetric(SumMetric):
         """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
+    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        # sets: (..., W, D) each, masks and words as in `p_values`  ->  scores (...)
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`."""
+        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
+
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
         raise NotImplementedError(f"{type(self).__name__} has no score_function")
@@ -153,6 +172,9 @@ class BaseMetric(SumMetric):
 
         Further options, by name: `preprocessors=[{}]`, `strategy="first"` (see `WordEmbeddingModel.index_query`),
         `normalize=False` (unit vectors), `warn_not_found_words=False`, and those of the constructor, for this call.
+        `calculate_p_value=True` adds `p_value`, that of a permutation test: `p_value_test_type="right-sided"` ("left-",
+        "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`.
+        `replicates=1000` adds `low` and `high`, the ends of a bootstrap interval of `confidence=0.95`.
         `word_embedding` is `model`; `preprocessor_args=p, secondary_preprocessor_args=s` is `preprocessors=[p, s]`.
         Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
         lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
@@ -164,6 +186,14 @@ class BaseMetric(SumMetric):
         if type(self).measure is BaseMetric.measure:
             raise NotImplementedError(f"{type(self).__name__} defines neither measure nor run_query")
         return metric._run(call)
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """As of every metric; `val` may also be an answer of `run_query`: its `result`, and its interval if it has one.
+
+        A list of such answers is a list of steps, such as epochs.
+        """
+        answers = [shown(answer) for answer in steps_of(self.compute() if val is None else val)]
+        return super().plot(answers, ax)
 
     def bind(self, *args: Any, **options: Any) -> "tuple[BaseMetric, Call]":
         """The metric with the options that a call of `run_query` gives it, and the rest of that call, checked."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._estimates import Estimate, check_confidence
+from .._uncertainty.estimates import Estimate, check_confidence
 from ._random import random_uniform, stream
 from ._words import check_words, count_words, word_places
 from .permutation import chunks

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from .. import _checks
-from .._plots import CHARACTER, FONT, dress, inches, legend_below, new_axes
+from .._plots import CHARACTER, FONT, dress, inches, is_dark, legend_below, new_axes
 from .density import kde
 from .summary import estimate, finite_part, histogram_bins, sort_samples
 
@@ -17,10 +17,11 @@ from .summary import estimate, finite_part, histogram_bins, sort_samples
 class Look:
     """The options of every plot.
 
-    `style` maps parts to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand: as many as the plot
-    has, without a legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins`
-    ("auto", a number, or edges). With `normalize` every distribution is equally high; without it, only where one scale
-    would flatten some.
+    `title` stands above the figure; `figsize` (inches) is chosen by the labels unless it is given. `style` maps parts
+    to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand: as many as the plot has, without a
+    legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a number,
+    or edges).
+    With `normalize` every distribution is equally high; without it, only where one scale would flatten some.
     """
 
     method: str = "kde"
@@ -29,6 +30,7 @@ class Look:
     grid_samples: int = 200
     bins: str | int | Sequence[float] = "auto"
     normalize: bool = False
+    title: str | None = None
     figsize: tuple[float, float] | None = None
     fontsize: float = FONT
     xlim: tuple[float, float] | None = None
@@ -54,7 +56,9 @@ class Look:
         """Call a method of matplotlib with the keywords of a part, unless it is hidden."""
         if part in self.hide:
             return None
-        return method(*args, **{**keywords, **self.parts[part], **(self.style or {}).get(part, {})})
+        turned = {"black": "white", "white": "black", "xkcd:silver": "0.35"} if is_dark() else {}
+        own = {key: turned.get(value, value) for key, value in self.parts[part].items()}
+        return method(*args, **{**keywords, **own, **(self.style or {}).get(part, {})})
 
     def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
         """The figure, and one axes for each row."""
@@ -69,7 +73,12 @@ class Look:
             figure.set_facecolor(self.background)
         return figure, found
 
-    def legend(self, figure: Any, axes: Sequence[Any]) -> None:
+    def finish(self, figure: Any, axes: Sequence[Any]) -> None:
+        """The title, and below a figure of its own the legend."""
+        if self.title and self.ax is None:
+            figure.suptitle(self.title, fontsize=self.fontsize + 1)
+        elif self.title:
+            axes[0].set_title(self.title, fontsize=self.fontsize + 1)
         if self.ax is None:
             self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
 

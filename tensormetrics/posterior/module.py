@@ -10,12 +10,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .. import _checks
-from .._estimates import Estimate, as_scalars, check_confidence
 from .._metric import Metric, Options
-from .._resampling import Items, Resampled
-from .._weights import Identity, check_draws, identity
+from .._uncertainty.estimates import Estimate, as_scalars, check_confidence
+from .._uncertainty.resampling import Items, Resampled
+from .._uncertainty.weights import Identity, check_draws, identity
 from . import paired
-from .dirichlet import DTYPES, dirichlet_prior
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
@@ -38,7 +38,8 @@ class ConfusionPosterior(Metric):
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
-    fewer than about 20 items each. Priors of 0 take what was never observed for impossible.
+    fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
+    scores. Priors of 0 take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -93,7 +94,7 @@ class ConfusionPosterior(Metric):
         self.interval_kind = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
-        self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+        self.confusion_prior = confusion_prior_of(confusion_prior, C)
         _checks.one_of("method", method, METHODS)
         self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
@@ -141,15 +142,20 @@ class ConfusionPosterior(Metric):
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
         count = target.shape[len(batch)]
-        # A comparison in uint8 would wrap C and ignore_index.
         places = math.prod(target.shape[len(batch) :])
+        # A comparison in uint8 would wrap C and ignore_index.
         preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
+        if self.ignore_index is None and _labels_below(C, preds, target):
+            cell = torch.add(preds, target, alpha=C)
+            self._keep_items(cell, count, **items)
+            self.counts = self.counts + _numbers_of(cell, C * C).view(*batch, C, C)
+            return
         inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
         cell = torch.where(inside, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
         self._keep_items(cell, count, **items)
-        counted = cell.new_zeros(len(cell), C * C + 2).scatter_add_(1, cell, torch.ones_like(cell))
+        counted = _numbers_of(cell, C * C + 2)
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
@@ -158,6 +164,8 @@ class ConfusionPosterior(Metric):
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
         # cell: (batch, places), of `count` items
+        if not items and not len(self.cells):
+            return
         given = identity(count, cell.device, **items)
         if given and self.batch_shape:
             raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
@@ -287,3 +295,18 @@ class ConfusionPosterior(Metric):
             if labels.min() < 0 or labels.max() > last:
                 got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
                 raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
+
+
+def _labels_below(size: int, *labels: Tensor) -> bool:
+    """Whether all lie in 0..size-1; False also where an answer would wait for the device."""
+    if not all(each.device.type == "cpu" and each.numel() for each in labels):
+        return False
+    ends = [end.item() for each in labels for end in each.aminmax()]
+    return min(ends) >= 0 and max(ends) < size
+
+
+def _numbers_of(cell: Tensor, size: int) -> Tensor:
+    # cell: (batch, places) in 0..size-1  ->  (batch, size)
+    if len(cell) == 1 and cell.device.type == "cpu":
+        return cell[0].bincount(minlength=size).unsqueeze(0)
+    return cell.new_zeros(len(cell), size).scatter_add_(1, cell, torch.ones_like(cell))

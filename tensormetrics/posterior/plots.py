@@ -94,7 +94,8 @@ def plot_distributions(
                 look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
         look.draw("edge", ax.plot, curve.x, curve.y)
         look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
-        look.draw("extrema", ax.plot, [curve.x[0], curve.x[-1]], [0, 0], label="sampled range")
+        if ends_seen := [end for end in (curve.x[0], curve.x[-1]) if xlim[0] <= end <= xlim[1]]:
+            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
         if found.observed is not None:
             seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
             look.draw("observed", ax.plot, [found.observed], [0], **seen)
@@ -107,7 +108,7 @@ def plot_distributions(
     axes[-1].set_xlabel(broken(metric, wide))
     if title:
         axes[0].set_title(broken(title, wide), fontsize=look.fontsize + 1)
-    look.legend(figure, axes)
+    look.finish(figure, axes)
     return figure
 
 
@@ -139,10 +140,12 @@ def plot_difference(
         look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
         ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
         look.draw("interval", ax.vlines, [low, high], 0, [curve.at(low), curve.at(high)], **ends)
-        look.draw("extrema", ax.plot, [least, most], [0, 0], label="sampled range")
+        if ends_seen := [end for end in (least, most) if xlim[0] <= end <= xlim[1]]:
+            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
     region = {"label": f"equivalence: ±{rope:.{precision}g}"}
     for end in (-rope, rope):
-        look.draw("rope_edges", ax.axvline, end, **region)
+        if xlim[0] <= end <= xlim[1]:  # the legend lists what is seen
+            look.draw("rope_edges", ax.axvline, end, **region)
     if observed is not None:
         seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
         look.draw("observed", ax.plot, [observed], [0], **seen)
@@ -156,7 +159,7 @@ def plot_difference(
         look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
     label = f"{metric or result.metric}: {left} − {right}"
     ax.set_xlabel(broken(label, look.characters(ax)))
-    look.legend(figure, [ax])
+    look.finish(figure, [ax])
     return figure
 
 
@@ -219,7 +222,7 @@ def plot_forest(
         ax.set_xlim(look.xlim or shown)
     axes[-1].locator_params(axis="x", nbins=5)
     axes[-1].set_xlabel(broken(metric, wide))
-    look.legend(figure, axes)
+    look.finish(figure, axes)
     return figure
 
 

@@ -3,10 +3,10 @@
 Every metric has `interval()`. Two metrics that were fed with the same items are compared by `compare`.
 """
 
-from .._corrections import correct_p_values as correct_p_values
-from .._estimates import Comparison as Comparison
-from .._estimates import Estimate as Estimate
-from .._estimates import as_scalars as as_scalars
+from .._uncertainty.corrections import correct_p_values as correct_p_values
+from .._uncertainty.estimates import Comparison as Comparison
+from .._uncertainty.estimates import Estimate as Estimate
+from .._uncertainty.estimates import as_scalars as as_scalars
 from .compare import compare as compare
 from .uncertain import Uncertain as Uncertain
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from .. import _checks
-from .._estimates import check_confidence
 from .._metric import Metric
-from .._resampling import comparisons
+from .._uncertainty.estimates import check_confidence
+from .._uncertainty.resampling import comparisons
 
 
 def compare(

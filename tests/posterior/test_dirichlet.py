@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 from posterior_oracle import GOLDEN, log_gamma, numbers
 
-from tensormetrics._philox import philox4x32, philox_key
+from tensormetrics._uncertainty.philox import philox4x32, philox_key
 from tensormetrics.posterior import dirichlet_prior, sample_dirichlet, sample_log_gamma
 
 

@@ -7,7 +7,7 @@ import torch
 from posterior_oracle import log_gamma, normalised
 from study_oracle import KNOWN
 
-from tensormetrics._philox import philox4x32, philox_key
+from tensormetrics._uncertainty.philox import philox4x32, philox_key
 from tensormetrics.posterior import (
     Items,
     PosteriorWarning,

@@ -1,6 +1,6 @@
 """1,000 queries against references far larger than what the process takes, killed again and again.
 
-    TENSORMETRICS_LARGE_GB=20 pytest -m slow tests/retrieval/test_large_references.py
+TENSORMETRICS_LARGE_GB=20 pytest -m slow tests/retrieval/test_large_references.py
 """
 
 import json

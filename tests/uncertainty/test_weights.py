@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from tensormetrics import _weights
-from tensormetrics._philox import philox4x32, philox_key
+from tensormetrics._uncertainty import weights
+from tensormetrics._uncertainty.philox import philox4x32, philox_key
 
 
 def weight(seed: int, item: int, replicate: int) -> tuple[float, int]:
@@ -23,49 +23,49 @@ def weight(seed: int, item: int, replicate: int) -> tuple[float, int]:
 def test_sums_of_weighted_rows(generator, device):
     items = [0, 1, 2**40 + 3, -5, -(2**62), 1]
     rows = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    found = _weights.weighted_sums(rows.to(device), torch.tensor(items, device=device), 19, 7, halves=True)
+    found = weights.weighted_sums(rows.to(device), torch.tensor(items, device=device), 19, 7, halves=True)
     assert found.shape == (2, 3, 19, 1, 2)
     drawn = np.array([[weight(7, item, r) for item in items] for r in range(19)])  # (19, 6, 2)
     for side in range(2):
         expected = drawn[..., side] @ rows.numpy()
-        np.testing.assert_allclose(_weights.joined(found[side])[:, 0].cpu(), expected, atol=1e-11)
+        np.testing.assert_allclose(weights.joined(found[side])[:, 0].cpu(), expected, atol=1e-11)
 
 
 def test_cells_and_starts(generator, device):
     rows = torch.randn(50, 1, generator=generator, dtype=torch.float64).to(device)
     units, cells = torch.randint(0, 20, (2, 50), generator=generator).to(device)
-    whole = _weights.joined(_weights.weighted_sums(rows, units, 33, 0, cells=cells, width=20)[0])
+    whole = weights.joined(weights.weighted_sums(rows, units, 33, 0, cells=cells, width=20)[0])
     for cell in range(20):
         mine = cells == cell
-        alone = _weights.joined(_weights.weighted_sums(rows[mine], units[mine], 33, 0)[0])
+        alone = weights.joined(weights.weighted_sums(rows[mine], units[mine], 33, 0)[0])
         torch.testing.assert_close(whole[:, cell], alone[:, 0], rtol=0, atol=1e-11)
-    late = _weights.joined(_weights.weighted_sums(rows, units, 9, 0, cells=cells, width=20, start=24)[0])
+    late = weights.joined(weights.weighted_sums(rows, units, 9, 0, cells=cells, width=20, start=24)[0])
     assert torch.equal(late, whole[24:])
 
 
 def test_sums_have_no_order_and_no_batches(generator, device, monkeypatch):
     rows = torch.randn(200, 3, generator=generator, dtype=torch.float64).to(device) * 1e3
     units = torch.arange(200, device=device)
-    whole = _weights.weighted_sums(rows, units, 50, 0)
+    whole = weights.weighted_sums(rows, units, 50, 0)
     order = torch.randperm(200, generator=generator).to(device)
-    monkeypatch.setitem(_weights.LANES, device.type, 100)
-    parts = [_weights.weighted_sums(rows[part], units[part], 50, 0) for part in order.split(33)]
+    monkeypatch.setitem(weights.LANES, device.type, 100)
+    parts = [weights.weighted_sums(rows[part], units[part], 50, 0) for part in order.split(33)]
     assert torch.equal(sum(parts), whole)
 
 
 def test_kernel_and_reference_are_equal(device):
     key = torch.tensor(philox_key(3, "items", "weights", "exponential"), device=device)
     units = torch.arange(-70, 70, device=device) * (2**33 + 1)
-    table = _weights._tables(device)[0]
+    table = weights._tables(device)[0]
     found, expected = torch.empty(2, 21, 140, dtype=torch.float64, device=device)
-    _weights.item_weights(found, units, table, key, 5)
-    _weights._item_weights(expected, units, table, key, 5)
+    weights.item_weights(found, units, table, key, 5)
+    weights._item_weights(expected, units, table, key, 5)
     assert torch.equal(found, expected)
 
 
 def test_weights_are_exponential_and_independent(device):
     ones = torch.eye(300, dtype=torch.float64, device=device)
-    drawn = _weights.joined(_weights.weighted_sums(ones, torch.arange(300, device=device), 1000, 1)[0])[:, 0].cpu()
+    drawn = weights.joined(weights.weighted_sums(ones, torch.arange(300, device=device), 1000, 1)[0])[:, 0].cpu()
     assert drawn.mean() == pytest.approx(1, abs=0.01) and drawn.var() == pytest.approx(1, abs=0.03)
     assert scipy.stats.kstest(drawn.flatten(), "expon").statistic < 0.01
     for side in (drawn, drawn.T[:, :300]):
@@ -74,29 +74,29 @@ def test_weights_are_exponential_and_independent(device):
 
 
 def test_names_and_numbers_of_items(device):
-    names = _weights.units("ids", ["a", "b", "a"], 3, device)
+    names = weights.units("ids", ["a", "b", "a"], 3, device)
     assert names[0] == names[2] != names[1]
-    assert _weights.units("ids", np.array([3, 4], np.int32), 2, device).tolist() == [3, 4]
-    assert _weights.units("ids", range(2), 2, device).tolist() == [0, 1]
+    assert weights.units("ids", np.array([3, 4], np.int32), 2, device).tolist() == [3, 4]
+    assert weights.units("ids", range(2), 2, device).tolist() == [0, 1]
     for given, message in (
         ([1.0, 2.0], "ids: got torch.float64, wanted an integer dtype; write ids.long()"),
         (torch.arange(3), "ids: got shape (3,), wanted (2,)"),
     ):
         with pytest.raises(ValueError) as error:
-            _weights.units("ids", given, 2, device)
+            weights.units("ids", given, 2, device)
         assert str(error.value) == message
     for given, message in (
         ("ab", "ids: got a str, wanted a tensor of integers or a list of names"),
         (["a", 1], "ids: got 1 among names, wanted a str"),
     ):
         with pytest.raises(TypeError) as error:
-            _weights.units("ids", given, 2, device)
+            weights.units("ids", given, 2, device)
         assert str(error.value) == message
 
 
 def test_the_fingerprint_is_of_the_items_in_any_order(device):
     items = torch.arange(100, device=device)
-    assert _weights.fingerprint(items) == _weights.fingerprint(items.flip(0))
-    assert _weights.fingerprint(items) == _weights.fingerprint(items[:40]) + _weights.fingerprint(items[40:])
-    others = {int(_weights.fingerprint(each)) for each in (items, items + 1, items[1:], items * 2, items % 50)}
+    assert weights.fingerprint(items) == weights.fingerprint(items.flip(0))
+    assert weights.fingerprint(items) == weights.fingerprint(items[:40]) + weights.fingerprint(items[40:])
+    others = {int(weights.fingerprint(each)) for each in (items, items + 1, items[1:], items * 2, items % 50)}
     assert len(others) == 5

@@ -10,11 +10,11 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._estimates import Estimate, check_confidence
-from ..._resampling import Resampled, together
-from ..._resampling import interval as intervals
-from ..._weights import check_draws
-from ..._weights import units as units_of
+from ..._uncertainty.estimates import Estimate, check_confidence
+from ..._uncertainty.resampling import Resampled, together
+from ..._uncertainty.resampling import interval as intervals
+from ..._uncertainty.weights import check_draws
+from ..._uncertainty.weights import units as units_of
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
 from ..relevance import Comparison, Ignore

@@ -11,8 +11,8 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..._resampling import Items
-from ..._weights import Identity, identity, or_places
+from ..._uncertainty.resampling import Items
+from ..._uncertainty.weights import Identity, identity, or_places
 from ..rows import as_labels, as_tensor, budget, check_finite
 from ..sums import distinct
 

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Metric, Options
 from ..._ranks import common_kind, gather, gathered
-from ..._weights import Identity, units
+from ..._uncertainty.weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
     Sides,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._estimates import Comparison, Estimate, check_confidence, interval_of
+from ..._uncertainty.estimates import Comparison, Estimate, check_confidence, interval_of
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
 

@@ -3,18 +3,19 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
 from ... import _checks
-from ..._estimates import Estimate, check_confidence
 from ..._metric import Lock, NoDataError, one_at_a_time
-from ..._resampling import Resampled, together
-from ..._resampling import interval as intervals
-from ..._weights import Identity
+from ..._plots import plot_values, steps_of
+from ..._uncertainty.estimates import Estimate, check_confidence
+from ..._uncertainty.resampling import Resampled, together
+from ..._uncertainty.resampling import interval as intervals
+from ..._uncertainty.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -24,6 +25,10 @@ from .columns import shared_columns
 from .invalid import EMPTY, InvalidCount, overlap_of_valid, with_empty
 from .matching import Hook, Path
 from .metric import StructuredMetric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -77,6 +82,10 @@ class Corpus(nn.Module):
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
 
+    @abstractmethod
+    def compute(self) -> dict[str, Tensor]:
+        """Key -> () float64."""
+
     def update_single(self, pred: Any, ref: Any) -> None:
         """Add one document."""
         self.update([pred], [ref])
@@ -88,6 +97,11 @@ class Corpus(nn.Module):
     def interval(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
         """Key -> `Estimate`, for the averages of families made with `replicates`; those of single labels have none."""
         return intervals(*self._resampled("interval"), check_confidence(confidence))
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
+        steps = steps_of(self.compute() if val is None else val)
+        return plot_values(steps, type(self).__name__, (0.0, None), True, ax)
 
     @abstractmethod
     def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:

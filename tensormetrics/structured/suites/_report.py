@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..._estimates import interval_of
+from ..._uncertainty.estimates import interval_of
 
 HEAD = ("precision", "recall", "f1-score", "support")
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import _checks, _native
-from ._exact_sums import parts, total
-from ._interruptible import interruptible
-from ._philox import WORD, philox4x32, philox_key
+from .. import _checks, _native
+from .._exact_sums import parts, total
+from .._interruptible import interruptible
+from .philox import WORD, philox4x32, philox_key
 
 REPLICATES = 1000
 FINENESS = 2.0**-10

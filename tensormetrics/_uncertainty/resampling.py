@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._estimates import Comparison, estimates, interval_of
-from ._weights import fingerprint, joined, weighted_sums
+from .estimates import Comparison, estimates, interval_of
+from .weights import fingerprint, joined, weighted_sums
 
 
 class Resampled(NamedTuple):

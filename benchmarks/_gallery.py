@@ -1,0 +1,204 @@
+"""The pictures of `results/gallery.md`, on white and on black, and that page: `python -m benchmarks --gallery`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+FOLDER = "gallery"  # beside the page
+STYLES = {"": "default", "-dark": "dark_background"}
+
+
+class Picture(NamedTuple):
+    title: str
+    code: str  # that draws it
+    draw: Callable[[], Any]  # to a Figure
+
+
+def first() -> Any:
+    """The left half of the demo's picture."""
+    from tensormetrics._demo import draw_curves
+    from tensormetrics._plots import new_axes
+
+    figure, (axes,) = new_axes(None, (9, 4.2))
+    draw_curves(axes, history())
+    return figure
+
+
+def history(kept: list[Any] = []) -> list[Any]:  # noqa: B006 (one run serves both styles)
+    import json
+
+    import torch
+
+    from tensormetrics._demo import run
+
+    if not kept:
+        with TemporaryDirectory() as folder:
+            run(torch.device("cpu"), epochs=8, seed=0, out=Path(folder))
+            kept.extend(json.loads((Path(folder) / "report.json").read_text())["epochs"])
+    return kept
+
+
+def points(noise: float = 0.5, seed: int = 0) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(300) % 3
+    return torch.eye(3)[labels] + noise * torch.randn(300, 3, generator=generator), labels
+
+
+def neighbours() -> Any:
+    from tensormetrics.retrieval import AccuracyCalculator
+
+    metric = AccuracyCalculator()
+    metric.update(*points())
+    return metric.plot(metric.interval(groups=points()[1]))[0]
+
+
+def steps() -> Any:
+    from tensormetrics.retrieval import AveragePrecisionAtR
+
+    found = []
+    for epoch in range(6):
+        metric = AveragePrecisionAtR()
+        metric.update(*points(0.9 - 0.1 * epoch, epoch))
+        found.append(metric.interval())
+    return AveragePrecisionAtR().plot(found)[0]
+
+
+def classes() -> Any:
+    from tensormetrics.posterior import ConfusionPosterior
+
+    metric = ConfusionPosterior(3, ["acc", "f1@macro", "tpr"])
+    metric.update(*points())
+    return metric.plot()[0]
+
+
+def study() -> Any:
+    from tensormetrics.posterior import Study
+
+    found = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
+    for name, right in {"mlp/fold 1": 88, "mlp/fold 2": 84, "cnn/fold 1": 92, "cnn/fold 2": 95}.items():
+        found.add_experiment(name, [[right, 100 - right], [98 - right, right + 2]])
+    return found
+
+
+def distributions() -> Any:
+    return study().plot_metric_summaries("acc")
+
+
+def difference() -> Any:
+    names = {"experiment_a": "cnn/fold 2", "experiment_b": "mlp/fold 2"}
+    return study().plot_pairwise_comparison("acc", min_sig_diff=0.01, **names)
+
+
+def forest() -> Any:
+    return study().plot_forest_plot("acc")
+
+
+def scores_of_words() -> Any:
+    # Three models of other random words, each of which leans as far as its number says.
+    import torch
+
+    from tensormetrics.association import RND, Query, WordEmbeddingModel, run_queries
+
+    words = "he him man she her woman work wage office home care child".split()
+    queries = [
+        Query([words[:3], words[3:6]], [words[6:9]], ["male", "female"], ["career"]),
+        Query([words[:3], words[3:6]], [words[9:]], ["male", "female"], ["family"]),
+    ]
+    models = []
+    for seed, lean in enumerate((0.2, 0.8, 1.5)):
+        vectors = torch.randn(12, 30, generator=torch.Generator().manual_seed(seed))
+        vectors[:3, 0] += 3 * lean
+        vectors[6:9, 0] += 3 * lean
+        models.append(WordEmbeddingModel.from_tensor(vectors, words, f"leaning {lean}"))
+    return [
+        run_queries(metric, queries, models, aggregate_results=True, queries_set_name="gender")
+        for metric in (RND, *other_metrics())
+    ]
+
+
+def other_metrics() -> list[Any]:
+    from tensormetrics.association import ECT, RIPA
+
+    return [RIPA, ECT]
+
+
+def queries() -> Any:
+    from tensormetrics.association import plot_queries_results
+
+    return plot_queries_results(scores_of_words()[0].iloc[:, :-1], title="Relative norm distance")
+
+
+def ranking() -> Any:
+    from tensormetrics.association import create_ranking, plot_ranking
+
+    return plot_ranking(create_ranking(scores_of_words()))
+
+
+def correlations() -> Any:
+    from tensormetrics.association import (
+        calculate_ranking_correlations,
+        create_ranking,
+        plot_ranking_correlations,
+    )
+
+    return plot_ranking_correlations(calculate_ranking_correlations(create_ranking(scores_of_words())))
+
+
+def entities() -> Any:
+    from tensormetrics.structured import SpanScores
+
+    metric = SpanScores(labels=["LOC", "ORG", "PER"], replicates=1000)
+    right = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-ORG", "O", "B-PER"], ["B-LOC", "O", "O", "O"]] * 20
+    wrong = [["B-PER", "O", "O", "B-LOC"], ["O", "B-LOC", "O", "B-PER"], ["B-LOC", "O", "B-ORG", "O"]]
+    metric.update_tags([wrong[k % 3] if k % 4 == 0 else tags for k, tags in enumerate(right)], right)
+    return metric.plot(metric.interval())[0]
+
+
+PICTURES = {
+    "first": Picture("A training run", "python -m tensormetrics demo", first),
+    "neighbours": Picture(
+        "Neighbours and clusters, with intervals", "calculator.plot(calculator.interval(groups=labels))", neighbours
+    ),
+    "steps": Picture("A metric over epochs", "metric.plot([metric_of_epoch_0, metric_of_epoch_1, ...])", steps),
+    "classes": Picture("What a confusion matrix says", "ConfusionPosterior(3, [...]).plot()", classes),
+    "distributions": Picture("Posteriors of experiments", 'study.plot_metric_summaries("acc")', distributions),
+    "difference": Picture(
+        "A comparison of two", 'study.plot_pairwise_comparison("acc", experiment_a=..., experiment_b=...)', difference
+    ),
+    "forest": Picture("Folds and what they are pooled to", 'study.plot_forest_plot("acc")', forest),
+    "queries": Picture("Bias of three models", "plot_queries_results(run_queries(RND, queries, models))", queries),
+    "ranking": Picture("Three models ranked by three metrics", "plot_ranking(create_ranking(tables))", ranking),
+    "correlations": Picture(
+        "Do the metrics agree?",
+        "plot_ranking_correlations(calculate_ranking_correlations(ranking))",
+        correlations,
+    ),
+    "entities": Picture("Entities by label", "SpanScores(labels=[...]).plot(scores.interval())", entities),
+}
+
+
+def page() -> str:
+    lines = ["# Pictures", "", "Drawn by `python -m benchmarks --gallery`: on white, and in matplotlib's style"]
+    lines += ['"dark_background", which the pictures follow. GitHub shows those of its own theme.']
+    for name, picture in PICTURES.items():
+        lines += ["", f"## {picture.title}", "", f"`{picture.code}`", "", "<picture>"]
+        lines += [f'<source media="(prefers-color-scheme: dark)" srcset="{FOLDER}/{name}-dark.png">']
+        lines += [f'<img src="{FOLDER}/{name}.png" alt="{picture.title}">', "</picture>"]
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path) -> None:
+    """All pictures and their page."""
+    from matplotlib import style as styles
+
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    (folder / "gallery.md").write_text(page())
+    for suffix, style in STYLES.items():
+        with styles.context(style):
+            for name, picture in PICTURES.items():
+                options = {"dpi": 100, "metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
+                picture.draw().savefig(folder / FOLDER / f"{name}{suffix}.png", **options)
+                print(f"{FOLDER}/{name}{suffix}.png")
