@@ -23,11 +23,9 @@ class DataSetComparison(NamedTuple):
     difference: Tensor  # of the average data set: median
     low: Tensor
     high: Tensor
-    p_left: (
-        Tensor  # b is better by more than min_sig_diff: the probability that this is the likeliest of a next data set
-    )
-    p_rope: Tensor
-    p_right: Tensor  # a is better
+    p_left: Tensor  # that for a next data set it is likeliest that b is better by more than min_sig_diff
+    p_rope: Tensor  # that neither is
+    p_right: Tensor  # that a is
     next_left: Tensor  # the probabilities of a next data set itself
     next_rope: Tensor
     next_right: Tensor
@@ -75,9 +73,10 @@ def compare_data_sets(
     below, upto = (torch.stack([t_cdf(edge, df) for df in TAILS]) for edge in edges)
     shares = torch.stack([below, upto - below, 1 - upto])  # of a next data set, in each cell (3, T, cells)
     likeliest = torch.nn.functional.one_hot(shares.argmax(0), 3).movedim(-1, 0)
-    p = (cells.mass * likeliest).sum((1, 2))
+    left, rope, right = (cells.mass * likeliest).sum((1, 2))
     following = (cells.mass * shares).sum((1, 2))
-    return DataSetComparison(middle, low, high, *p, *following, cells.differences)
+    next_left, next_rope, next_right = following
+    return DataSetComparison(middle, low, high, left, rope, right, next_left, next_rope, next_right, cells.differences)
 
 
 class _Cells(NamedTuple):

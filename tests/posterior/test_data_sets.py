@@ -45,7 +45,7 @@ def test_five_by_two_by_hand():
 
 def by_draws(values, rho, rope, number, seed):
     """Importance sampling in numpy: parameters from wide laws, weighted by the likelihood of all data sets."""
-    rng, (sets, n) = np.random.default_rng(seed), values.shape
+    rng, n = np.random.default_rng(seed), values.shape[1]
     means, size = values.mean(1), values.mean(1).std(ddof=1)
     scales = np.sqrt(values.var(1, ddof=1) * (n - 1) / (n - 2) * (1 / n + rho / (1 - rho)))
     center = rng.normal(means.mean(), 3 * size, number)
@@ -53,7 +53,7 @@ def by_draws(values, rho, rope, number, seed):
     df = rng.choice([1, 2, 4, 8, 16, 32, 64], number)
     log = -scipy.stats.norm.logpdf(center, means.mean(), 3 * size) - scipy.stats.cauchy.logpdf(spread / size)
     log += 2 * np.log(df) - df / 10
-    inner = 400  # draws of each data set's difference from its own posterior
+    inner = 200  # draws of each data set's difference from its own posterior
     for mean, scale in zip(means, scales, strict=True):
         own = mean + scale * scipy.stats.t.ppf((np.arange(inner) + 0.5) / inner, n - 2)
         density = scipy.stats.t.pdf((own[None] - center[:, None]) / spread[:, None], df[:, None]) / spread[:, None]
@@ -73,23 +73,23 @@ def data_sets(generator, sets=8, n=10, shift=0.01, spread=0.01):
     return own + 0.02 * torch.randn(sets, n, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.02])
+@pytest.mark.parametrize("shift", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_the_hierarchical_posterior_is_that_of_plain_draws(shift, generator):
     values = data_sets(generator, shift=shift)
     found = compare_data_sets(values, torch.zeros_like(values), 0.1, 0.01)
-    likeliest, following, quantiles = by_draws(values.numpy(), 0.1, 0.01, 20_000, 1)
+    likeliest, following, quantiles = by_draws(values.numpy(), 0.1, 0.01, 12_000, 1)
     assert [float(x) for x in (found.p_left, found.p_rope, found.p_right)] == pytest.approx(likeliest, abs=0.03)
     assert [float(x) for x in (found.next_left, found.next_rope, found.next_right)] == pytest.approx(
         following, abs=0.03
     )
     ends = [float(x) for x in (found.low, found.difference, found.high)]
-    assert ends == pytest.approx(quantiles, abs=0.1 * (quantiles[2] - quantiles[0]))
+    assert ends == pytest.approx(quantiles, abs=0.15 * (quantiles[2] - quantiles[0]))
     assert float(found.p_left + found.p_rope + found.p_right) == pytest.approx(1)
     assert float(found.next_left + found.next_rope + found.next_right) == pytest.approx(1)
 
 
 def test_data_sets_are_drawn_together_and_sides_mirror(generator):
-    values = data_sets(generator, shift=0.03, spread=0.005)
+    values = data_sets(generator, sets=4, shift=0.03, spread=0.005)
     found, mirrored = (compare_data_sets(x, y, 0.1, 0.01) for x, y in ((values, 0 * values), (0 * values, values)))
     assert found.p_right > 0.9 and found.difference == pytest.approx(-float(mirrored.difference), abs=1e-4)
     assert float(found.p_right) == pytest.approx(float(mirrored.p_left), abs=1e-6)
