@@ -15,6 +15,8 @@ from .. import _checks
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
+SEPARATED = re.compile(r"[+-]?[0-9]+([.,][0-9]+)+")
+GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perhaps of thousands
 COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -67,10 +69,11 @@ def load_csv(
     """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
 
     Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
-    names where both stand, or from 0 on. With
-    `with_labels` the answer is (matrix, names), names being None where there are none. `delimiter=None` takes
-    semicolons, tabs or commas, whichever separate the cells of the first line. ConfMatIOError names the line that is
-    wrong. FileNotFoundError: there is no such file.
+    names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
+    are none. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first line, or what
+    a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
+    ConfMatIOError names the line that is wrong, or says that the last row and column are totals. FileNotFoundError:
+    there is no such file.
     """
     rows = _csv_rows(location, encoding, delimiter)
     height, width = len(rows), len(rows[0][1]) if rows else 0
@@ -94,6 +97,10 @@ def load_csv(
             raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
     counts = [[float(cell) for cell in cells[index:]] for _, cells in rows[header:]]
     matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
+    inner = matrix[:-1, :-1]
+    if len(inner) > 1 and matrix.sum() > 0 and torch.equal(matrix[:-1, -1], inner.sum(1)):
+        if torch.equal(matrix[-1], matrix[:-1].sum(0)):
+            raise ConfMatIOError(f"{location}: the last row and column are the totals of the others; leave them out")
     return (matrix, names) if with_labels else matrix
 
 
@@ -109,6 +116,8 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
             "write encoding='utf-16' or what the file is written in"
         ) from None
     lines = text.splitlines()
+    if lines and re.fullmatch("sep=[;,\t]", lines[0]):  # for spreadsheets
+        delimiter, lines[0] = delimiter or lines[0][-1], ""
     if delimiter is None:
         first = next((line for line in lines if line.strip()), "")
         splits = (d for d in (";", "\t", ",") if len(next(csv.reader([first], delimiter=d), ())) > 1)
@@ -118,7 +127,35 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
         rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error as error:
         raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
-    return [(line, cells) for line, cells in rows if any(cells)]
+    rows = [(line, cells) for line, cells in rows if any(cells)]
+    while rows and len(rows[0][1]) > 1 and all(cells[-1:] == [""] for _, cells in rows):
+        rows = [(line, cells[:-1]) for line, cells in rows]  # columns that a spreadsheet only thinks are in use
+    return _with_points(location, rows, delimiter)
+
+
+def _with_points(
+    location: str | Path, rows: list[tuple[int, list[str]]], delimiter: str
+) -> list[tuple[int, list[str]]]:
+    """The rows with decimal points and without groups of thousands, where cells show which sign is which."""
+    found = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
+    decimal = {"."} if delimiter == "," else set()
+    for _, cell in found:
+        groups = GROUPS.fullmatch(cell)
+        last = cell[max(cell.rfind("."), cell.rfind(","))]
+        if not groups:
+            decimal.add(last)
+        elif cell.count(last) > 1:
+            decimal.add(",."[last == ","])
+    if found and len(decimal) != 1:
+        line, cell = found[0]
+        raise ConfMatIOError(f"{location}, line {line}: got {cell!r}, wanted one sign for decimals, as 1090.0 or 1,5")
+    point = "".join(decimal) or "."
+    group = ",."[point == ","]
+
+    def plain(cell: str) -> str:
+        return cell.replace(group, "").replace(point, ".") if SEPARATED.fullmatch(cell) else cell
+
+    return [(line, list(map(plain, cells))) for line, cells in rows]
 
 
 def _are_names(cells: list[str]) -> bool:
