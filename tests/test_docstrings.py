@@ -1,14 +1,19 @@
 """Every public name says what it is and of what shape its tensors are, stands on the page of names, and has a place in
 the reference that is built from all this."""
 
+import dataclasses
+import doctest
+import enum
 import inspect
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 import tensormetrics
+from tensormetrics.posterior import temporary_registrations
 
 NAMES = [
     (domain, name) for domain in tensormetrics.__all__ for name in import_module(f"tensormetrics.{domain}").__all__
@@ -60,6 +65,45 @@ def test_says_of_what_shape_its_tensors_are(domain, name):
 def test_shapes_are_told_from_other_brackets():
     assert all(SHAPE.search(text) for text in ("x: (..., N, D)", "(N,) int64", "->  (...)", "(Q + 1, k)"))
     assert not any(SHAPE.search(text) for text in ("no shape", "a function (of two arguments)", "f(x) + 1"))
+
+
+OTHERS = {"FaissKMeans": "faiss", "FaissKNN": "faiss"}
+PLOTS = "plot_", "create_ranking", "calculate_ranking", "run_queries"
+READABLE = 500  # characters of a docstring that may leave the example to the function it names
+
+
+def needs_example(domain: str, name: str) -> bool:
+    """Functions, doors, and Modules that do not point at a function; a result, a structure or an error says enough."""
+    value = value_of(domain, name)
+    if not inspect.isclass(value):
+        return callable(value)
+    if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
+        return False
+    functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
+    points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
+    return not (points and len(value.__doc__) < READABLE) and not getattr(value, "_is_protocol", False)
+
+
+WITH_EXAMPLE = [(domain, name) for domain, name in NAMES if ">>>" in (value_of(domain, name).__doc__ or "")]
+
+
+def test_what_needs_an_example_has_one():
+    assert [row for row in NAMES if needs_example(*row) and row not in WITH_EXAMPLE] == []
+
+
+@pytest.mark.parametrize(("domain", "name"), WITH_EXAMPLE, ids=str)
+def test_examples_print_what_stands_below_them(domain, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip(OTHERS.get(name, "torch"))
+    if name.startswith(PLOTS):
+        pytest.importorskip("matplotlib"), pytest.importorskip("pandas")
+    known = {other: value_of(where, other) for where, other in NAMES if where == domain}
+    names = {"torch": torch, "__name__": "__main__", **known}
+    example = doctest.DocTestParser().get_doctest(inspect.getdoc(value_of(domain, name)), names, name, None, None)
+    told: list[str] = []
+    with temporary_registrations():
+        doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    assert example.examples and not told, "".join(told)
 
 
 def test_stands_on_the_page_of_names():

@@ -17,7 +17,8 @@ def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
     Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x). In [0, 1]; what is not is no test, and NaN. ValueError for
     another correction.
 
-        correct_p_values(torch.tensor([0.01, 0.03, 0.04]))  # .03, .06, .06
+    >>> correct_p_values(torch.tensor([0.01, 0.03, 0.04]))
+    tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
     """
     _checks.one_of("correction", correction, CORRECTIONS)
     _checks.shape("p_values", p_values, "...", "T")

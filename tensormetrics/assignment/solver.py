@@ -137,7 +137,11 @@ def _raise(
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     # ->  (M,), (M,) int64
-    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns."""
+    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns.
+
+    >>> pairs(linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])))
+    (tensor([0, 1]), tensor([1, 0]))
+    """
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]
@@ -153,7 +157,11 @@ class Sizes(TypedDict, total=False):
 
 
 class LinearAssignment(nn.Module):
-    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`."""
+    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
+
+    >>> LinearAssignment(maximize=True)(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).cost
+    tensor(9., dtype=torch.float64)
+    """
 
     def __init__(
         self, *, maximize: bool = False, unmatched_cost: float | Tensor | None = None, check: bool = True

@@ -53,15 +53,18 @@ class BaseMetric(SumMetric):
     score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
     A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
 
-        class Gap(BaseMetric):
-            metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
-
-            def measure(self, x, y, a, **masks):
-                return {"gap": rnd(x, y, a, **masks)}
-
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
     word with `model.get_embeddings_from_query`. One that defines `p_values` has `calculate_p_value` and its options,
     one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
+
+    >>> class Gap(BaseMetric):
+    ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
+    ...
+    ...     def measure(self, x, y, a, **masks):
+    ...         return {"gap": rnd(x, y, a, **masks)}
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> Gap().run_query(Query([["he"], ["she"]], [["work"]]), model)["gap"]
+    np.float64(0.0)
     """
 
     metric_template: Template

@@ -38,6 +38,9 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-si
     effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". An effect of
     infinite variance has no weight; NaN for variances below 0 and other values that are not finite. ValueError for
     shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
+
+    >>> random_effects(torch.tensor([0.2, 0.5, 0.9]), torch.tensor([0.01, 0.02, 0.01])).effect
+    tensor(0.5340, dtype=torch.float64)
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     _checks.floating("e", e)
@@ -84,6 +87,12 @@ def ceat(
     them. A mask is True where a context is; a word without any is absent, and the numbers of contexts may differ from
     set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
     `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
+    >>> x, a = x + 1, a + 1  # x goes with a
+    >>> print("{:.2f}, standard error {:.2f}".format(*ceat(x, y, a, b)[:2]))
+    1.12, standard error 0.02
     """
     _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)

@@ -68,6 +68,10 @@ def direct_bias(
     first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
     `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
     ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # he, him; she, her
+    >>> direct_bias(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)  # one word along the difference, one across it
+    tensor(0.5000, dtype=torch.float64)
     """
     check_options(strictness, n_components, direction)
     k = n_components

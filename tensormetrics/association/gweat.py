@@ -40,6 +40,11 @@ def gweat(
     two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Masks,
     empty sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number
     of groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
+
+    >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> gweat(x, a)
+    tensor(0.5398, dtype=torch.float64)
     """
     words = _sets.read("x", "a", x=(x, x_mask), a=(a, a_mask))
     if x.shape[-3:-2] != a.shape[-3:-2] or x.shape[-3:-2] < (2,):
@@ -67,6 +72,11 @@ def group_permutation_p_value(
 
     Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.
+
+    >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> group_permutation_p_value(x, a, iterations=999)
+    tensor(0.1560, dtype=torch.float64)
     """
     observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
     is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")

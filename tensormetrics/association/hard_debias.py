@@ -21,7 +21,11 @@ class HardDebias(Debias):
     ignored. All rows of the transformed model have length 1, zero rows stay.
     Bolukbasi et al. 2016, arXiv:1607.06520.
 
-        HardDebias(criterion_name="gender").fit_transform(model, definitional_pairs=[["she", "he"], ["her", "his"]])
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> fair = HardDebias().fit(model, definitional_pairs=[["he", "she"], ["him", "her"]]).transform(model)
+    >>> fair["work"].round(3), fair["home"].round(3)
+    (array([0.707, 0.707], dtype=float32), array([0.707, 0.707], dtype=float32))
     """
 
     fitted = ("bias_direction",)

@@ -48,9 +48,12 @@ class WordEmbeddingModel:
     is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
     GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
 
-        model = WordEmbeddingModel.from_tensor(net.embedding.weight, words)  # no copy
-        index = model.index_query(query)
-        weat(*index.sets(model.vectors))
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> "she" in model, model.rows("she")
+    (True, tensor([1]))
+    >>> index = model.index_query(Query([["he"], ["she"]], [["work"]]))  # once, for any number of scores
+    >>> [tuple(words.shape) for words in index.sets(model.vectors)]
+    [(1, 3), (1, 3), (1, 3)]
     """
 
     def __init__(

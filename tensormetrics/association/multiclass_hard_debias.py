@@ -18,6 +18,13 @@ class MulticlassHardDebias(Debias):
     singular vectors of the unit vectors of the definitional sets, each set centred. Definitional words are not
     neutralised. All rows of the transformed model have length 1, zero rows stay.
     Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> pairs = [["he", "she"], ["him", "her"]]
+    >>> method = MulticlassHardDebias({"n_components": 1}).fit(model, definitional_sets=pairs, equalize_sets=pairs)
+    >>> method.transform(model)["work"].round(3)
+    array([0.707, 0.707], dtype=float32)
     """
 
     fitted = ("bias_subspace",)

@@ -67,6 +67,9 @@ def permutation_p_value(
     A word may have several rows (templates, contexts): `u_words`, `v_words` number each row's word, and a word moves
     with all its rows, as one place (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092). d stays the difference
     of the means of rows. Where numbers of rows differ, "exact" and "auto" count up to 20 words.
+
+    >>> permutation_p_value(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0.1, 0.3, 0.2]))  # 1 of 20 partitions
+    tensor(0.0500, dtype=torch.float64)
     """
     scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
     if u_words is not None or v_words is not None:
@@ -109,6 +112,9 @@ def sign_flip_p_value(
     far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`
     numbers the pair of each row where a pair has several rows, which then flip together; the rest as in
     `permutation_p_value`.
+
+    >>> sign_flip_p_value(torch.tensor([0.4, 0.1, 0.3]))  # 1 of 8 patterns of signs
+    tensor(0.1250, dtype=torch.float64)
     """
     values, present, lead = _read(r=(r, mask))
     if words is not None:

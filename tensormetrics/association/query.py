@@ -19,11 +19,13 @@ Forms = tuple[Form, Form]
 class Query:
     """Target and attribute sets of words, as association tests compare them.
 
-        Query([flowers, weapons], [pleasant], ["Flowers", "Weapons"], ["Pleasant"])
-
     Sets are lists, tuples or arrays of `str`; they are copied. At least one target set; attribute sets may be none. A
     set may be empty, which no model can score. Names default to "Target set 0", "Attribute set 0", ... and are
     distinct on each side. TypeError for anything that is no set of words, ValueError for the number or the names.
+
+    >>> query = Query([["rose", "lily"], ["gun", "axe"]], [["love", "joy"]], ["Flowers", "Weapons"], ["Pleasant"])
+    >>> query.query_name
+    'Flowers and Weapons wrt Pleasant'
     """
 
     def __init__(

@@ -78,6 +78,10 @@ def same(
     words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
     skew, their standard deviation the stereotype. Masks, empty sets, zero vectors and errors as in `weat`; ValueError
     for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])
+    >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
+    tensor(0.5000, dtype=torch.float64)
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
     least = max(1e-10, _sets.resolution(groups))

@@ -47,6 +47,11 @@ def target_permutation_p_value(
     `permutation_p_value`: `x_words`, `y_words` number the word of each row, and a word moves with all its rows.
     Scores within 2^-40 (relative, above 1) of the observed one count as equal to it, NaN scores as not extreme; NaN
     where the observed score is NaN.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> target_permutation_p_value(rnd, x, y, a, alternative="two-sided")
+    tensor(0.6667, dtype=torch.float64)
     """
     observed = metric(x, y, a, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask)  # its own checks come first
     check_words("x_words", x_words, "x", x[..., 0])

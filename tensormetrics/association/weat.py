@@ -32,6 +32,11 @@ def weat(
     difference, and swapping x with y or a with b changes the sign. A mask is True where a word is; leading dimensions
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat(x, y, a, b)
+    tensor(1.3211, dtype=torch.float64)
     """
     return _scores(x, y, a, b, 0, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
 
@@ -53,6 +58,11 @@ def weat_effect_size(
 
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat_effect_size(x, y, a, b)
+    tensor(1.9712, dtype=torch.float64)
     """
     _sets.check_correction(correction)
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]

@@ -127,6 +127,12 @@ def pairwise_compare(
     `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
     standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
     Samples that are nan are left out. ValueError: `min_sig_diff` < 0.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
+    >>> found = pairwise_compare(diff, min_sig_diff=0.01)
+    >>> print(f"{found.median:.3f}, P(left > right) = {found.p_greater:.2f}, P(equivalent) = {found.p_rope:.2f}")
+    0.030, P(left > right) = 0.93, P(equivalent) = 0.14
     """
     _checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
@@ -198,7 +204,11 @@ def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple
 
 
 def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...)
-    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774."""
+    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774.
+
+    >>> score_interval_width(torch.tensor(0.2), 1000)
+    tensor(0.0248)
+    """
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 

@@ -38,6 +38,10 @@ def kde(
 
     Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
     without `clip`.
+
+    >>> found = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
+    >>> found.grid, found.density
+    (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
     _checks.floating("samples", samples)
     _checks.one_of("boundary", boundary, ("none", "reflect"))

@@ -31,6 +31,11 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     the right answer. With a prevalence prior "perks" that is one Dirichlet distribution over the whole table, so that
     the accuracy is Beta(right + 1/2, wrong + 1/2), Jeffreys' law, for any number of classes.
     `argument` is what errors (ValueError) call it.
+
+    >>> dirichlet_prior("balanced", (3, 3))
+    tensor([[0.1667, 0.0833, 0.0833],
+            [0.0833, 0.1667, 0.0833],
+            [0.0833, 0.0833, 0.1667]], dtype=torch.float64)
     """
     if isinstance(strategy, str):
         _checks.one_of(argument, strategy, ("perks", "balanced", *STRATEGIES))
@@ -80,6 +85,9 @@ def sample_log_gamma(
     whether a proposal is accepted.
 
     Raises ValueError for an alpha that is negative, not finite or above 1e37. Reference: doi:10.1145/358407.358414.
+
+    >>> sample_log_gamma(torch.tensor([2.0, 0.0]), 3).shape, sample_log_gamma(torch.tensor([0.0]), 1)
+    (torch.Size([3, 2]), tensor([[-inf]]))
     """
     _checks.shape("alpha", alpha, "...", "K")
     _checks.one_of("dtype", dtype, DTYPES)
@@ -102,6 +110,10 @@ def sample_dirichlet(
     """Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
 
     Any alpha > 0 gives finite vectors, alpha = 0 an exact 0, a row of nothing but zeros nan.
+
+    >>> shares = sample_dirichlet(torch.tensor([2.0, 3.0, 5.0]), 1000)
+    >>> shares.shape, shares.mean(0).sum().round(decimals=3)
+    (torch.Size([1000, 3]), tensor(1.))
     """
     _checks.one_of("dtype", dtype, DTYPES)
     return sample_log_gamma(alpha, num_samples, dtype=torch.float64, **address).softmax(-1).to(dtype)

@@ -33,6 +33,13 @@ def sample_metrics(
     for metrics that depend on a root of that shape. Scratch memory stays near `memory_limit` bytes, or what one sample
     takes; neither it nor the other metrics change a value. Equal metrics share one tensor.
     `items`, which `counts` count, make the posterior one with that of other experiments: see `sample_paired_matrices`.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> accuracy, f1 = sample_metrics(counts, ["acc", "f1"], 1000)
+    >>> accuracy.shape, f1.shape
+    (torch.Size([1000, 1, 1]), torch.Size([1000, 1, 2]))
+    >>> round(float(accuracy.median()), 2)
+    0.89
     """
     _checks.one_of("method", method, METHODS)
     num_samples = _checks.integer_at_least("num_samples", num_samples, 0)

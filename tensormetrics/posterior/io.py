@@ -25,6 +25,10 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
 
     ConfMatIOError says what is wrong, also of rows that add up to more than 1e37, of which float32 could not draw. A
     class that is never predicted: ConfMatIOWarning.
+
+    >>> validate_confusion_matrix([[2, 1], [0, 1]])
+    tensor([[2., 1.],
+            [0., 1.]], dtype=torch.float64)
     """
     try:
         given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
@@ -74,6 +78,12 @@ def load_csv(
     a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
     ConfMatIOError names the line that is wrong, or says that the last row and column are totals. FileNotFoundError:
     there is no such file.
+
+    >>> from pathlib import Path
+    >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))
+    >>> load_csv("matrix.csv", with_labels=True)
+    (tensor([[90.5000,  6.0000],
+            [ 5.0000, 88.0000]], dtype=torch.float64), ['cat', 'dog'])
     """
     rows = _csv_rows(location, encoding, delimiter)
     height, width = len(rows), len(rows[0][1]) if rows else 0
@@ -178,6 +188,10 @@ def compute_confusion_matrix(
     """Counts of the pairs of labels, which may be numbers or strings.
 
     The classes are `labels` in this order, or 0..num_classes-1, or all labels that occur, sorted.
+
+    >>> compute_confusion_matrix(["cat", "dog", "dog"], ["cat", "cat", "dog"])  # rows are the truth
+    tensor([[1, 0],
+            [1, 1]])
     """
     cells, found = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
     C = len(found)
@@ -228,7 +242,14 @@ def _places(
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:  # (C, C) -> (N, 2)
-    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`."""
+    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
+
+    >>> confusion_matrix_to_pred_cond([[2, 1], [0, 1]])
+    tensor([[0, 0],
+            [0, 0],
+            [1, 0],
+            [1, 1]])
+    """
     matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
     counts = matrix.long()
     if (counts != matrix).any():
@@ -245,7 +266,12 @@ def pred_cond_to_confusion_matrix(
     pred_first: bool = True,
     num_classes: int | None = None,
 ) -> Tensor:  # (C, C) int64
-    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given."""
+    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given.
+
+    >>> pred_cond_to_confusion_matrix([[0, 0], [1, 0], [1, 1]])
+    tensor([[1, 1],
+            [0, 1]])
+    """
     pairs = torch.as_tensor(pairs)
     _checks.shape("pairs", pairs, "N", 2)
     _checks.integral("pairs", pairs)

@@ -49,6 +49,11 @@ class ConfusionPosterior(Metric):
         ConfusionPosterior(2, "f1", batch_shape=(L,)).update((probabilities > 0.5).mT, target.mT)
 
     Reference: doi:10.7717/peerj-cs.398.
+
+    >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
+    >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.compute()["acc"]))
+    0.75 [0.61, 0.86]
     """
 
     counts: Tensor

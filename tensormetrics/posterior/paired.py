@@ -45,6 +45,10 @@ def sample_paired_matrices(
 
     The prevalence and the weights of the items are drawn under the label of the items, the mass of the confusion prior
     under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
+
+    >>> cells = torch.tensor([[0, 1, 3, 3, 2], [0, 0, 3, 3, 3]])  # truth * 2 + prediction of two models
+    >>> sample_paired_matrices(Items("test", cells), 2, 1000).shape
+    torch.Size([1000, 2, 2, 2])
     """
     C = _checks.integer_at_least("num_classes", num_classes, 2)
     num_samples = _checks.integer_at_least("num_samples", num_samples, 0)

@@ -58,7 +58,11 @@ class Quantity(torch.nn.Module, ABC):
 
 
 class RootMetric(Quantity):
-    """A quantity that metrics are made of. It can be sampled but is no metric: it has no bounds and no report."""
+    """A quantity that metrics are made of. It can be sampled but is no metric: it has no bounds and no report.
+
+    >>> RootMetric("diag_mass").name
+    'diag_mass'
+    """
 
     def __init__(self, name: str, formula: Callable[..., Tensor] | None = None) -> None:
         super().__init__()

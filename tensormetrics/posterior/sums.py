@@ -32,7 +32,12 @@ class ConfusionSums(NamedTuple):
 
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
     # matrices: (..., C, C)  weights: (W, C, C)  ->  (..., C) and (..., W)
-    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite."""
+    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums_from_matrices(counts).tp
+    tensor([0.4500, 0.4400], dtype=torch.float64)
+    """
     _check_square("matrices", matrices)
     matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
@@ -68,6 +73,11 @@ def sample_sums(
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums = sample_sums(counts, 1000)
+    >>> sums.tp.shape, round(float((sums.tp + sums.fn).sum(-1).mean()), 3)
+    (torch.Size([1000, 1, 2]), 1.0)
     """
     _checks.one_of("need", need, NEEDS)
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
@@ -116,6 +126,11 @@ def sample_confusion_matrices(
 
     They are drawn in float64. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
     a rounding error decides whether a proposal is accepted.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> matrices = sample_confusion_matrices(counts, 1000)
+    >>> matrices.shape, matrices.sum((-2, -1)).mean().round(decimals=3)
+    (torch.Size([1000, 1, 2, 2]), tensor(1.))
     """
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
     if method == "input":

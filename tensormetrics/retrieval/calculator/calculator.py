@@ -68,6 +68,14 @@ class AccuracyCalculator(EmbeddingMetric):
         progress: show how many queries are scored.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
         kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> calculator = AccuracyCalculator(include=("precision_at_1", "mean_average_precision"))
+    >>> calculator.update(x, labels)  # batch by batch
+    >>> calculator.compute()["precision_at_1"]
+    tensor(0.8000, dtype=torch.float64)
+    >>> calculator.get_accuracy(x, labels)  # the same at once, as pytorch-metric-learning has it
+    {'mean_average_precision': 0.8833333333333332, 'precision_at_1': 0.8}
     """
 
     higher_is_better = True

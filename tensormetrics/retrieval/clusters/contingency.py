@@ -38,6 +38,11 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     """Count the pairs of label and cluster, in memory proportional to N.
 
     ValueError for NaN and infinity, other shapes, dtypes or devices.
+
+    >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
+    >>> table = contingency(labels, clusters)
+    >>> table.row, table.col, table.count
+    (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
     return _counted(labels, clusters)[0]
 

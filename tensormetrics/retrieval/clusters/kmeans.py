@@ -32,6 +32,10 @@ class TorchKMeans:
         tol: also stop when an update changes the inertia by less than this fraction of it.
         max_points_per_centroid: centroids are found from at most this many times K rows, drawn; all rows are assigned.
         spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> TorchKMeans()(x, 2)
+    tensor([1, 1, 0, 0])
     """
 
     def __init__(

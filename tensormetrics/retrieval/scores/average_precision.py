@@ -22,6 +22,11 @@ def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: D
     `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> average_precision(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
     k = _checked(k, denominator)
     found = ranks.rank > 0 if k is None else ranks.within(k)
@@ -34,6 +39,11 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Musgrave, Belongie and Lim, A Metric Learning Reality
     Check, 2020, DOI 10.1007/978-3-030-58595-2_41; the mean over queries is MAP@R.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> average_precision_at_r(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
 

@@ -42,6 +42,10 @@ def nearest_centroid(
     out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
     for "cosine" of rows of length 1. References that hold NaN or infinity are left out of the means; a query that does
     has NaN. Higher is better. ValueError for arguments that do not fit each other.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> nearest_centroid(x, labels)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")

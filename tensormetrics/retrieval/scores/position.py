@@ -15,6 +15,11 @@ def first_rank(ranks: PositiveRanks) -> Tensor:
     """r_1, the rank of the nearest relevant reference; inf where none was found, NaN for a lone query (R = 0).
 
     At least 1, lower is better.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> first_rank(ranks)
+    tensor([1., 1., 1., 1., 3.], dtype=torch.float64)
     """
     rank = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
     return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
@@ -26,6 +31,11 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Ye et al., Deep Learning for Person Re-identification:
     A Survey and Outlook, 2022, DOI 10.1109/TPAMI.2021.3054775.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> inverse_negative_penalty(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.5000], dtype=torch.float64)
     """
     last = pad(ranks.rank, (0, 1)).amax(-1)
     score = ranks.relevant.double() / last
@@ -40,6 +50,11 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
     better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley
     and McNeil, 1982, DOI 10.1148/radiology.143.1.7063747.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> ranking_auroc(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     if ranks.candidates is None:
         raise ValueError("ranks: got candidates=None, wanted the number of candidates of every query")

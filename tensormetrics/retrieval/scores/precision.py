@@ -16,6 +16,11 @@ def precision(ranks: PositiveRanks, k: int) -> Tensor:
     """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> precision(ranks, k=1)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     k = _checks.integer_at_least("k", k, 1)
     return (ranks.within(k).sum(-1).double() / k).masked_fill(ranks.relevant == 0, torch.nan)
@@ -27,6 +32,11 @@ def r_precision(ranks: PositiveRanks) -> Tensor:
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Manning, Raghavan and Schütze, Introduction to
     Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> r_precision(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant
 

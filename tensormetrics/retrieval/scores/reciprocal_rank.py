@@ -18,6 +18,11 @@ def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1. Voorhees, The TREC-8 Question
     Answering Track Report, 1999, DOI 10.6028/NIST.SP.500-246.qa-overview.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> reciprocal_rank(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3333], dtype=torch.float64)
     """
     first = first_rank(ranks)
     if k is not None:

@@ -43,6 +43,10 @@ def bootstrap(
     `method`: "percentile" and "basic" (Davison and Hinkley, 1997, DOI 10.1017/CBO9780511802843), or "bca", corrected
     for bias and skewness (Efron, 1987, DOI 10.1080/01621459.1987.10478410). NaN without any score. ValueError for other
     methods, shapes, `replicates` < 1 and a confidence outside (0, 1). Metrics have `interval`, which needs no scores.
+
+    >>> scores = torch.tensor([1.0, 0.5, 0.0, 1.0, 0.75, 1.0])  # of six queries
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*bootstrap(scores)))
+    0.71 [0.42, 0.96]
     """
     _checks.one_of("method", method, METHODS)
     replicates = _checks.integer_at_least("replicates", replicates, 1)
@@ -83,6 +87,11 @@ def paired_randomisation(
     interval and `p_better`, for scores of which more is better, are those of at most 10,000 resamples, see `bootstrap`.
     ValueError for other alternatives, shapes and `replicates` < 1. Smucker, Allan and Carterette, A Comparison of
     Statistical Significance Tests for Information Retrieval Evaluation, 2007, DOI 10.1145/1321440.1321528.
+
+    >>> a, b = torch.tensor([1.0, 0.5, 0.4, 1.0, 0.75, 1.0]), torch.tensor([0.5, 0.5, 0.0, 0.8, 0.7, 0.9])
+    >>> found = paired_randomisation(a, b)
+    >>> print(f"{found.difference:.3f}, p = {found.p_value:.4f}")  # 2 of 32 patterns of signs
+    0.208, p = 0.0625
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     replicates = _checks.integer_at_least("replicates", replicates, 1)

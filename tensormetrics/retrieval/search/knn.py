@@ -45,6 +45,16 @@ class TorchKNN:
             rounding error, and may change with the device, the memory budget and from call to call.
         memory_budget: bytes that temporaries may take, besides a few numbers for each row and on a GPU one copy of the
             references; default 256 MiB on a CPU, 1 GiB on a GPU.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = TorchKNN()(x, 1, x, True)  # the references include the queries
+    >>> indices
+    tensor([[1],
+            [0],
+            [3],
+            [2]])
+    >>> TorchKNN()(torch.tensor([[4.0]]), 2, x)
+    (tensor([[1.0000, 1.3000]]), tensor([[2, 3]]))
     """
 
     def __init__(

@@ -41,12 +41,34 @@ class Reduction(NamedTuple):
 
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are summed over documents, then normalised."""
+    """Overlaps are summed over documents, then normalised.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
+    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+    >>> scores.compute()
+    {'f1': tensor(0.6667, dtype=torch.float64)}
+    """
     return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are normalised in each document; the mean is over the documents where the score is defined."""
+    """Overlaps are normalised in each document; the mean is over the documents where the score is defined.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
+    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+    >>> scores.compute()
+    {'f1': tensor(0.7500, dtype=torch.float64)}
+    """
     return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
@@ -133,6 +155,16 @@ class Family(Corpus):
     replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values
     of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
     there were as "invalid". References are always to be valid.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
+    >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
+    >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
+    {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
     def __init__(
@@ -275,7 +307,18 @@ class Family(Corpus):
 
 
 class Suite(Corpus):
-    """Families and suites by name, fed with the same objects; the names are the first part of the keys."""
+    """Families and suites by name, fed with the same objects; the names are the first part of the keys.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
+    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
+    >>> suite.compute()
+    {'all-recall': tensor(0.5000, dtype=torch.float64)}
+    """
 
     def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
         super().__init__()

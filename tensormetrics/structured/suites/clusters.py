@@ -19,6 +19,11 @@ class ClusterAccuracy(CountMetric):
     """Share of items whose cluster is the reference's, after the one-to-one relabelling that is best for each document.
 
     In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
+
+    >>> metric = ClusterAccuracy()
+    >>> metric.update(torch.tensor([1, 1, 2, 2]), torch.tensor([7, 7, 7, 8]))
+    >>> metric.compute()
+    {'accuracy': tensor(0.7500, dtype=torch.float64)}
     """
 
     def __init__(self, **kwargs: Any) -> None:

@@ -30,6 +30,13 @@ class EventScores(CountMetric):
     spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument counts under an
     event of the same trigger span and type, events being matched one-to-one so that most do; with "type" under any
     event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
+
+    >>> attack = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "agent")])
+    >>> other = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "place")])
+    >>> metric = EventScores()
+    >>> metric.update_events([[attack]], [[other]])
+    >>> [float(metric.compute()[f"argument_{kind}-f1"]) for kind in ("identification", "classification")]
+    [1.0, 0.0]
     """
 
     def __init__(

@@ -31,6 +31,11 @@ class RankingScores(CountMetric):
     that name has it: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
     o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; a gain
     that is not finite makes its query's ndcg NaN. The mean leaves out NaN. Other arguments: see `CountMetric`.
+
+    >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
+    >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant
+    >>> {name: float(value) for name, value in metric.compute().items()}
+    {'precision@2': 0.5, 'rr': 0.5}
     """
 
     def __init__(

@@ -21,6 +21,12 @@ class RelationScores(LabelScores):
     `labels` names the types 0, 1, ... and adds a score for each, such as `f1[born-in]`; then the average may also be
     "types", the mean over types that occur, or "weighted", by the number of reference relations. Repeats are counted.
     Other arguments: see `CountMetric`.
+
+    >>> born, died = (Relation(type, Mention(0, 0), Mention(3, 3)) for type in ("born-in", "died-in"))
+    >>> metric = RelationScores(labels=["born-in", "died-in"])
+    >>> metric.update_relations([[born, died]], [[born]])
+    >>> metric.compute()["precision"]
+    tensor(0.5000, dtype=torch.float64)
     """
 
     def update(

@@ -18,7 +18,13 @@ STARTS = 8  # of the search
 
 def reachability(adjacency: Tensor) -> Tensor:
     # adjacency: (..., N, N) bool  ->  (..., N, N) bool
-    """Which node reaches which along edges, in any number of steps; every node reaches itself."""
+    """Which node reaches which along edges, in any number of steps; every node reaches itself.
+
+    >>> reachability(torch.tensor([[0, 1, 0], [0, 0, 1], [0, 0, 0]]).bool()).int()
+    tensor([[1, 1, 1],
+            [0, 1, 1],
+            [0, 0, 1]], dtype=torch.int32)
+    """
     _check_square("adjacency", adjacency)
     n = adjacency.shape[-1]
     reach = adjacency | torch.eye(n, dtype=torch.bool, device=adjacency.device)

@@ -19,6 +19,14 @@ class Normalizer(ABC):
     """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`.
 
     `reads` are the self-overlaps that the ratio needs: the others may be 0, and are not computed for objects.
+
+    >>> class OverSmaller(Normalizer):
+    ...     name = "over-smaller"
+    ...
+    ...     def ratio(self, cross, pred, ref):
+    ...         return cross, pred.minimum(ref)
+    >>> normalize(torch.tensor(3), torch.tensor(4), torch.tensor(6), OverSmaller())
+    tensor(0.7500, dtype=torch.float64)
     """
 
     name: str
@@ -142,6 +150,10 @@ def normalize(
     A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
     an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided in float64. What is
     not finite gives nothing finite.
+
+    >>> cross, pred, ref = torch.tensor(3), torch.tensor(4), torch.tensor(6)
+    >>> normalize(cross, pred, ref, "f1"), normalize(cross, pred, ref, "recall")
+    (tensor(0.6000, dtype=torch.float64), tensor(0.5000, dtype=torch.float64))
     """
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)

@@ -22,6 +22,20 @@ class CountMetric(SumMetric):
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
     Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents, see `Identity`.
+
+    >>> class Share(CountMetric):
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(2, **kwargs)
+    ...
+    ...     def update(self, right, all):
+    ...         self.add_documents(torch.stack([right, all], -1))
+    ...
+    ...     def read_scores(self, counts):
+    ...         return {"share": counts[..., 0] / counts[..., 1]}
+    >>> metric = Share()
+    >>> metric.update(torch.tensor([3, 1]), torch.tensor([4, 4]))  # two documents
+    >>> metric.compute()
+    {'share': tensor(0.5000, dtype=torch.float64)}
     """
 
     def __init__(
@@ -72,7 +86,16 @@ class CountMetric(SumMetric):
 
 
 class OverlapMetric(CountMetric):
-    """Base of the metrics over overlaps: counts are cross, pred and ref, the scores are normalizers."""
+    """Base of the metrics over overlaps: counts are cross, pred and ref, the scores are normalizers.
+
+    >>> class Lengths(OverlapMetric):
+    ...     def update(self, pred, ref):
+    ...         self.add_overlap(Overlap(pred.minimum(ref), pred, ref), pred, ref)
+    >>> metric = Lengths()
+    >>> metric.update(torch.tensor([3, 1]), torch.tensor([4, 1]))
+    >>> metric.compute()["recall"]
+    tensor(0.8000, dtype=torch.float64)
+    """
 
     def __init__(
         self,

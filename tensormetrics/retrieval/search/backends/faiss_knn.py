@@ -35,6 +35,14 @@ class FaissKNN:
         index_init_fn: function of D that makes an index for `distance`, or a faiss factory string; default "Flat".
         gpus: numbers of the GPUs to use, each for its share of the queries; default the GPU of the tensors.
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = FaissKNN()(x, 1, x, True)
+    >>> indices
+    tensor([[1],
+            [0],
+            [3],
+            [2]])
     """
 
     def __init__(

@@ -18,6 +18,9 @@ class KeOpsKNN:
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = KeOpsKNN()(x, 1, x, True)  # doctest: +SKIP
     """
 
     def __init__(self, distance: DistanceName = "l2") -> None:

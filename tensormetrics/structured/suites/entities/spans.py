@@ -27,6 +27,11 @@ class SpanScores(LabelScores):
     `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
     "types", the mean over labels that occur, or "weighted", by the number of reference spans. Not for "exact" and
     "partial", which ignore labels. Other arguments: see `CountMetric`.
+
+    >>> metric = SpanScores()
+    >>> metric.update_tags([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]])  # predicted, reference
+    >>> metric.compute()["f1"]
+    tensor(0.5000, dtype=torch.float64)
     """
 
     def __init__(

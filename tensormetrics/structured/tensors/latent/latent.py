@@ -58,6 +58,11 @@ def latent_overlap(
     with at most `node_limit` nodes each; "exact" has no limit. Equal input and `seed` give equal results.
 
     S. Cai, K. Knight, 2013, Smatch: an evaluation metric for semantic feature structures, aclanthology.org/P13-2131
+
+    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])  # the triple (7, x, y) on both sides
+    >>> is_var = torch.tensor([[False, True, True]])
+    >>> latent_overlap(pred, is_var, ref, is_var).mapping
+    tensor([1, 0])
     """
     constraint = Constraint.parse(constraint)
     _checks.one_of("duplicates", duplicates, ("multiset", "set"))
@@ -111,6 +116,13 @@ class LatentMatch(OverlapMetric):
 
     Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` waits for
     the device.
+
+    >>> metric = LatentMatch()
+    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])
+    >>> is_var = torch.tensor([[False, True, True]])
+    >>> metric.update(pred, is_var, ref, is_var)
+    >>> metric.compute()["f1"]
+    tensor(1., dtype=torch.float64)
     """
 
     def __init__(
