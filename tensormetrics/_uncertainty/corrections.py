@@ -9,8 +9,9 @@ CORRECTIONS = ("holm", "bh")
 
 
 def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
-    # p_values: (..., T)  ->  (..., T) float64
     """The p-values of T tests, such that those of at most .05 may be believed together.
+
+    Shapes: p_values: (..., T) -> (..., T) float64.
 
     "holm" keeps the chance of even one false discovery (Holm 1979, https://www.jstor.org/stable/4615733), "bh" the
     expected share of false ones among the discoveries, for independent or positively dependent tests (Benjamini and

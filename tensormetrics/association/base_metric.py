@@ -136,8 +136,10 @@ class BaseMetric(SumMetric):
         return type(self).run_query is BaseMetric.run_query
 
     def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
-        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`  ids, groups: (queries,)
-        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, see `Identity`."""
+        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
+
+        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids, groups: (queries,).
+        """
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
@@ -222,8 +224,10 @@ class BaseMetric(SumMetric):
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
     def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
-        # as in `measure`  ->  name: (...)
-        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`."""
+        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`.
+
+        Shapes: as in `measure` -> name: (...).
+        """
         measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks_and_words)
@@ -240,8 +244,10 @@ class BaseMetric(SumMetric):
         return measured
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        # vectors: (..., V, D)
-        """The sets and masks that `forward`, `update` and `measure` take for an indexed query."""
+        """The sets and masks that `forward`, `update` and `measure` take for an indexed query.
+
+        Shapes: vectors: (..., V, D).
+        """
         forms = self.forms or self.metric_template
         return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
 

@@ -22,8 +22,9 @@ def bootstrap_interval(
     seed: int | None = 0,
     **masks: Tensor,
 ) -> Estimate:
-    # sets, masks: as `metric` takes them, words as masks, int64  ->  Estimate of (...) float64
     """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
+
+    Shapes: sets, masks: as `metric` takes them, words as masks, int64 -> Estimate of (...) float64.
 
     The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
     the bounds are the (1 -+ confidence) / 2 quantiles of `replicates` such scores, linearly interpolated. Scores that

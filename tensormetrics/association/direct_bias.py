@@ -59,8 +59,9 @@ def direct_bias(
     tuple_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # t: (..., T, D)  groups: (..., G, P, D), tuples by position  t_mask: (..., T)  tuple_mask: (..., P)  ->  (...)
     """How much of the target words lies in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
+
+    Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; t_mask: (..., T); tuple_mask: (..., P) -> (...).
 
     "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
     centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;

@@ -83,7 +83,7 @@ class DoubleHardDebias(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D), N >= 2  ->  (..., N, D) float64
+        """vectors: (..., N, D), N >= 2 -> the debiased ones, (..., N, D) float64."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.mean.shape[-1])
         judges = _extremes(self._leaning(vectors), self.n_words)

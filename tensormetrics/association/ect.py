@@ -22,8 +22,9 @@ def ect(
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
     ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Masks, zero

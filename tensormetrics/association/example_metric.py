@@ -20,8 +20,9 @@ def example_metric(
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How much nearer the mean attribute is to y than to x: cos(mean y, mean a) - cos(mean x, mean a).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     In [-2, 2]; negative: nearer to x; swapping x and y changes the sign. Masks, empty sets, zero vectors and errors as
     in `weat`.

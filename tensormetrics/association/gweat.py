@@ -33,8 +33,9 @@ def gweat(x: Tensor, a: Tensor, *, per_group: Literal[True], **masks: Unpack[Mas
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x: (..., G, X, D)  a: (..., G, A, D)  x_mask: (..., G, X)  a_mask: (..., G, A)  ->  (...) float64
     """Does each target group go with its own attribute group? sum_g (mean x_g - mu) . (mean a_g - nu).
+
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); x_mask: (..., G, X); a_mask: (..., G, A) -> (...) float64.
 
     The means are of unit vectors, mu and nu the means of the group means. 0: no association; positive: as paired. For
     two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Masks,
@@ -67,8 +68,9 @@ def group_permutation_p_value(
     a_mask: Tensor | None = None,
     x_words: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., G, X, D)  a: (..., G, A, D)  masks, x_words: (..., G, X), (..., G, A)  ->  (...) float64, in (0, 1]
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
+
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks, x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
 
     Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.

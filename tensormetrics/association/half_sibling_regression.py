@@ -46,7 +46,7 @@ class HalfSiblingRegression(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64
+        """vectors: (..., N, D) -> the debiased ones, (..., N, D) float64."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
         return vectors - vectors @ self.definitional.mT @ self.coefficients

@@ -62,14 +62,16 @@ class HardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the direction
+        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the direction."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
         return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
 
     def equalize(self, pairs: Tensor) -> Tensor:
-        # pairs: (..., E, 2, D), not debiased  ->  (..., E, 2, D) float64
-        """Each pair moved to mirror images of one another across the plane orthogonal to the direction."""
+        """Each pair moved to mirror images of one another across the plane orthogonal to the direction.
+
+        Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
+        """
         self.check_fitted()
         pairs = _sets.unit(_debias.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
         g = self.bias_direction.unsqueeze(-2)

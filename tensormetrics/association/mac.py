@@ -28,8 +28,9 @@ def mac(t: Tensor, a: Tensor, *, per_word: Literal[True], **masks: Unpack[Masks]
 def mac(
     t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # t: (..., T, D)  a: (..., J, W, D)  t_mask: (..., T)  a_mask: (..., J, W)  ->  (...) float64
     """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
+
+    Shapes: t: (..., T, D); a: (..., J, W, D); t_mask: (..., T); a_mask: (..., J, W) -> (...) float64.
 
     In [0, 2]; the name says similarity, but 1 is none and smaller is more alike. All (t, j) weigh the same.
     `per_word=True` also returns the distances (..., T, J). Masks, empty sets (of any j), zero vectors and errors as in

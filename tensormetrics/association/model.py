@@ -255,8 +255,10 @@ class WordEmbeddingModel:
         self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
 
     def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
-        # embedding: (D,)
-        """Write the row of a word in place."""
+        """Write the row of a word in place.
+
+        Shapes: embedding: (D,).
+        """
         if not isinstance(embedding, np.ndarray | Tensor):
             raise TypeError(f"embedding: got a {type(embedding).__name__}, wanted an array or a tensor")
         self.batch_update([word], embedding[None])
@@ -265,8 +267,10 @@ class WordEmbeddingModel:
     def batch_update(
         self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
     ) -> None:
-        # embeddings: (len(words), D), or a list of (D,)
-        """Write the rows of distinct words in place: all of them, or none if an argument does not fit."""
+        """Write the rows of distinct words in place: all of them, or none if an argument does not fit.
+
+        Shapes: embeddings: (len(words), D), or a list of (D,).
+        """
         words = list(check_words("words", words))
         if unknown := [word for word in words if word not in self]:
             raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")

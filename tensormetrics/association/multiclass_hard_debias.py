@@ -60,14 +60,16 @@ class MulticlassHardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the subspace
+        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the subspace."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
         return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_subspace))
 
     def equalize(self, sets: Tensor) -> Tensor:
-        # sets: (..., E, S, D), not debiased  ->  (..., E, S, D) float64 unit vectors
-        """Each set around its mean outside the subspace, its words at equal distances inside it."""
+        """Each set around its mean outside the subspace, its words at equal distances inside it.
+
+        Shapes: sets: (..., E, S, D), not debiased -> (..., E, S, D) float64 unit vectors.
+        """
         self.check_fitted()
         sets = _sets.unit(_debias.read("sets", sets, "...", "E", "S", self.bias_subspace.shape[-1]))
         basis = self.bias_subspace.unsqueeze(-3)

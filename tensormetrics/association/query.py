@@ -156,8 +156,9 @@ class IndexedQuery:
         return self._mask(1)
 
     def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Tensor, ...]:
-        # vectors: (..., V, D)  ->  per set (..., W, D) at its own width; a side of "n": (..., n, W, D)
         """The embeddings, in the order in which metrics take them: targets, then attributes.
+
+        Shapes: vectors: (..., V, D) -> per set (..., W, D) at its own width; a side of "n": (..., n, W, D).
 
         `template` says how a side comes: a number as one tensor per set, "n" as one stack of sets, "joined" as one set
         of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:

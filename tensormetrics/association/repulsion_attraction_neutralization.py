@@ -72,8 +72,10 @@ class RepulsionAttractionNeutralization(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, rows: Tensor | None = None) -> Tensor:
-        # vectors: (..., N, D)  rows: (R,) int64, None for all  ->  (..., R, D) float64 unit vectors
-        """The debiased rows; all of `vectors` may be their neighbours."""
+        """The debiased rows; all of `vectors` may be their neighbours.
+
+        Shapes: vectors: (..., N, D); rows: (R,) int64, None for all -> (..., R, D) float64 unit vectors.
+        """
         self.check_fitted()
         units = _sets.unit(_debias.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1]))
         units, _ = torch.broadcast_tensors(units, self.bias_direction.unsqueeze(-2))

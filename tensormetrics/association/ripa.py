@@ -47,8 +47,10 @@ def ripa(
     a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x, y: (..., P, D), pairs by position  a: (..., A, D)  pair_mask: (..., P)  a_mask: (..., A)  ->  (...) float64
     """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+
+    Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D); pair_mask: (..., P); a_mask: (..., A) -> (...)
+    float64.
 
     In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
     sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no

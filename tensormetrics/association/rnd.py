@@ -53,8 +53,9 @@ def rnd(
     a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the

@@ -61,8 +61,9 @@ def rnsb(
     b_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # t: (..., T, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., T), (..., A), (..., B)  ->  (...) float64
     """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
+
+    Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D); masks: (..., T), (..., A), (..., B) -> (...) float64.
 
     Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.

@@ -69,8 +69,9 @@ def same(
     per_word: bool = False,
     terms: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    # t: (..., T, D)  groups: (..., G, W, D)  t_mask: (..., T)  groups_mask: (..., G, W)  ->  (...) float64
     """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
+
+    Shapes: t: (..., T, D); groups: (..., G, W, D); t_mask: (..., T); groups_mask: (..., G, W) -> (...) float64.
 
     b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
     l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of

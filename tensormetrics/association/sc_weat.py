@@ -23,8 +23,9 @@ def sc_weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (..., W) float64
     """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (..., W) float64.
 
     Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
     deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
@@ -51,8 +52,9 @@ def mean_sc_weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (...) float64
     """The mean of `sc_weat` over the words.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (...) float64.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])

@@ -39,8 +39,10 @@ def target_permutation_p_value(
     x_words: Tensor | None = None,
     y_words: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks and words: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How often is a score of targets x and y as extreme when their words are partitioned at random into these sizes?
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), masks and words: (..., X), (..., Y), (..., A) -> (...)
+    float64.
 
     `metric` is `rnd`, `ect` or `example_metric`, or another of this package with these sets. "exact" scores all
     partitions, up to 20,000 of them and for targets without masks; "auto" does so whenever it can; the rest as in

@@ -25,8 +25,10 @@ def weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  (...) float64
     """How much more the targets x than the targets y go with the attributes a rather than b.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
 
     sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b), which lies in [-2, 2]; 0 is no
     difference, and swapping x with y or a with b changes the sign. A mask is True where a word is; leading dimensions
@@ -53,8 +55,10 @@ def weat_effect_size(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  (...) float64
     """`weat` in standard deviations: (mean_x s - mean_y s) / sd of s over all targets, a word in both counting twice.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
 
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.

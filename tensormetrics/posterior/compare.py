@@ -110,10 +110,10 @@ class PairwiseComparisonResult:
 
 
 def pairwise_compare(
-    diff: Tensor,  # (S,) or (S, P)
+    diff: Tensor,
     ci_probability: float = 0.95,
     min_sig_diff: float | None = None,
-    random_diff: Tensor | None = None,  # (S',) or (S', P)
+    random_diff: Tensor | None = None,
     observed_difference: Tensor | float | None = None,
     lhs_name: str | list[str] = "left",
     rhs_name: str | list[str] = "right",
@@ -123,6 +123,8 @@ def pairwise_compare(
     paired: bool | list[bool] = False,
 ) -> PairwiseComparisonResult:
     """What samples of a difference say; see `PairwiseComparisonResult`.
+
+    Shapes: diff: (S,) or (S, P); random_diff: (S',) or (S', P).
 
     `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
     standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
@@ -203,8 +205,10 @@ def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple
     return random_rope, torch.where(rope > 0, odds[0] / odds[1], torch.nan)
 
 
-def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...)
+def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:
     """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774.
+
+    Shapes: p, n: (...) -> (...).
 
     >>> score_interval_width(torch.tensor(0.2), 1000)
     tensor(0.0248)

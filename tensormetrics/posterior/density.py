@@ -21,7 +21,7 @@ class Density(NamedTuple):
 
 
 def kde(
-    samples: Tensor,  # (S, ...)
+    samples: Tensor,
     *,
     bw_adjust: float = 1.0,
     cut: float = 1.0,
@@ -30,6 +30,8 @@ def kde(
     boundary: str = "none",
 ) -> Density:
     """A Gaussian kernel density estimate, float64, with the bandwidth S^(-1/5) * sd * `bw_adjust` (Scott's rule).
+
+    Shapes: samples: (S, ...).
 
     The grid of `grid_samples` points reaches `cut` standard deviations beyond the samples, not beyond `clip` (low,
     high). `boundary="reflect"` adds the samples' mirror images at the finite ends of `clip`, so that no mass is lost

@@ -21,8 +21,9 @@ LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much fl
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
-    # ->  (...) = shape
     """Prior concentrations (float64) of `shape`, the last axis being the one that is drawn.
+
+    Shapes: -> (...) = shape.
 
     `strategy`: a number >= 0 for every cell; an array of `shape`, up to axes of size 1, with finite entries >= 0; or
     "bayes-laplace" (also bayes, laplace, ones, one) 1, "jeffreys" (jeffrey, halves, half) 1/2, "haldane" (zeros, zero)
@@ -66,7 +67,7 @@ def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
 
 
 def sample_log_gamma(
-    alpha: Tensor,  # (..., K)
+    alpha: Tensor,
     num_samples: int,
     *,
     seed: int = 0,
@@ -75,8 +76,10 @@ def sample_log_gamma(
     stream: str = "prevalence",
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, ..., K)
+) -> Tensor:
     """Logarithms of Gamma(alpha, 1) variates, S = `num_samples`, from Marsaglia & Tsang's method.
+
+    Shapes: alpha: (..., K) -> (S, ..., K).
 
     A variate depends on its address alone: the words `seed`, `name`, `method`, `stream`, its place in `alpha` and its
     sample number, which runs from `start`. Shards join: [0, 5) and [5, 9) are [0, 9). alpha = 0 gives -inf.
@@ -101,13 +104,15 @@ def sample_log_gamma(
 
 
 def sample_dirichlet(
-    alpha: Tensor,  # (..., K)
+    alpha: Tensor,
     num_samples: int,
     *,
     dtype: torch.dtype = torch.float32,
     **address: Any,
-) -> Tensor:  # (S, ..., K)
+) -> Tensor:
     """Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
+
+    Shapes: alpha: (..., K) -> (S, ..., K).
 
     Any alpha > 0 gives finite vectors, alpha = 0 an exact 0, a row of nothing but zeros nan.
 

@@ -15,7 +15,7 @@ from .syntax import MetricCollection
 
 
 def sample_metrics(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     metrics: str | Quantity | Iterable[str | Quantity],
     num_samples: int,
     *,
@@ -25,8 +25,10 @@ def sample_metrics(
     memory_limit: int = 2**26,
     items: Items | None = None,
     **draws: Any,
-) -> list[Tensor]:  # (S, E, C) or (S, E, 1) for each metric
+) -> list[Tensor]:
     """S = `num_samples` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C) or (S, E, 1) for each metric.
 
     `draws` are the priors, `seed` and `names` of `sample_sums`, which also explains `method`, `start` and `dtype`.
     Only what the metrics need is drawn: O(C) variates per sample where the diagonal suffices, and matrices (C, C) only

@@ -29,13 +29,15 @@ class FoldComparison(NamedTuple):
 
 
 def compare_folds(
-    a: Tensor,  # (n, ...)
-    b: Tensor,  # (n, ...)
+    a: Tensor,
+    b: Tensor,
     rho: float | None = None,
     min_sig_diff: float = 0.0,
     ci_probability: float = 0.95,
-) -> FoldComparison:  # (...)
+) -> FoldComparison:
     """The posterior of the mean difference a - b, and the corrected resampled t test.
+
+    Shapes: a: (n, ...); b: (n, ...) -> (...).
 
     `rho` = test / (training + test) items of a fold, None: 1 / n. Without any spread the statistic is infinite, or nan
     for equal values. ValueError: n < 2. References: Benavoli et al. 2017, jmlr.org/papers/v18/16-305.html; Nadeau &

@@ -39,8 +39,9 @@ class HeterogeneityResult(NamedTuple):
 
 
 def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
-    # means, variances: (M, ...)  ->  (...)
     """The variance between experiments, tau^2 >= 0, by the method of moments; 0 for one experiment.
+
+    Shapes: means, variances: (M, ...) -> (...).
 
     Reference: DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
 
@@ -55,8 +56,9 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
 
 
 def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correction: bool = False) -> Tensor:
-    # means, variances: (M, ...)  ->  (...)
     """The variance between experiments, tau^2 >= 0, at which the weighted squares are as large as expected.
+
+    Shapes: means, variances: (M, ...) -> (...).
 
     That is M - 1, the mean of their chi-square distribution, or its median with Viechtbauer's correction; 0 where they
     are smaller without any tau^2. References: Paule & Mandel 1982, doi:10.6028/jres.087.022; Viechtbauer 2021.
@@ -80,8 +82,9 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
 
 
 def estimate_i2(samples: Tensor) -> HeterogeneityResult:
-    # samples: (S, M, ...)  ->  fields (...)
     """The share I2 of the variance between experiments, by Paule and Mandel's estimate, in all variance.
+
+    Shapes: samples: (S, M, ...) -> fields (...).
 
     Samples that are not finite are left out.
 

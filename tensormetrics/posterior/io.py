@@ -20,8 +20,10 @@ GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perha
 COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
+def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:
     """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
+
+    Shapes: confusion_matrix: (C, C) -> (C, C).
 
     ConfMatIOError says what is wrong, also of rows that add up to more than 1e37, of which float32 could not draw. A
     class that is never predicted: ConfMatIOWarning.
@@ -69,8 +71,10 @@ def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
 
 def load_csv(
     location: str | Path, *, encoding: str = "utf-8-sig", delimiter: str | None = None, with_labels: bool = False
-) -> Tensor | tuple[Tensor, list[str] | None]:  # (C, C)
+) -> Tensor | tuple[Tensor, list[str] | None]:
     """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
+
+    Shapes: -> (C, C).
 
     Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
     names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
@@ -179,13 +183,15 @@ def _is_count(cell: str) -> bool:
 
 
 def compute_confusion_matrix(
-    y_true: Any,  # (N,)
-    y_pred: Any,  # (N,)
+    y_true: Any,
+    y_pred: Any,
     *,
     labels: Sequence | None = None,
     num_classes: int | None = None,
-) -> Tensor:  # (C, C) int64
+) -> Tensor:
     """Counts of the pairs of labels, which may be numbers or strings.
+
+    Shapes: y_true: (N,); y_pred: (N,) -> (C, C) int64.
 
     The classes are `labels` in this order, or 0..num_classes-1, or all labels that occur, sorted.
 
@@ -241,8 +247,10 @@ def _places(
     return torch.from_numpy(places[0] * C + places[1]), labels
 
 
-def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:  # (C, C) -> (N, 2)
+def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
     """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
+
+    Shapes: confusion_matrix: (C, C) -> (N, 2).
 
     >>> confusion_matrix_to_pred_cond([[2, 1], [0, 1]])
     tensor([[0, 0],
@@ -261,12 +269,14 @@ def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = T
 
 
 def pred_cond_to_confusion_matrix(
-    pairs: Any,  # (N, 2)
+    pairs: Any,
     *,
     pred_first: bool = True,
     num_classes: int | None = None,
-) -> Tensor:  # (C, C) int64
+) -> Tensor:
     """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given.
+
+    Shapes: pairs: (N, 2) -> (C, C) int64.
 
     >>> pred_cond_to_confusion_matrix([[0, 0], [1, 0], [1, 1]])
     tensor([[1, 1],

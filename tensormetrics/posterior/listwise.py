@@ -24,12 +24,14 @@ class ListwiseComparisonResult(NamedTuple):
 
 
 def listwise_compare(
-    samples: Mapping[str, Tensor],  # (S,) each
+    samples: Mapping[str, Tensor],
     metric: str = "metric",
     higher_is_better: bool | None = None,
     paired: bool = False,
 ) -> ListwiseComparisonResult:
     """In each sample experiments are ranked, 1 being the best; None and True put larger values first.
+
+    Shapes: samples: (S,) each.
 
     Tied experiments share their ranks equally, and nan ranks last.
 
@@ -71,8 +73,9 @@ def rank_shares(values: Tensor, higher_is_better: bool | None = True) -> Tensor:
 
 
 def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None = None) -> Tensor:
-    # p_rank: (..., E, E), rows are experiments  ->  (..., E)
     """The mean reward when rank r earns rewards[r - 1], and ranks beyond them nothing; None: 1 for the first rank.
+
+    Shapes: p_rank: (..., E, E), rows are experiments -> (..., E).
 
     >>> expected_reward(torch.tensor([[0.75, 0.25], [0.25, 0.75]]), rewards=[10.0, 4.0])
     tensor([8.5000, 5.5000])

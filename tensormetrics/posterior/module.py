@@ -118,9 +118,10 @@ class ConfusionPosterior(Metric):
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
-        # target: (*batch, N, ...) labels  ids, groups: (N,) integers or names
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Shapes: preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts; target:
+        (*batch, N, ...) labels; ids, groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
         whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies

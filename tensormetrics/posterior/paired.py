@@ -37,8 +37,10 @@ def sample_paired_matrices(
     names: Sequence[str] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, E, C, C)
+) -> Tensor:
     """S = `num_samples` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
+
+    Shapes: items.cells: (E, N) -> (S, E, C, C).
 
     With `items.groups`, such as patients or documents, a weight goes to a whole group, and the prevalence too is that
     of the weighted items.

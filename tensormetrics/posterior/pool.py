@@ -30,8 +30,9 @@ def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
 
 
 def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """All experiments estimate one value; they differ by chance alone. Weights are the inverse variances.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
@@ -52,8 +53,9 @@ def pool_random_effects(
     paule_mandel_heterogeneity: bool = True,
     hksj_sampling_distribution: bool = False,
 ) -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The experiments' values differ by a variance tau^2 of their own, and the mean of these values is wanted.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     tau^2 is Paule and Mandel's estimate, otherwise DerSimonian and Laird's. The mean is normal, or, by Hartung, Knapp,
     Sidik and Jonkman, t with M - 1 degrees and never narrower. Reference: doi:10.1186/1471-2288-14-25.
@@ -78,8 +80,9 @@ def pool_random_effects(
 
 
 def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | None = None) -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The mean over folds of a cross-validation, which share training data: t with M - 1 degrees, corrected by `rho`.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     `rho` is the share of the data that a fold tests, None: 1 / M. Reference: Nadeau & Bengio 2003,
     doi:10.1023/A:1024068626366.
@@ -107,8 +110,9 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
 
 
 def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The conflation (normalised product of the densities) of beta distributions on the bounds.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
@@ -163,8 +167,9 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
 
 
 def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = False) -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The conflation of gamma distributions above the lower bound, or above the least sample with `shifted`.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
@@ -210,8 +215,9 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 
 
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
-    # samples: (S, M, ...)  u: (S', ...)  ->  (S', ...)
     """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins.
+
+    Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)

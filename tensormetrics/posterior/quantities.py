@@ -50,8 +50,10 @@ class Quantity(torch.nn.Module, ABC):
         return type(self).find, (self.name,)  # copies and pickles are the one object of that name
 
     def forward(self, matrices: Tensor) -> Tensor:
-        # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
-        """Point values in float64; nan for a matrix whose total is 0 or not finite."""
+        """Point values in float64; nan for a matrix whose total is 0 or not finite.
+
+        Shapes: matrices: (..., C, C) counts >= 0, rows are the truth -> (..., C), or (..., 1) for one value per matrix.
+        """
         _checks.shape("matrices", matrices, "...", "C", "C")
         found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
         return found.reshape(*matrices.shape[:-2], *found.shape[1:])

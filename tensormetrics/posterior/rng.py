@@ -74,8 +74,10 @@ class RNG:
     def choice(
         self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None
     ) -> Tensor:
-        # values, p: (N,)
-        """Values drawn with replacement, with the probabilities `p` or equal ones."""
+        """Values drawn with replacement, with the probabilities `p` or equal ones.
+
+        Shapes: values, p: (N,).
+        """
         values = torch.as_tensor(values, device=self.device)
         p = values.new_ones(len(values), dtype=torch.float64) if p is None else torch.as_tensor(p, dtype=torch.float64)
         non_negative("p", p)

@@ -49,8 +49,9 @@ class PosteriorSummary(NamedTuple):
 
 
 def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
-    # samples: (..., S, ...)  ->  low and high: (..., ...), without axis `dim`
     """The highest density interval: the narrowest one over floor(ci_probability * S) gaps of the sorted samples.
+
+    Shapes: samples: (..., S, ...) -> low and high: (..., ...), without axis `dim`.
 
     The lowest of equally narrow ones is taken; everything, if ci_probability = 1. Equal infinities are 0 apart. nan
     samples are left out; where no sample remains the result is nan. float64. ValueError: ci_probability not in (0, 1].
@@ -83,8 +84,9 @@ def equal_tailed(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) ->
 
 
 def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> PosteriorSummary:
-    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
     """What samples say, in float64, from one sort.
+
+    Shapes: samples: (..., S, ...) -> each (..., ...), without axis `dim`.
 
     nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
     excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,

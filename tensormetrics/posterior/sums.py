@@ -31,8 +31,9 @@ class ConfusionSums(NamedTuple):
 
 
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
-    # matrices: (..., C, C)  weights: (W, C, C)  ->  (..., C) and (..., W)
     """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
+
+    Shapes: matrices: (..., C, C); weights: (W, C, C) -> (..., C) and (..., W).
 
     >>> counts = torch.tensor([[90, 10], [12, 88]])
     >>> sums_from_matrices(counts).tp
@@ -47,7 +48,7 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
 
 
 def sample_sums(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     num_samples: int,
     *,
     prevalence_prior: str | float | Any = "perks",
@@ -57,10 +58,12 @@ def sample_sums(
     names: Sequence[str] | None = None,
     start: int = 0,
     need: str = "margins",
-    weights: Tensor | None = None,  # (W, C, C)
+    weights: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
-) -> ConfusionSums:  # (S, E, C), weighted (S, E, W)
+) -> ConfusionSums:
     """Sums of S = `num_samples` confusion matrices drawn for each matrix of `counts`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
 
     The prevalence is Dirichlet(prior + row sums), each row given the truth Dirichlet(prior + counts), independently;
     priors as in `dirichlet_prior`. `method`: "posterior"; "prior", without the counts; "random", a uniform guesser
@@ -111,7 +114,7 @@ def sample_sums(
 
 
 def sample_confusion_matrices(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     num_samples: int,
     *,
     prevalence_prior: str | float | Any = "perks",
@@ -121,8 +124,10 @@ def sample_confusion_matrices(
     names: Sequence[str] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, E, C, C)
+) -> Tensor:
     """The matrices whose sums `sample_sums` gives, each summing to 1; all their cells stand in memory.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C, C).
 
     They are drawn in float64. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
     a rounding error decides whether a proposal is accepted.

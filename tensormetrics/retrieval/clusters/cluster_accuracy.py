@@ -21,8 +21,9 @@ from .kmeans import TorchKMeans
 def cluster_accuracy(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, memory_budget: int | None = None
 ) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Fraction of items whose cluster is matched to their class, under the one-to-one matching that maximises it.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; NaN for N = 0. Numbers of classes and clusters may differ. The matching needs a dense
     table of 4 bytes a cell (8 from 4 million items). Where all classes x clusters exceed `memory_budget` (default 256

@@ -34,8 +34,9 @@ class Contingency(NamedTuple):
 
 
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
-    # labels, clusters: (..., N) integer or floating  ->  see Contingency
     """Count the pairs of label and cluster, in memory proportional to N.
+
+    Shapes: labels, clusters: (..., N) integer or floating -> see Contingency.
 
     ValueError for NaN and infinity, other shapes, dtypes or devices.
 
@@ -126,8 +127,10 @@ class ClusteringMetric(Metric):
         """The score of a table, or of a batch of them."""
 
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[Identity]) -> None:
-        # labels, clusters: (N,) or (N, 1) integer or floating  ids, groups: see `Identity`
-        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting)."""
+        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+
+        Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids, groups: (N,), for `interval`.
+        """
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))
         clusters = as_labels("clusters", as_tensor("clusters", clusters, device))

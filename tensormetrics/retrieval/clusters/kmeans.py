@@ -73,8 +73,10 @@ class TorchKMeans:
 
     @torch.no_grad()
     def clusters(self, x: Tensor, n_clusters: int) -> Tensor:
-        # x: (N, D)  ->  (N,) int64
-        """Of rows that a door has checked."""
+        """Of rows that a door has checked.
+
+        Shapes: x: (N, D) -> (N,) int64.
+        """
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")

@@ -19,8 +19,9 @@ EPS = torch.finfo(torch.float64).eps
 
 
 def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information of class and cluster, sum of c/n log(c n / (a b)) over the cells, in nats.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     At least 0 (below 2.2e-16 counts as 0), higher is better; c is a cell's count, a and b the sizes of its class and
     its cluster. ValueError as `contingency`. Cover and Thomas, Elements of Information Theory, chapter 2,
@@ -34,8 +35,9 @@ def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
 
 
 def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Expectation of `mutual_info` over random labelings with the same class and cluster sizes, in nats.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     Terms are left out that lie more than 12 standard deviations + 40 from the mean of their hypergeometric
     distribution, far below rounding. Time grows with the number of distinct pairs of sizes, at most 2 N. ValueError as
@@ -60,8 +62,9 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
 def normalized_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information over the `average` of the two entropies: "arithmetic" mean, "geometric" mean, "min" or "max".
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; 1 when both have one cluster or N = 0, 0 when one of them has. ValueError as
     `contingency`, and for another average. Strehl and Ghosh, JMLR 3, 2002, DOI 10.1162/153244303321897735.
@@ -79,8 +82,9 @@ def normalized_mutual_info(
 def adjusted_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information adjusted for chance: (MI - E[MI]) / (average entropy - E[MI]).
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     1 for equal partitions, about 0 (either side) for independent ones, higher is better; 1 when both have one cluster
     or N = 0, 0 when one of them has. `average` as in `normalized_mutual_info`. ValueError as there. Vinh, Epps and
@@ -101,8 +105,9 @@ def adjusted_mutual_info(
 
 
 def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information over the entropy of the classes: 1 when every cluster holds members of one class.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; 1 when there is one class or N = 0. ValueError as `contingency`. Rosenberg and
     Hirschberg, V-measure, EMNLP 2007, https://aclanthology.org/D07-1043.
@@ -116,8 +121,9 @@ def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
 
 
 def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Mutual information over the entropy of the clusters: 1 when every class lies in one cluster; see `homogeneity`.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; 1 when there is one cluster or N = 0.
 
@@ -130,8 +136,9 @@ def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -
 
 
 def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Weighted harmonic mean (1 + beta) h c / (beta h + c) of homogeneity h and completeness c; see `homogeneity`.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weighs completeness more. ValueError for beta < 0.
 

@@ -36,8 +36,10 @@ class PositiveRanks(NamedTuple):
     depth: int | None = None
 
     def within(self, depth: int | Tensor) -> Tensor:
-        # depth: broadcasts against (..., Q, P)  ->  (..., Q, P) bool
-        """Which entries are positives of rank <= depth."""
+        """Which entries are positives of rank <= depth.
+
+        Shapes: depth: broadcasts against (..., Q, P) -> (..., Q, P) bool.
+        """
         return (self.rank > 0) & (self.rank <= depth)
 
 
@@ -60,10 +62,11 @@ def positive_ranks(
     query_mask: Tensor | None = None,
     reference_mask: Tensor | None = None,
 ) -> PositiveRanks:
-    # query: (..., Q, D)  query_labels: (..., Q) or (..., Q, L)  reference: (..., N, D)
-    # reference_labels: (..., N) or (..., N, L)  self_index: (..., Q) int64  gains, ignore: (..., Q, N)
-    # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q) or (..., Q, L); reference: (..., N, D); reference_labels: (...,
+    N) or (..., N, L); self_index: (..., Q) int64; gains, ignore: (..., Q, N); query_mask: (..., Q) bool;
+    reference_mask: (..., N) bool -> rank (..., Q, P) int32, P = max R.
 
     Takes O(Q P) memory. A relevant reference that holds NaN or
     infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
@@ -318,8 +321,9 @@ def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:
-    # query_labels: (..., Q)  reference_labels: (..., N), of the same dtype  ->  (..., Q) int64
     """R: how many references share the query's label, the query itself not counted.
+
+    Shapes: query_labels: (..., Q); reference_labels: (..., N), of the same dtype -> (..., Q) int64.
 
     >>> labels = torch.tensor([0, 0, 1, 1, 1])
     >>> count_relevant(labels, labels, ref_includes_query=True)
@@ -333,8 +337,10 @@ def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_
 def ranks_of_neighbours(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
 ) -> PositiveRanks:
-    # indices: (..., Q, K), -1 = no neighbour  query_labels: (..., Q)  reference_labels: (..., N)  relevant: (..., Q)
     """The ranks among the K nearest references, which `indices` lists nearest first; P = K.
+
+    Shapes: indices: (..., Q, K), -1 = no neighbour; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
+    Q).
 
     >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])
     >>> neighbours = torch.tensor([[2, 1, 3]])  # of the query, nearest first

@@ -16,8 +16,9 @@ Denominator = Literal["relevant", "min"]
 
 
 def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: Denominator = "relevant") -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
@@ -34,8 +35,9 @@ def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: D
 
 
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Average precision cut at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Musgrave, Belongie and Lim, A Metric Learning Reality
     Check, 2020, DOI 10.1007/978-3-030-58595-2_41; the mean over queries is MAP@R.
@@ -63,7 +65,7 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
 
 
 class AveragePrecision(QueryMetric):
-    """Mean `average_precision` (MAP), cut at k or not; options as in `QueryMetric`."""
+    """Mean `average_precision` (MAP), cut at k or not; options as in `PrecisionAtK`."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class AveragePrecision(QueryMetric):
 
 
 class AveragePrecisionAtR(QueryMetric):
-    """Mean `average_precision_at_r` (MAP@R); options as in `QueryMetric`."""
+    """Mean `average_precision_at_r` (MAP@R); options as in `PrecisionAtK`."""
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(average_precision_at_r, "relevant", **options)

@@ -12,8 +12,9 @@ from .query_metric import QueryMetric, QueryOptions
 
 
 def recall(ranks: PositiveRanks, k: int) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Fraction of the relevant references that are among the k nearest: #{r_j <= k} / R, as in information retrieval.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     What papers on metric learning call Recall@K is `hit_rate`. In [0, 1], higher is better; NaN for a lone query
     (R = 0). ValueError for k < 1.
@@ -27,8 +28,9 @@ def recall(ranks: PositiveRanks, k: int) -> Tensor:
 
 
 def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """1 if a relevant reference is among the k nearest, else 0.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     The Recall@K of papers on metric learning and a point of the cumulative match curve; the share of all relevant
     references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
@@ -44,7 +46,7 @@ def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
 
 
 class RecallAtK(QueryMetric):
-    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `QueryMetric`.
+    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `PrecisionAtK`.
 
     Not the Recall@K of papers on metric learning, which asks for one of them: that is `HitRate(k)`, also named
     `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
@@ -62,7 +64,7 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `QueryMetric`.
+    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `PrecisionAtK`.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = HitRate(1)

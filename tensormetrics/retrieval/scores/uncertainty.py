@@ -33,8 +33,9 @@ def bootstrap(
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> Estimate:
-    # scores: (..., Q)  groups: (Q,)  ->  Estimate of (...) float64
     """Confidence interval of the mean over queries, from resampled queries; NaN scores (lone queries) are left out.
+
+    Shapes: scores: (..., Q); groups: (Q,) -> Estimate of (...) float64.
 
     With `groups`, for example the queries' labels, whole groups are resampled. Queries of one class share their
     references and are not independent, so that intervals without groups are too narrow: groups are recommended.
@@ -77,8 +78,9 @@ def paired_randomisation(
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> Comparison:
-    # a, b: (..., Q), broadcast against each other  groups: (Q,)  ->  Comparison of (...)
     """Randomisation test of the mean difference of paired scores: are a and b exchangeable within each query?
+
+    Shapes: a, b: (..., Q), broadcast against each other; groups: (Q,) -> Comparison of (...).
 
     The signs of the differences are flipped at random, with `groups` those of a whole group at once; the p-value is
     the share of flips whose mean is at least as extreme: in size ("two-sided"), or so high ("greater": a above b), or

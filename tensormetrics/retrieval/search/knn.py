@@ -87,9 +87,10 @@ class TorchKNN:
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
-        # query: (..., Q, D)  reference: (..., R, D)  self_index: (..., Q) int64  ignore: (..., Q, R) bool
-        # query_mask: (..., Q) bool  reference_mask: (..., R) bool  ->  (..., Q, k) floating, (..., Q, k) int64
         """Distances and indices of the k nearest references, nearest first.
+
+        Shapes: query: (..., Q, D); reference: (..., R, D); self_index: (..., Q) int64; ignore: (..., Q, R) bool;
+        query_mask: (..., Q) bool; reference_mask: (..., R) bool -> (..., Q, k) floating, (..., Q, k) int64.
 
         `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
         arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
@@ -109,18 +110,24 @@ class TorchKNN:
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
-        # as above  ->  (..., Q, k) int64
-        """The indices alone, which cost less: most of them need no canonical distance."""
+        """The indices alone, which cost less: most of them need no canonical distance.
+
+        Shapes: as above -> (..., Q, k) int64.
+        """
         return self._search(query, k, reference, ref_includes_query, False, **candidates)[1]
 
     def train(self, embeddings: Tensor) -> None:
-        # embeddings: (R, D)
-        """Keep these references, in place of any before."""
+        """Keep these references, in place of any before.
+
+        Shapes: embeddings: (R, D).
+        """
         self._kept = self._prepared(as_embeddings("embeddings", embeddings))
 
     def add(self, embeddings: Tensor) -> None:
-        # embeddings: (R, D)
-        """Keep these too, behind those before."""
+        """Keep these too, behind those before.
+
+        Shapes: embeddings: (R, D).
+        """
         if self._kept is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
@@ -229,9 +236,11 @@ class TorchKNN:
         with_distances: bool = False,
         known: KnownQueries | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  references: (R, D)  own: (Q,) int64
-        # ->  (Q, k) floating, or (Q, 0) without distances, (Q, k) int64
-        """Neighbours of rows that a door has checked; `known`: these rows."""
+        """Neighbours of rows that a door has checked; `known`: these rows.
+
+        Shapes: query: (Q, D); references: (R, D); own: (Q,) int64 -> (Q, k) floating, or (Q, 0) without distances, (Q,
+        k) int64.
+        """
         distance = self.order
         reference = _rows_of(references)
         if own is None:

@@ -149,7 +149,9 @@ class Family(Corpus):
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
     of the normalizer, such as "micro-f1"; before the first document its value is NaN. "none" is the metric as it is,
-    under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
+    under its own normalizer if it has one; its name is empty, or "overlap" on its own.
+    by: the path, from an item of the one collection of an object, to the value that is its label: also "f1[label]" and
+    the averages "types-f1" and "weighted-f1". labels: those that count, in this order; default all that are met.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
     replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values

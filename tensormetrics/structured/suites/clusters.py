@@ -30,8 +30,10 @@ class ClusterAccuracy(CountMetric):
         super().__init__(2, **kwargs)
 
     def update(self, pred: Tensor, ref: Tensor, **items: Unpack[Identity]) -> None:
-        # pred, ref: (..., W) int, negative where either is padding
-        """Add documents of W items."""
+        """Add documents of W items.
+
+        Shapes: pred, ref: (..., W) int, negative where either is padding.
+        """
         _checks.integral("pred", pred)
         _checks.integral("ref", ref)
         _checks.shape("ref", ref, *pred.shape)

@@ -58,8 +58,10 @@ class CorefScores(CountMetric):
         super().__init__(len(_COUNTS), average, **kwargs)
 
     def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[Identity]) -> None:
-        # pred_ids, ref_ids: (..., W) int
-        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
+        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none.
+
+        Shapes: pred_ids, ref_ids: (..., W) int.
+        """
         for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
             if not isinstance(ids, Tensor):
                 raise TypeError(

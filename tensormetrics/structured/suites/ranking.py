@@ -56,14 +56,18 @@ class RankingScores(CountMetric):
 
     def update(
         self,
-        pred_keys: Tensor,  # (..., N) int, best first
-        ref_keys: Tensor,  # (..., M) int, distinct
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
-        ref_gain: Tensor | None = None,  # (..., M), default 1
+        pred_keys: Tensor,
+        ref_keys: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
+        ref_gain: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add queries."""
+        """Add queries.
+
+        Shapes: pred_keys: (..., N) int, best first; ref_keys: (..., M) int; distinct, n_pred: (...); n_ref: (...);
+        ref_gain: (..., M), default 1.
+        """
         _checks.integral("pred_keys", pred_keys)
         _checks.integral("ref_keys", ref_keys)
         *batch, n = pred_keys.shape

@@ -31,13 +31,17 @@ class RelationScores(LabelScores):
 
     def update(
         self,
-        pred_relations: Tensor,  # (..., N, F) int: type, then what tells subject and object, such as their ends
-        ref_relations: Tensor,  # (..., M, F) int
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_relations: Tensor,
+        ref_relations: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add documents. Rows of a negative type do not count."""
+        """Add documents. Rows of a negative type do not count.
+
+        Shapes: pred_relations: (..., N, F) int: type, then what tells subject and object, such as their ends;
+        ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...).
+        """
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
         *batch, n, width = pred_relations.shape
         _checks.shape("ref_relations", ref_relations, *batch, "M", width)

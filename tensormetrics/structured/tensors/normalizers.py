@@ -34,8 +34,10 @@ class Normalizer(ABC):
 
     @abstractmethod
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
-        # cross, pred, ref: (...)  ->  numerator (...), denominator (...)
-        """The two sides of the fraction."""
+        """The two sides of the fraction.
+
+        Shapes: cross, pred, ref: (...) -> numerator (...), denominator (...).
+        """
 
     @staticmethod
     def parse(text: "str | Normalizer") -> "Normalizer":
@@ -138,13 +140,15 @@ _NAMED = {
 
 
 def normalize(
-    cross: Tensor,  # (...)
-    pred: Tensor,  # (...)
-    ref: Tensor,  # (...)
+    cross: Tensor,
+    pred: Tensor,
+    ref: Tensor,
     normalizer: str | Normalizer = "f1",
     zero_division: float | str = 0.0,
-) -> Tensor:  # (...)
+) -> Tensor:
     """The ratio of overlaps that `normalizer` names, in [0, 1] as long as cross is not above the selves.
+
+    Shapes: cross: (...); pred: (...); ref: (...) -> (...).
 
     `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
     A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for

@@ -21,7 +21,8 @@ class CountMetric(SumMetric):
     """Base of the metrics that count something in each document and read named scores off the counts.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
-    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents, see `Identity`.
+    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents,
+    integers or names: items of one id, or group, share a weight in every replicate of `interval`.
 
     >>> class Share(CountMetric):
     ...     def __init__(self, **kwargs):
@@ -54,12 +55,16 @@ class CountMetric(SumMetric):
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        # counts: (..., K)  ->  name: (...)
-        """The scores that counts of one document, or of many together, stand for."""
+        """The scores that counts of one document, or of many together, stand for.
+
+        Shapes: counts: (..., K) -> name: (...).
+        """
 
     def add_documents(self, counts: Tensor, **items: Unpack[Identity]) -> None:
-        # counts: (..., K)
-        """Add documents to the running sums."""
+        """Add documents to the running sums.
+
+        Shapes: counts: (..., K).
+        """
         counts = torch.atleast_2d(counts.detach().double()).flatten(0, -2)
         if self.average == "micro":
             return self.add_items(torch.cat([counts, torch.ones_like(counts[:, :1])], -1), **items)
@@ -67,8 +72,10 @@ class CountMetric(SumMetric):
         self.add_items(torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1), **items)
 
     def add_update(self, counts: Tensor, **items: Unpack[Identity]) -> None:
-        # counts: (..., K)
-        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails."""
+        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails.
+
+        Shapes: counts: (..., K).
+        """
         self._wrap_update(self.add_documents)(counts, **items)
 
     def compute(self) -> dict[str, Tensor]:
@@ -121,7 +128,9 @@ class OverlapMetric(CountMetric):
         return {name: normalize(cross, pred, ref, score, zero_division) for name, score in self.scores.items()}
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
-        # overlap, n_pred, n_ref: (...)
-        """Add the overlaps of documents whose collections have these lengths."""
+        """Add the overlaps of documents whose collections have these lengths.
+
+        Shapes: overlap, n_pred, n_ref: (...).
+        """
         overlap = self.policy.count_empty(*overlap, n_pred, n_ref)
         self.add_documents(torch.stack([o.double() for o in overlap], -1), **items)

@@ -103,9 +103,11 @@ class ShardedKNN:
         sizes: list[int],
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  own: (Q,) global  sizes: R of every rank  ignore: (Q, N)
-        # ->  (Q, k) float64, smaller is nearer, (Q, k) int64
-        """Neighbours of rows that a door has checked."""
+        """Neighbours of rows that a door has checked.
+
+        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q, k)
+        float64, smaller is nearer, (Q, k) int64.
+        """
         known = Known(
             query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
         )

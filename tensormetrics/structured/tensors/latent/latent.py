@@ -33,12 +33,12 @@ class SolvedMapping(NamedTuple):
 
 
 def latent_overlap(
-    pred_props: Tensor,  # (..., N, F) int64
-    pred_is_var: Tensor,  # (..., N, F) bool
-    ref_props: Tensor,  # (..., M, F) int64
-    ref_is_var: Tensor,  # (..., M, F) bool
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    pred_props: Tensor,
+    pred_is_var: Tensor,
+    ref_props: Tensor,
+    ref_is_var: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
     solver: str = "auto",
     restarts: int = 4,
@@ -47,6 +47,9 @@ def latent_overlap(
     duplicates: str = "multiset",
 ) -> SolvedMapping:
     """Largest `multiset_overlap` of items of F columns that a one-to-one mapping of the variables can give.
+
+    Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
+    (..., M, F) bool; n_pred: (...); n_ref: (...).
 
     Where `is_var`, an entry is the number of a variable of its own side, from 0; elsewhere a constant of both sides.
     Items match if their constants are equal and the mapping sends the variables of one to those of the other, column
@@ -148,14 +151,19 @@ class LatentMatch(OverlapMetric):
 
     def update(
         self,
-        pred_props: Tensor,  # (..., N, F) int64
-        pred_is_var: Tensor,  # (..., N, F) bool
-        ref_props: Tensor,  # (..., M, F) int64
-        ref_is_var: Tensor,  # (..., M, F) bool
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_props: Tensor,
+        pred_is_var: Tensor,
+        ref_props: Tensor,
+        ref_is_var: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
+        """Add documents.
+
+        Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
+        (..., M, F) bool; n_pred: (...); n_ref: (...).
+        """
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
         def solve(
