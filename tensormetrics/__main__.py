@@ -1,23 +1,23 @@
 """The command line, `tensormetrics` or `python -m tensormetrics`."""
 
-import os
-import sys
-import warnings
-from importlib import import_module
-from typing import Any, NoReturn
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
-
 from ._cli.interruption import INTERRUPTED, leaving_at_once
-from ._version import __version__
 
-try:
-    with leaving_at_once():
+with leaving_at_once():
+    import os
+    import sys
+    import warnings
+    from importlib import import_module
+    from typing import Any, NoReturn
+
+    from ._version import __version__
+
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower, if busy
+    try:
         import click
-except ImportError as error:
-    if sys.argv[1:] == ["info"]:  # which says what to install, and needs nothing of it
-        raise SystemExit(print(import_module("tensormetrics._info").report())) from None
-    raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
+    except ImportError as error:
+        if sys.argv[1:] == ["info"]:  # which says what to install, and needs nothing of it
+            raise SystemExit(print(import_module("tensormetrics._info").report())) from None
+        raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
 COMMANDS = {  # name -> file, and what it answers
     "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
@@ -76,8 +76,19 @@ def _line(error: click.ClickException) -> str:
     return error.format_message() + (f" See: {context.command_path} --help" if context else "")
 
 
+EPILOG = """\b
+Status: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored (every value is NaN), 130 Ctrl-C.
+Completion of commands, options and choices: put one of these into the file that your shell reads at its start.
+  bash  eval "$(_TENSORMETRICS_COMPLETE=bash_source tensormetrics)"
+  zsh   eval "$(_TENSORMETRICS_COMPLETE=zsh_source tensormetrics)"
+  fish  _TENSORMETRICS_COMPLETE=fish_source tensormetrics | source"""
+
+
 @click.group(
-    "tensormetrics", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    "tensormetrics",
+    cls=Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, package_name="tensormetrics")
 def main() -> None:

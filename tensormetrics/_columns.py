@@ -74,6 +74,8 @@ def read_columns(path: Path, names: Sequence[str]) -> list[Fields]:
     names the first other one."""
     data = np.fromfile(path, np.uint8)
     data = data[3:] if data[:3].tobytes() == b"\xef\xbb\xbf" else data  # the mark of UTF-8 that some editors write
+    if data.max(initial=0) >= 0x80:
+        _check_text(path, data)
     kept = [i for i, name in enumerate(names) if name != "-"]
     found, wrong = split_columns(torch.from_numpy(data), len(names), kept)
     line, fields = wrong.tolist()
@@ -121,3 +123,11 @@ def _number(field: bytes) -> float | None:
         return None if b"_" in field else float(field)  # Python would read 1_0 as 10
     except ValueError:
         return None
+
+
+def _check_text(path: Path, data: np.ndarray) -> None:
+    try:
+        data.tobytes().decode()
+    except UnicodeDecodeError as error:
+        line = 1 + data[: error.start].tobytes().count(b"\n")
+        raise ValueError(f"{path}, line {line}: got the byte {data[error.start]:#04x}, wanted text in UTF-8") from None

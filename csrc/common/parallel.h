@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -31,12 +32,21 @@ __attribute__((flatten, target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with
 }
 #endif
 
+// The widest vectors that may be used: TENSORMETRICS_VECTOR_BYTES of the environment, for those who try narrower ones.
+inline int widest() {
+  static const int bytes = [] {
+    const char* const said = std::getenv("TENSORMETRICS_VECTOR_BYTES");
+    return said ? std::atoi(said) : 64;
+  }();
+  return bytes;
+}
+
 // body(Bytes<width>()), compiled for the widest vectors of this processor: `flatten` draws all that it calls into each.
 template <class F>
 void vectorised(const F& body) {
 #if defined(__x86_64__)
-  if (COMMON_FEATURES_64(COMMON_HERE, &&)) return with_64_bytes(body);
-  if (COMMON_FEATURES_32(COMMON_HERE, &&)) return with_32_bytes(body);
+  if (widest() >= 64 && COMMON_FEATURES_64(COMMON_HERE, &&)) return with_64_bytes(body);
+  if (widest() >= 32 && COMMON_FEATURES_32(COMMON_HERE, &&)) return with_32_bytes(body);
 #endif
   body(Bytes<16>());
 }

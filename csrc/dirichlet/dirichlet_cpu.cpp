@@ -179,8 +179,10 @@ struct Logs {
   }
 };
 
-// Sums of the weights of the items in each cell. An item weighs the same in all experiments.
+// Sums of the weights of the items in each cell. An item weighs the same in all experiments. A weight is -ln u, so that a
+// cell takes the product of its u, and one logarithm for kFactors of them: u >= 2^-33, and 2^-33^kFactors is normal.
 struct ItemSums {
+  static constexpr int kFactors = 30;
   ItemProblem problem;
   stop::Flag stop{};
 
@@ -188,27 +190,43 @@ struct ItemSums {
   void run(int64_t begin, int64_t end) const {
     const ItemProblem p = problem;
     const Key key = p.key;
+    const int64_t rows = p.experiments * p.cells;
     Samples samples;
-    alignas(64) double weights[4][kTile];
+    alignas(64) double factors[4][kTile];
+    std::vector<double> products(rows * kTile);
+    std::vector<uint8_t> numbers(rows);
     for (int64_t step = begin; step < end && !stop(); ++step) {
       const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
       samples.set(p.start + first);
-      for (int64_t row = 0; row < p.experiments * p.cells; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
+      std::fill(products.begin(), products.end(), 1.0);
+      std::fill(numbers.begin(), numbers.end(), 0);
+      for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
+      const auto flush = [&](int64_t row) {
+        double* __restrict const product = products.data() + row * kTile;
+        double* __restrict const sum = p.out + row * p.samples + first;
+        for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
+        std::fill_n(product, kTile, 1.0);
+        numbers[row] = 0;
+      };
       for (int64_t item = 0; item < p.items; item += 4) {
         const auto number = uint32_t(item / 4);
         for (int s = 0; s < kTile; ++s) {
           const Words w = block(samples.low[s], samples.high[s], number, 0, key);
-          weights[0][s] = -log_uniform<double>(w.w0);
-          weights[1][s] = -log_uniform<double>(w.w1);
-          weights[2][s] = -log_uniform<double>(w.w2);
-          weights[3][s] = -log_uniform<double>(w.w3);
+          factors[0][s] = uniform<double>(w.w0);
+          factors[1][s] = uniform<double>(w.w1);
+          factors[2][s] = uniform<double>(w.w2);
+          factors[3][s] = uniform<double>(w.w3);
         }
         for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
           for (int64_t e = 0; e < p.experiments; ++e) {
-            double* __restrict const sum = p.sums(e, item + k) + first;
-            for (int64_t s = 0; s < n; ++s) sum[s] += weights[k][s];
+            const int64_t row = p.row(e, item + k);
+            double* __restrict const product = products.data() + row * kTile;
+            for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
+            if (++numbers[row] == kFactors) flush(row);
           }
       }
+      for (int64_t row = 0; row < rows; ++row)
+        if (numbers[row]) flush(row);
     }
   }
 };

@@ -121,7 +121,8 @@ struct ItemProblem {
   Key key;
   double* out;  // (E, cells, samples)
 
-  DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + (e * cells + cell[e * items + item]) * samples; }
+  DIRICHLET_FN int64_t row(int64_t e, int64_t item) const { return e * cells + cell[e * items + item]; }
+  DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + row(e, item) * samples; }
 };
 
 inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, Key key, int64_t start) {

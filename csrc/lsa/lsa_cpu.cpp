@@ -1,9 +1,16 @@
 // The assignment operator on the CPU: one lane per problem, problems spread over threads.
+#include <algorithm>
+#include <memory>
+
 #include "common/parallel.h"
 #include "lsa_simd.h"
 #include "lsa_tensors.h"
+#include "lsa_tiny.h"
 
 namespace lsa {
+
+constexpr int64_t kFew = 128;  // columns: below, a row is too few wide vectors for these to pay
+constexpr int kNarrow = 32;
 
 template <int bytes, class T>
 void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
@@ -11,6 +18,19 @@ void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
   std::vector<char> room(batch.side() * Memory<T>::kBytes);
   const Memory<T> memory(room.data(), batch.side());
   for (int64_t b = begin; b < end && !stop::asked(batch.stop); ++b) batch.solve_one(group, b, memory);
+}
+
+// A problem in each lane of a vector.
+template <int bytes, class T>
+void solve_tiny(const Batch<T>& batch, int64_t begin, int64_t end) {
+  using Lanes = Tiny<T, std::min(bytes, kNarrow)>;
+  const auto lanes = std::make_unique<Lanes>();
+  OneLane<T, std::min(bytes, kNarrow)> group;
+  std::vector<char> room(batch.side() * Memory<T>::kBytes);
+  const Memory<T> memory(room.data(), batch.side());
+  const auto alone = [&](int64_t b) { batch.solve_one(group, b, memory); };
+  for (int64_t b = begin; b < end && !stop::asked(batch.stop); b += Lanes::kLanes)
+    lanes->solve(batch, b, static_cast<int32_t>(std::min<int64_t>(end - b, Lanes::kLanes)), memory, alone);
 }
 
 Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
@@ -21,7 +41,12 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
     // About 10^5 cost entries make a task: below that, handing it to another thread costs more than it saves.
     const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
     common::in_parallel("linear_sum_assignment", batch.problems, grain, [&](int64_t begin, int64_t end) {
-      common::vectorised([&](auto bytes) { solve_range<bytes>(batch, begin, end); });
+      common::vectorised([&](auto bytes) {
+        using Lanes = Tiny<std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>, std::min<int>(bytes, kNarrow)>;
+        if (Lanes::serves(batch) && end - begin >= Lanes::kLanes / 2) solve_tiny<bytes>(batch, begin, end);
+        else if (batch.cols < kFew) solve_range<std::min<int>(bytes, kNarrow)>(batch, begin, end);
+        else solve_range<bytes>(batch, begin, end);
+      });
     });
   });
 }

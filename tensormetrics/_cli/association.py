@@ -1,46 +1,11 @@
 """`tensormetrics association`: how biased are these word vectors?"""
 
-import json
-import logging
-import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from .. import association as domain
-from .._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
-from ..association import BaseMetric, Query, WordEmbeddingModel
-from ..association._fasttext import is_fasttext
-from .inputs import BadInput, existing, naming, open_text
-from .output import common_options, find_device, publish, table
-
-METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
-    name.lower(): kind
-    for name, kind in vars(domain).items()
-    if isinstance(kind, type) and issubclass(kind, BaseMetric) and kind not in (BaseMetric, domain.ExampleMetric)
-}
-TESTED = {  # one p-value to a query
-    name
-    for name, kind in METRICS.items()
-    if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
-}
-STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
-    ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
-    ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
-    ("european_american_names_5", "african_american_names_5", "pleasant_5", "unpleasant_5b"),
-    ("european_american_names_7", "african_american_names_7", "pleasant_5", "unpleasant_5b"),
-    ("european_american_names_7", "african_american_names_7", "pleasant_9", "unpleasant_9"),
-    ("male_names", "female_names", "career", "family"),
-    ("math", "arts", "male_terms", "female_terms"),
-    ("science", "arts_2", "male_terms_2", "female_terms_2"),
-    ("mental_disease", "physical_disease", "temporary", "permanent"),
-    ("young_people_names", "old_people_names", "pleasant_9", "unpleasant_9"),
-)
+from .names import ASSOCIATION, CORRECTIONS
+from .options import answer, common_options
 
 
 @click.command()
@@ -56,7 +21,7 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
     "--metric",
     "metrics",
     multiple=True,
-    type=click.Choice(list(METRICS)),
+    type=click.Choice(ASSOCIATION),
     default=("weat",),
     show_default=True,
     help="May be repeated; a query of more sets than a metric takes is split.",
@@ -67,6 +32,13 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
     show_default="none",
     help="Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000 "
     "random ones, or exact where that is cheap.",
+)
+@click.option(
+    "--correction",
+    type=click.Choice(CORRECTIONS),
+    show_default="none",
+    help="Also p-values corrected for the number of queries, and which of them stay below 0.05: the chance of one "
+    "false discovery by max-t (permutations drawn for all queries together) or holm, the share of false ones by bh.",
 )
 @click.option("--member", metavar="NAME", help="Which file of a .zip with several, such as glove.6B.100d.txt.")
 @click.option(
@@ -84,177 +56,13 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
     help="A query is not scored if more of a set's words are unknown.",
 )
 @common_options
-def association(
-    vectors: str,
-    queries: str | None,
-    metrics: tuple[str, ...],
-    p_value: str | None,
-    member: str | None,
-    words: str | None,
-    lowercase: bool,
-    lost: float,
-    device: str | None,
-    **outputs: Path | None,
-) -> int:
+def association(**options: Any) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,
     also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
-    tensormetrics association vectors.txt --p-value auto
+    tensormetrics association vectors.txt --p-value auto --correction max-t
     tensormetrics association glove.6B.zip --member glove.6B.100d.txt
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
     """
-    if untested := sorted(set(metrics) - TESTED) if p_value else []:
-        raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
-    asked = _read_queries(queries) if queries else _standard()
-    model = _read_vectors(vectors, asked, member, words).to(find_device(device))
-    options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
-    answer: dict[str, Any] = {}
-    tables = []
-    for metric in dict.fromkeys(metrics):
-        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
-            answer[metric] = _scores(metric, asked, model, lost, options, p_value)
-        rows = answer[metric]
-        columns = [key for key in next(iter(rows.values())) if key != "reason"]
-        tables.append(table([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
-        for name, row in rows.items():
-            if row["reason"]:
-                warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
-    answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
-    scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
-    return publish("association", tables, answer, lambda: draw(answer["metrics"]), scores, **outputs)
-
-
-@contextmanager
-def _warnings_aside() -> Iterator[None]:
-    """Without the domain's log of lost words, which are in the table's reasons; the caller's level comes back."""
-    log = logging.getLogger("tensormetrics.association")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
-def _standard() -> list[Query]:
-    sets = domain.load_weat()
-    return [
-        Query([sets[name] for name in names[:2]], [sets[name] for name in names[2:]], names[:2], names[2:])
-        for names in STANDARD
-    ]
-
-
-def _read_queries(file: str) -> list[Query]:
-    try:
-        rows = json.load(open_text(file))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{file}: this is no JSON: {error}") from error
-    if not isinstance(rows, list) or not rows:
-        raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
-    queries = []
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise BadInput(f"{file}, query {number}: wanted an object, got {json.dumps(row)[:60]}")
-        try:
-            queries.append(Query(**row))
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{file}, query {number}: {str(error).removeprefix('Query.__init__() ')}") from error
-    return queries
-
-
-def _read_vectors(file: str, queries: list[Query], member: str | None, words: str | None) -> WordEmbeddingModel:
-    """A model of the words of the queries alone."""
-    asked = {
-        word for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets for word in s
-    }
-    asked |= {word.lower() for word in asked}
-    stored = existing(file).suffix in (".npz", ".safetensors")
-    if words and not stored:
-        raise BadInput(f"--words: got {words} for {file}, wanted a .npz or .safetensors file")
-    if member and Path(file).suffix != ".zip":
-        raise BadInput(f"--member: got {member} for {file}, which is no .zip")
-    try:
-        with naming(member="--member"):
-            model = _all_vectors(file, member, existing(words) if words else None, asked)
-            found = model.arrays(sorted(word for word in asked if word in model))
-    except OSError as error:
-        raise BadInput(f"{file}: {error}") from error
-    except BadInput as error:
-        what = error.message.partition("; write ")[0]  # options of Python, which the command finds out
-        raise BadInput(what if file in what or str(words) in what else f"{file}: {what}") from error
-    if not found:
-        raise BadInput(f"{file}: none of the words of the queries is in it")
-    if bad := [word for word, vector in found.items() if not np.isfinite(vector).all()]:
-        raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
-    return WordEmbeddingModel.from_numpy(np.stack(list(found.values())), list(found), model.name)
-
-
-def _all_vectors(file: str, member: str | None, words: Path | None, asked: set[str]) -> WordEmbeddingModel:
-    if file.endswith(".npz"):
-        return WordEmbeddingModel.from_npz(file, words)
-    if file.endswith(".safetensors"):
-        if not words:
-            raise BadInput(f"{file}: this has no words; give them by --words")
-        return WordEmbeddingModel.from_safetensors(file, words)
-    if is_fasttext(file):
-        return WordEmbeddingModel.from_fasttext(file)
-    return WordEmbeddingModel.from_word2vec(file, only=asked, member=member)
-
-
-def _scores(
-    metric: str,
-    queries: list[Query],
-    model: WordEmbeddingModel,
-    lost: float,
-    options: dict[str, Any],
-    p_value: str | None,
-) -> dict[str, dict[str, Any]]:
-    """Query -> its score, what else the metric says of it in one number, and why it has none."""
-    values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
-    if metric == "weat":
-        values["effect size"] = ("effect_size", {})
-    if p_value:
-        values["p"] = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
-    rows: dict[str, dict[str, Any]] = {}
-    reasons: dict[tuple[str, str], str] = {}
-    for column, (value, more) in values.items():
-        found = domain.run_queries(
-            METRICS[metric],
-            queries,
-            [model],
-            lost_vocabulary_threshold=lost,
-            metric_params={**options, **more},
-            generate_subqueries=True,
-            value=value,
-            as_dataframe=False,
-        )
-        reasons |= found.reasons
-        for name, number in zip(found.query_names, found.values[0].tolist(), strict=True):
-            rows.setdefault(name, {})[column] = number
-    return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
-
-
-def draw(answer: dict[str, dict[str, dict[str, Any]]]) -> Any:
-    """A panel for each metric, a bar for each query; where there are p-values, bars of p < 0.05 are filled."""
-    labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}
-    names = sum(labels.values(), [])
-    row = max(0.3, LINE * (lines_of(names) + 0.5))
-    size = inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3
-    ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
-    figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
-    for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
-        dress(panel, grid="x")
-        for y, found in enumerate(rows.values()):
-            score, p = found["score"], found.get("p", 0.0)
-            label = None if "p" not in found else "p < 0.05" if p < 0.05 else "p ≥ 0.05"
-            face = COLORS[0] if p < 0.05 else "white"
-            if math.isnan(score):
-                panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
-            else:
-                panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
-        panel.axvline(0, color="black", linewidth=0.8)
-        panel.set_xlabel(f"{metric.upper()} score")
-        name_rows(panel, labels[metric])
-    legend_below(figure, panels)
-    return figure
+    return answer("association", **options)

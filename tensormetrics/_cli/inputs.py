@@ -3,19 +3,24 @@
 import csv
 import io
 import json
+import logging
 import os
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 import torch
 from torch import Tensor
+
+from ..retrieval.sources.arrow import TABLES, read_column
+from ..retrieval.sources.files import found_files, open_rows
+from ..retrieval.sources.source import RowSource
+from .options import BadInput
 
 INT64 = torch.iinfo(torch.int64)
 KINDS = {int: "an integer of at most 64 bits", str: "a word"}  # of labels
@@ -24,32 +29,50 @@ NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "flo
 }
 
 
-class BadInput(click.ClickException):
-    """Ends the command with status 2 and one line."""
-
-    exit_code = 2
-
-
 @contextmanager
-def naming(**names: str | None) -> Iterator[None]:
-    """Errors and warnings of the library name arguments; the user knows files and options: `naming(query=path)`."""
+def naming(hints: Mapping[str, str] | None = None, /, **names: str | None) -> Iterator[None]:
+    """Errors and warnings of the library name its arguments; the user knows files and options: `naming(query=path)`.
+    Its hints are of Python; those of the command take their place."""
 
     def named(message: str) -> str:
+        for hint, own in (hints or {}).items():
+            message = message.replace(hint, own)
         for argument, name in names.items():
             _, found, rest = message.partition(f"{argument}: ")
             if name and found:
                 return f"{name}: {rest}"
-            if name and message.startswith(f"{argument} "):
+            if name and re.match(rf"{argument}\b", message):
                 return name + message.removeprefix(argument)
         return message
 
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as told, _logged() as logged:
             yield
-    except (ValueError, TypeError, RuntimeError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, RuntimeError, ImportError, MemoryError, NotImplementedError) as error:
         raise BadInput(named(_first_line(error))) from error
     for warning in told:
         warnings.warn(named(str(warning.message)), warning.category, stacklevel=2)
+    for message in logged:
+        warnings.warn(named(message), stacklevel=2)
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """The warnings that the domains log, which are told as other warnings are."""
+    log, messages = logging.getLogger("tensormetrics"), []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    handler, passed_on = Handler(logging.WARNING), log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield messages
+    finally:
+        log.removeHandler(handler)
+        log.propagate = passed_on
 
 
 def _first_line(error: Exception) -> str:
@@ -292,46 +315,111 @@ def _jsonl(path: Path, name: None) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def read_labels(location: str) -> tuple[Tensor, list[str] | None]:
-    """(N,) int64 labels, and the classes they number if they are words, sorted."""
+def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
+    """An array of a file as `read_tensor` gives it; what is to be read `in_blocks`, several files or a table of rows as
+    a source."""
+    with naming():
+        files = found_files(location)
+        if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
+            return open_rows(location)
+    return read_tensor(location)
+
+
+Words = list[int] | list[str]
+
+
+class Column(NamedTuple):
+    """(N,) int64 labels, and if they are words these, sorted, which they number."""
+
+    numbers: Tensor
+    names: list[str] | None
+
+    def at(self, rows: Tensor) -> "Column":
+        return Column(self.numbers[rows], self.names)
+
+    def given(self) -> Tensor | list[str]:
+        """As the file has them."""
+        return self.numbers if self.names is None else [self.names[number] for number in self.numbers.tolist()]
+
+
+def read_labels(location: str) -> Column:
+    columns = read_columns(
+        location, wanted="one label per row: (N,); levels of labels, (N, L), are an option of retrieval", most=1
+    )
+    return columns[0]
+
+
+def read_columns(location: str, wanted: str = "labels: (N, L)", most: int | None = None) -> list[Column]:
+    """A column of labels for each level. Several files follow each other."""
+    with naming():
+        files = found_files(location)
+    if len(files) == 1:
+        return _columns_of(location, *files[0], wanted, most)
+    parts = [_columns_of(f"{file}:{name}" if name else file, file, name, wanted, most) for file, name in files]
+    if len({tuple(column.names is None for column in columns) for columns in parts}) > 1:
+        raise BadInput(f"{location}: got columns of different kinds, wanted the same in each file")
+    return [_in_turn(columns) for columns in zip(*parts, strict=True)]
+
+
+def _in_turn(columns: Sequence[Column]) -> Column:
+    """One column after the other; words are numbered anew."""
+    if columns[0].names is None:
+        return Column(torch.cat([column.numbers for column in columns]), None)
+    names = sorted({word for column in columns for word in column.names or ()})
+    number = {word: n for n, word in enumerate(names)}
+    tables = ((torch.tensor([number[word] for word in column.names or ()]), column.numbers) for column in columns)
+    return Column(torch.cat([table[numbers] for table, numbers in tables]), names)
+
+
+def _columns_of(location: str, file: str, name: str | None, wanted: str, most: int | None) -> list[Column]:
+    if Path(file).suffix in TABLES:
+        with naming():
+            numbers, words = read_column(file, name)
+        column = Column(torch.from_numpy(np.array(numbers, dtype=np.int64)), words)
+        return [column if words is None else _in_turn([column])]
     path, _ = _split(location)
     if path.suffix in TEXT_LABELS:
-        words = TEXT_LABELS[path.suffix](path)
-        if not words:
-            raise BadInput(f"{path}: got no label, wanted one per line")
-        if isinstance(words[0], int):
-            return torch.tensor(words), None
-        classes, numbers = np.unique(np.array(words), return_inverse=True)
-        return torch.from_numpy(numbers), classes.tolist()
+        return [_numbered(path, words) for words in TEXT_LABELS[path.suffix](path, most)]
     labels = read_tensor(location)
     if labels.is_floating_point():
         raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")
     if labels.dtype == torch.uint64 and (labels.view(torch.int64) < 0).any():
         raise BadInput(f"{location}: got a label above {INT64.max}, wanted {KINDS[int]}")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted one label per row: (N,)")
-    return labels.long(), None
+    columns = labels[:, None] if labels.ndim == 1 else labels
+    if columns.ndim != 2 or columns.shape[1] > (most or columns.shape[1]):
+        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted {wanted}")
+    return [Column(column.long(), None) for column in columns.unbind(1)]
 
 
-def _labels_of_lines(path: Path) -> list[int] | list[str]:
+def _numbered(path: Path, words: Words) -> Column:
+    if not words:
+        raise BadInput(f"{path}: got no label, wanted one per line")
+    if isinstance(words[0], int):
+        return Column(torch.tensor(words), None)
+    names, numbers = np.unique(np.array(words), return_inverse=True)
+    return Column(torch.from_numpy(numbers), names.tolist())
+
+
+def _labels_of_lines(path: Path, most: int | None) -> list[Words]:
     """Words, unless all are numbers."""
-    return _whole(path, [(line, text.strip()) for line, text in enumerate(open_text(path), 1) if text.strip()])
+    return [_whole(path, [(line, text.strip()) for line, text in enumerate(open_text(path), 1) if text.strip()])]
 
 
-def _labels_of_column(path: Path) -> list[int] | list[str]:
-    cells = []
-    for line, row in csv_rows(path):
-        if len(row) != 1:
+def _labels_of_table(path: Path, most: int | None) -> list[Words]:
+    rows = list(csv_rows(path))
+    width = len(rows[0][1]) if rows else 1
+    for line, row in rows:
+        if len(row) > (most or len(row)):
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted one label")
-        cells.append((line, row[0].strip()))
-    numbers = [is_number(cell) for _, cell in cells]
-    header = len(cells) > 1 and not numbers[0] and all(numbers[1:])
-    return _whole(path, cells[header:])
+        if len(row) != width:
+            raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
+    columns = [[(line, row[i].strip()) for line, row in rows] for i in range(width)]
+    numbers = [[is_number(cell) for _, cell in column] for column in columns]
+    header = len(rows) > 1 and all(not first and all(rest) for first, *rest in numbers)
+    return [_whole(path, column[header:]) for column in columns]
 
 
-def _whole(path: Path, cells: list[tuple[int, str]]) -> list[int] | list[str]:
+def _whole(path: Path, cells: list[tuple[int, str]]) -> Words:
     if not all(is_number(cell) for _, cell in cells):
         return [cell for _, cell in cells]
     labels = []
@@ -343,17 +431,17 @@ def _whole(path: Path, cells: list[tuple[int, str]]) -> list[int] | list[str]:
     return labels
 
 
-def _labels_of_json(path: Path) -> list[int] | list[str]:
+def _labels_of_json(path: Path, most: int | None) -> list[Words]:
     labels: list[Any] = []
     for line, label in json_lines(path):
         kinds = {type(labels[0]): KINDS[type(labels[0])]} if labels else KINDS
         if type(label) not in kinds or (type(label) is int and not INT64.min <= label <= INT64.max):
             raise BadInput(f"{path}, line {line}: got {json.dumps(label)[:60]}, wanted {' or '.join(kinds.values())}")
         labels.append(label)
-    return labels
+    return [labels]
 
 
 Reader = Callable[[Path, Any], Tensor]
 NAMED: dict[str, Reader] = {".npz": _npz, ".pt": _pt, ".pth": _pt, ".safetensors": _safetensors}  # of several arrays
 READERS: dict[str, Reader] = {".npy": _npy, **NAMED, ".csv": _csv, ".jsonl": _jsonl}
-TEXT_LABELS = {".txt": _labels_of_lines, ".csv": _labels_of_column, ".jsonl": _labels_of_json}
+TEXT_LABELS = {".txt": _labels_of_lines, ".csv": _labels_of_table, ".jsonl": _labels_of_json}

@@ -1,30 +1,27 @@
-"""Ctrl-C while something is imported."""
+"""Ctrl-C while something is imported. Nothing is imported here that Python has not imported at its start."""
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
 
 INTERRUPTED = 130
 
 
-@contextmanager
-def leaving_at_once() -> Iterator[None]:
+class leaving_at_once:
     """Inside, Ctrl-C ends the process with one line: an import that is broken off may turn it into any error."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or (
-        threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-    signal.signal(signal.SIGINT, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __enter__(self) -> None:
+        self.before = signal.getsignal(signal.SIGINT)
+        try:
+            if self.before is signal.default_int_handler:
+                signal.signal(signal.SIGINT, _leave)
+        except ValueError:  # in another thread, which no signal interrupts
+            self.before = None
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self.before)
 
 
-def _leave(*_: Any) -> NoReturn:
+def _leave(*_: object) -> None:
     os.write(2, b"tensormetrics: interrupted\n")
     os._exit(INTERRUPTED)

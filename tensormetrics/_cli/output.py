@@ -4,25 +4,29 @@ import io
 import json
 import math
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import torch
 
 from .._files import written
-from .._plots import COLORS, FONT, LINE, broken, dress, figure_class, legend_below, lines_of, name_rows, new_axes
+from .._plots import COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
+from .._tables import rendered
 from .._version import __version__
-from .inputs import BadInput, naming
+from .inputs import naming
+from .options import STDOUT, BadInput, OutputFailed
 
 UNSCORED = 3  # the status of an answer that is all NaN
-STDOUT = Path("-")
-FIGURES = (".png", ".svg", ".pdf")
+OUTPUTS = ("text_format", "json_file", "plot")  # how the answer is given, not what it is
+UNSIGNED = (*OUTPUTS, "device")
 
 
 def find_device(name: str | None) -> torch.device:
@@ -34,47 +38,6 @@ def find_device(name: str | None) -> torch.device:
         reason = str(error).splitlines()[0].partition(". ")[0]
         raise BadInput(f"--device: got {name!r}, which cannot be used here: {reason}") from error
     return device
-
-
-def common_options(command: Callable) -> Callable:
-    for option in (
-        click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", callback=_figure_file,
-                     help="Draw the scores into a .png, .svg or .pdf file."),
-        click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", callback=_writable,
-                     help="Write everything that was computed; - prints it in place of the tables."),
-        click.option("--device", metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Found out before the work, not after it."""
-    if path is None or path == STDOUT:
-        return path
-    if path.is_dir():
-        raise BadInput(f"{path}: cannot be written: this is a folder")
-    if not path.parent.is_dir():
-        raise BadInput(f"{path}: cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInput(f"{path}: cannot be written: permission denied")
-    return path
-
-
-def _figure_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    if path.suffix not in FIGURES:
-        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
-    try:
-        figure_class()
-    except ImportError as error:
-        raise BadInput(f"--plot: {error}") from error
-    return _writable(context, option, path)
-
-
-class OutputFailed(click.ClickException):
-    """Ends the command with status 1 and one line."""
 
 
 @contextmanager
@@ -95,26 +58,45 @@ def on_a_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+class Table(NamedTuple):
+    """Of what a command prints: texts, numbers, and intervals as (low, high)."""
+
+    head: list[str]
+    rows: list[list[Any]]
+
+    @classmethod
+    def of(cls, head: Sequence[str], rows: Iterable[Iterable[Any]]) -> "Table":
+        return cls(list(head), [list(row)[: len(head)] for row in rows])
+
+    def text(self, text_format: str) -> str:
+        if text_format == "csv":
+            return rendered("csv", *_ends_apart(self))
+        return rendered({"table": "plain", "markdown": "pipe"}.get(text_format, text_format), *self)
+
+
 def publish(
-    command: str,
-    tables: Iterable[str],
+    tables: Iterable[Table],
     answer: dict[str, Any],
     draw: Callable[[], Any],
     values: Iterable[float],
     *,
+    text_format: str,
     json_file: Path | None,
     plot: Path | None,
 ) -> int:
     """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number."""
-    report = {"command": command, "version": __version__, "torch": torch.__version__, **answer}
-    text = json.dumps(_plain(report), indent=1, allow_nan=False)
+    text = json.dumps(_plain({**_computed(), **answer}), indent=1, allow_nan=False)
     files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}
     if plot is not None:
         image = io.BytesIO()
         with naming():
             draw().savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
-    click.echo(text if json_file == STDOUT else "\n\n".join(tables))
+    if text_format != "json" and json_file != STDOUT:
+        said = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
+        parts = [table.text(text_format) for table in tables]
+        text = "\n\n".join(parts + ([said.format(signature())] if said else []))
+    click.echo(text)
     for path, content in files.items():
         try:
             with written(path) as file:
@@ -132,29 +114,54 @@ def status_of(values: Iterable[float]) -> int:
     return UNSCORED if all(map(math.isnan, values)) else 0
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Columns of text; the first is aligned to the left, numbers have four digits."""
-    cells = [list(head), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if not i else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )
+def _computed() -> dict[str, Any]:
+    """How it was computed: the command, each option as it was used, and the versions of what took part."""
+    context = click.get_current_context()
+    options = {option.opts[-1].removeprefix("--"): context.params[option.name] for option in _asked(context)}
+    versions = {"tensormetrics": __version__, "python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in ("torch", "numpy")}
+    return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
+
+
+def signature() -> str:
+    """What numbers depend on besides the files, in a line to be copied beside them."""
+    context = click.get_current_context()
+    parts = [str(context.info_name)]
+    for option in _asked(context):
+        value = context.params[option.name]
+        if isinstance(option, click.Argument) or option.name in UNSIGNED:
+            continue
+        if option.metavar == "FILE":
+            value = "given" if value else None
+        if isinstance(value, tuple):
+            value = "+".join(map(str, value)) or None
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        said = getattr(option, "show_default", None)
+        default = said if isinstance(said, str) else "none"
+        parts.append(f"{option.opts[-1].removeprefix('--')}:{default if value is None else value}")
+    return "|".join([*parts, f"version:{__version__}"])
+
+
+def _asked(context: click.Context) -> list[click.Parameter]:
+    return [option for option in context.command.params if option.name not in OUTPUTS]
+
+
+def _ends_apart(table: Table) -> Table:
+    """With all digits, and a column for each end of intervals."""
+    spread = [any(isinstance(row[i], tuple) for row in table.rows) for i in range(len(table.head))]
+    head: list[str] = []
+    for name, two in zip(table.head, spread, strict=True):
+        head += [f"{name} low", f"{name} high"] if two else [name]
+    rows: list[list[Any]] = [[] for _ in table.rows]
+    for row, cells in zip(table.rows, rows, strict=True):
+        for cell, two in zip(row, spread, strict=True):
+            cells += ([None, None] if cell is None else cell) if two else [cell]
+    return Table(head, [[repr(cell) if isinstance(cell, float) else cell for cell in row] for row in rows])
 
 
 def percent(share: float) -> str:
     return f"{share * 100:.10g}%"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.3e}"
-    if isinstance(value, tuple):
-        return "[{}, {}]".format(*map(_cell, value))
-    return "" if value is None else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -1,32 +1,14 @@
 """`tensormetrics posterior`: how sure are these scores?"""
 
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import click
 
-from .._plots import legend_below, new_axes
-from ..posterior import AVERAGING_REGISTRY, METRIC_REGISTRY, Study, get_metric, load_csv
-from ..posterior.errors import ConfigWarning
-from .inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
-from .output import common_options, find_device, percent, publish, table
+from .names import POSTERIOR, POSTERIOR_AVERAGES
+from .options import answer, common_options
 
 
-def _aliases(registry: dict[str, type]) -> list[list[str]]:
-    names: dict[type, list[str]] = {}
-    for alias, kind in registry.items():
-        names.setdefault(kind, []).append(alias)
-    return list(names.values())
-
-
-METRICS = ", ".join(min(aliases, key=len) for aliases in _aliases(METRIC_REGISTRY))
-AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
-
-
-@click.command(epilog=f"Metrics: {METRICS}. Averages over classes, after @: {AVERAGINGS}.")
+@click.command(epilog=f"Metrics: {POSTERIOR}. Averages over classes, after @: {POSTERIOR_AVERAGES}.")
 @click.argument("matrices", nargs=-1, metavar="[MATRIX]...")
 @click.option(
     "--metric",
@@ -56,7 +38,8 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
     metavar="NUMBER|NAME",
     default="balanced",
     show_default=True,
-    help="Counts added to the cells: balanced, one for the whole table, half of it right; perks, one for each row; to "
+    help="Counts added to the cells: balanced, one for the whole table, half of it right; hierarchical, "
+    "by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to "
     "every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.",
 )
 @click.option(
@@ -84,20 +67,7 @@ AVERAGINGS = ", ".join(aliases[0] for aliases in _aliases(AVERAGING_REGISTRY))
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Of the draws.")
 @common_options
-def posterior(
-    matrices: tuple[str, ...],
-    metrics: tuple[str, ...],
-    paired: str | None,
-    compare: bool,
-    min_sig_diff: float | None,
-    prior: str,
-    zero_division: str | None,
-    samples: int,
-    ci: float,
-    seed: int,
-    device: str | None,
-    **outputs: Path | None,
-) -> int:
+def posterior(**options: Any) -> int:
     """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
     predictions.
 
@@ -109,162 +79,4 @@ def posterior(
     tensormetrics posterior mlp.csv cnn.csv --compare --min-sig-diff 0.01
     tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
     """
-    if not matrices and not paired:
-        raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
-    if min_sig_diff is not None and not compare:
-        raise BadInput("--min-sig-diff: is for --compare; write both")
-    priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
-    given = ("perks", "balanced") if prior == "balanced" else (_number_or_word(prior),) * 2
-    with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
-        warnings.simplefilter("ignore", ConfigWarning)
-        undefined = None if zero_division is None else float(zero_division)
-        study = Study(seed, samples, ci, device=find_device(device), zero_division=undefined)
-        for metric in metrics:
-            study.add_metric(metric)
-    classes: list[str] | None = None
-    for file, name in _named(matrices).items():
-        names, matrix = _read_matrix(file)
-        if classes and names and names != classes:
-            raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
-        classes = classes or names
-        with naming(**priors, confusion_matrix=file):
-            study.add_experiment(name, matrix, *given, labels=names)
-    if paired:
-        truth, models = _read_items(paired)
-        classes = classes or _sorted({*truth, *chain(*models.values())})
-        for model, answers in models.items():
-            with naming(**priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
-                study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)
-    if compare and len(study.all_experiments()) < 2:
-        raise BadInput("--compare: got one experiment, wanted at least two")
-    scores: dict[str, Any] = {}
-    tables = []
-    with naming(min_sig_diff="--min-sig-diff"):
-        for metric, label in _columns(study, metrics):
-            name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
-            rows = study.report_metric_summaries(
-                metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
-            )
-            scores[name] = {"summaries": rows}
-            head = [name, "observed", "median", f"{percent(ci)} interval"]
-            tables.append(table(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
-            if compare:
-                tables += _compare(study, metric, label, min_sig_diff, scores[name])
-    answer = {
-        "files": list(matrices),
-        "paired": paired,
-        "prior": prior,
-        "zero_division": zero_division,
-        "scores": scores,
-    }
-    return publish(
-        "posterior",
-        tables,
-        answer,
-        lambda: draw(study, list(_columns(study, metrics)), compare, min_sig_diff),
-        [row["Median"] for score in scores.values() for row in score["summaries"]],
-        **outputs,
-    )
-
-
-def draw(
-    study: Study, columns: Sequence[tuple[str, int | None]], compare: bool = False, min_sig_diff: float | None = None
-) -> Any:
-    """Posteriors of all experiments in each metric, and with `compare` how far the likely best is ahead of others."""
-    rows = len(study.list_experiments())
-    heights = ([0.625] * rows + [1.5] * (rows - 1) * compare) * len(columns)
-    size = 6.3, sum(heights) + 0.4 * len(columns) + 0.4
-    figure, axes = new_axes(None, size, len(heights), gridspec_kw={"height_ratios": heights})
-    free = iter(axes)
-    for column in columns:
-        study.plot_metric_summaries(*column, ax=list(islice(free, rows)))
-        if not compare:
-            continue
-        best, *others = study.get_listwise_comparison_result(*column).experiment_names
-        for other in others:
-            study.plot_pairwise_comparison(
-                *column,
-                experiment_a=best,
-                experiment_b=other,
-                min_sig_diff=min_sig_diff,
-                style={"rope_edges": {"label": "equivalence"}},
-                ax=next(free),
-            )
-    legend_below(figure, axes)
-    return figure
-
-
-def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
-    """The names of its classes, if it has any, and the matrix."""
-    if Path(file).suffix != ".csv":
-        return None, read_tensor(file)
-    with naming(confusion_matrix=file):
-        matrix, labels = load_csv(existing(file), with_labels=True)
-    return labels, matrix
-
-
-def _compare(
-    study: Study, metric: str, label: int | None, min_sig_diff: float | None, answer: dict[str, Any]
-) -> Iterator[str]:
-    pairs = study.report_pairwise_comparisons(metric, label, min_sig_diff=min_sig_diff, table_fmt="records")
-    answer["pairs"] = pairs
-    short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
-    yield table(list(pairs[0]), ([short.get(cell, cell) for cell in row.values()] for row in pairs))
-    if get_metric(metric).higher_is_better is not None:
-        ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
-        answer["ranks"] = ranks
-        yield table(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks))
-
-
-def _label(row: dict[str, Any]) -> str:
-    return row["Group"] if row["Group"] == row["Experiment"] else f"{row['Group']}/{row['Experiment']}"
-
-
-def _columns(study: Study, metrics: tuple[str, ...]) -> Any:
-    """Metrics of one number, and each class of those with one number per class."""
-    for metric in dict.fromkeys(metrics):
-        if get_metric(metric).is_multiclass:
-            yield metric, None
-        else:
-            yield from ((metric, label) for label in range(study.num_classes))
-
-
-def _named(files: tuple[str, ...]) -> dict[str, str]:
-    """File -> experiment: its stem, after its folder where files lie in several."""
-    folders = {Path(file).resolve().parent for file in files}
-    names: dict[str, str] = {}
-    for file in files:
-        path = Path(file).resolve()
-        name = path.stem if len(folders) == 1 else f"{path.parent.name}/{path.stem}"
-        if name in names.values():
-            raise BadInput(f"{file}: got a second experiment called {name}; rename one")
-        names[file] = name
-    return names
-
-
-def _number_or_word(prior: str) -> float | str:
-    try:
-        return float(prior)
-    except ValueError:
-        return prior
-
-
-def _sorted(labels: Iterable[str]) -> list[str]:
-    """As numbers where all are, for the metrics to which the order of classes matters."""
-    return sorted(labels, key=float if all(map(is_number, labels)) else str)
-
-
-def _read_items(file: str) -> tuple[list[str], dict[str, list[str]]]:
-    rows = list(csv_rows(existing(file)))
-    if len(rows) < 2 or len(rows[0][1]) < 2:
-        raise BadInput(f"{file}: wanted a header, then rows of the true label and at least one model's answer")
-    (_, (_, *models)), *items = rows
-    for line, row in items:
-        if len(row) != 1 + len(models):
-            raise BadInput(f"{file}, line {line}: got {len(row)} columns, wanted {1 + len(models)} as above")
-        if not all(row):
-            raise BadInput(f"{file}, line {line}: got an empty cell, wanted a label")
-    if len(set(models)) < len(models):
-        raise BadInput(f"{file}: got models called {', '.join(models)}, wanted distinct names")
-    truth, *answers = zip(*(row for _, row in items), strict=True)
-    return list(truth), {model: list(column) for model, column in zip(models, answers, strict=True)}
+    return answer("posterior", **options)

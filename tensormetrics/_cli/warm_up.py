@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from .options import BadInput
+
 NO_GPU = (
     "no GPU that this torch sees, so there is nothing to compile: on a CPU no kernel of Triton is used. For a GPU "
     "elsewhere run this there, with TRITON_CACHE_DIR set to a folder that lasts"
@@ -34,9 +36,9 @@ def warm_up(device: str, columns: tuple[int, ...], processes: int | None) -> Non
     from .._warm_up import jobs, run
 
     if not torch.cuda.is_available():
-        raise click.ClickException(NO_GPU)
+        raise BadInput(NO_GPU)
     if find_spec("triton") is None:
-        raise click.ClickException("no triton here: on GPUs plain torch answers; install it with: pip install triton")
+        raise BadInput("no triton here: on GPUs plain torch answers; install it with: pip install triton")
     todo = jobs(columns)
     workers = min(processes or os.cpu_count() or 1, len(todo))
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:

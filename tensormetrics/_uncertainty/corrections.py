@@ -35,3 +35,31 @@ def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
         corrected = share.flip(-1).cummin(-1).values.flip(-1)
     corrected = corrected.clamp(max=1).masked_fill(ordered.isnan(), torch.nan)
     return torch.empty_like(corrected).scatter_(-1, order, corrected)
+
+
+class StepDown:
+    """p-values of T tests from scores drawn together: the step-down maximum of Westfall & Young 1993, "max-t".
+
+    The scores of each draw belong together, so that tests that rise and fall together cost little. Scores are large
+    where the null hypothesis is wrong, and of one scale: Algorithm 2.8 of Westfall and Young, ISBN 978-0-471-55761-6.
+    """
+
+    def __init__(self, observed: Tensor) -> None:
+        # observed: (T,) float64; NaN is no test
+        self.observed, self.order = observed.nan_to_num(-torch.inf).sort(descending=True, stable=True)
+        self.tested = observed.isnan().logical_not()
+        self.hits, self.draws = torch.zeros_like(self.observed), 0
+
+    def add(self, drawn: Tensor) -> None:
+        # drawn: (R, T)
+        """More draws; a score that is NaN is as small as can be. Those that rounding parts are equal."""
+        least = torch.full((), -torch.inf, dtype=drawn.dtype, device=drawn.device)
+        drawn = drawn.where(self.tested & drawn.isnan().logical_not(), least)[:, self.order]
+        largest = drawn.flip(-1).cummax(-1).values.flip(-1)  # of this test and those behind it
+        self.hits += (largest >= self.observed - 1e-9).sum(0)
+        self.draws += len(drawn)
+
+    def p_values(self) -> Tensor:
+        # ->  (T,) float64
+        p_values = ((1 + self.hits) / (1 + self.draws)).cummax(-1).values
+        return torch.empty_like(p_values).scatter_(-1, self.order, p_values).where(self.tested, torch.nan)

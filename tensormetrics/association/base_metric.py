@@ -19,6 +19,7 @@ from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval
 from .lookup import check_flag, log
+from .null_draws import Draws
 from .permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
 from .query import Forms, IndexedQuery, Query, Template
 
@@ -122,6 +123,13 @@ class BaseMetric(SumMetric):
         """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
+    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`.
+
+        Shapes: sets: (..., W, D) each, masks and words as in `p_values` -> scores (...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
+
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
         raise NotImplementedError(f"{type(self).__name__} has no score_function")
@@ -138,7 +146,7 @@ class BaseMetric(SumMetric):
     def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
         """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
 
-        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids, groups: (queries,).
+        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids; groups: (queries,).
         """
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()

@@ -9,7 +9,8 @@ from typing_extensions import Unpack  # torch brings it
 from . import _sets
 from ._sets import XYAMasks
 from .base_metric import BaseMetric
-from .target_permutation import XYAWords, target_permutation_p_value
+from .null_draws import Draws
+from .target_permutation import XYAWords, target_draws, target_permutation_p_value
 
 
 @torch.no_grad()
@@ -84,3 +85,8 @@ class ECT(BaseMetric):
     ) -> dict[str, Tensor]:
         # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
+
+    def null_draws(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> Draws:
+        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)

@@ -14,6 +14,7 @@ from ._call import check_groups
 from ._random import random_words, stream
 from ._words import check_words, count_words, joined_words, word_places
 from .base_metric import BaseMetric
+from .null_draws import Draws
 from .permutation import Alternative, chunks, is_exact, is_extreme
 from .query import IndexedQuery, Query
 
@@ -70,7 +71,7 @@ def group_permutation_p_value(
 ) -> Tensor:
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
 
-    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks, x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks; x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
 
     Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.
@@ -80,8 +81,27 @@ def group_permutation_p_value(
     >>> group_permutation_p_value(x, a, iterations=999)
     tensor(0.1560, dtype=torch.float64)
     """
-    observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
     is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
+    draws = group_draws(x, a, seed=seed, x_mask=x_mask, a_mask=a_mask, x_words=x_words)
+    observed = draws.observed
+    extreme = torch.zeros_like(observed, dtype=torch.int64)
+    margin = observed.abs().clamp(min=1).unsqueeze(-1) / _sets.GRID
+    for start, rows in chunks(iterations, draws.cost):
+        extreme += is_extreme(draws.drawn(start, rows), observed.unsqueeze(-1), margin, alternative).sum(-1)
+    return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
+
+
+def group_draws(
+    x: Tensor,
+    a: Tensor,
+    *,
+    seed: int | None,
+    x_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    x_words: Tensor | None = None,
+) -> Draws:
+    """The scores of the shuffles that `group_permutation_p_value` draws."""
+    observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
     check_words("x_words", x_words, "x", x[..., 0])
     (targets,) = _sets.read("x", x=(x, x_mask))
     lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.weights.shape[:-2]), x.shape[-3:]
@@ -97,9 +117,9 @@ def group_permutation_p_value(
     if a_mask is not None:
         a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-3)
     absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
-    begin, extreme = stream(seed), torch.zeros_like(observed, dtype=torch.int64)
-    margin = observed.abs().clamp(min=1).unsqueeze(-1) / _sets.GRID
-    for start, rows in chunks(iterations, max(x.numel(), present.numel() * groups)):
+    begin = stream(seed)
+
+    def drawn(start: int, rows: int) -> Tensor:
         keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
             absent, torch.iinfo(torch.int64).max
         )
@@ -108,9 +128,9 @@ def group_permutation_p_value(
             rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
         rank = rank.unsqueeze(-2)
         members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
-        scores = gweat(vectors, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
-        extreme += is_extreme(scores, observed.unsqueeze(-1), margin, alternative).sum(-1)
-    return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
+        return gweat(vectors, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
+
+    return Draws(observed, drawn, max(x.numel(), present.numel() * groups))
 
 
 class GWEAT(BaseMetric):
@@ -155,6 +175,9 @@ class GWEAT(BaseMetric):
             x_words=x_words,
         )
         return {"p_value": p}
+
+    def null_draws(self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Any) -> Draws:
+        return group_draws(x, a, seed=self.p_value_seed, **masks)
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PANELS = 4  # side by side
 SMALL = FONT - 1
+LEVEL = 0.05  # below it a p-value survives
 
 
 def plot_queries_results(
@@ -41,6 +42,7 @@ def plot_queries_results(
     """Bars of scores: a group for each query and a colour for each model, with `by="model"` the other way round.
 
     `results` is what `run_queries` answered; `figsize` (inches) is chosen by the labels unless it is given.
+    Corrected p-values (`attrs["correction"]`) get a line at .05, and a star where they stay below it.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -71,9 +73,14 @@ def plot_queries_results(
             "no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL
         )
     ax.axhline(0, color=ink(), linewidth=0.8)
+    correction = results.attrs.get("correction")
+    if correction:
+        ax.axhline(LEVEL, color=ink(), linewidth=0.8, linestyle=":")
+        for x, y in zip(places[values < LEVEL], values[values < LEVEL], strict=True):
+            ax.annotate("*", (x, y), (0, 1), textcoords="offset points", ha="center", fontsize=FONT)
     ax.set_xticks(np.arange(groups), labels, rotation=90 if upright else 0)
     ax.set_xlim(-0.6, groups - 0.4)
-    ax.set_ylabel("Bias measure")
+    ax.set_ylabel(f"p-value ({correction}), * below {LEVEL}" if correction else "Bias measure")
     legend_beside(ax, "Model" if by == "query" else "Query")
     return figure
 

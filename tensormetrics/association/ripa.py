@@ -11,6 +11,7 @@ from torch import Tensor
 from . import _sets
 from .base_metric import BaseMetric, by_word
 from .lookup import check_flag, log
+from .null_draws import Draws, sign_draws
 from .permutation import sign_flip_p_value
 from .query import IndexedQuery
 
@@ -131,6 +132,19 @@ class RIPA(BaseMetric):
                 pair.project(a.mean()), mask=pair.weights > 0, words=pair_words, **self._test()
             )
         }
+
+    def null_draws(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        pair_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        **masks: Tensor,
+    ) -> Draws:
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        projected = pair.project(a.mean())
+        return sign_draws(projected, seed=self.p_value_seed, mask=pair.weights > 0, words=pair_words)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]

@@ -13,8 +13,9 @@ from .. import _checks
 from . import _sets
 from ._sets import XYAMasks
 from .base_metric import BaseMetric, by_word
+from .null_draws import Draws
 from .query import IndexedQuery
-from .target_permutation import XYAWords, target_permutation_p_value
+from .target_permutation import XYAWords, target_draws, target_permutation_p_value
 
 Distance = Literal["norm", "cos", "cos_similarity"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
@@ -117,6 +118,11 @@ class RND(BaseMetric):
     ) -> dict[str, Tensor]:
         # attribute words do not move
         return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
+
+    def null_draws(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> Draws:
+        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])

@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._uncertainty.corrections import CORRECTIONS, correct_p_values
+from .._uncertainty.corrections import CORRECTIONS as OF_P_VALUES
+from .._uncertainty.corrections import correct_p_values
 from ._call import check_template
+from ._random import stream
 from .base_metric import BaseMetric
 from .lookup import check_flag
 from .model import WordEmbeddingModel, check_model
 from .query import Query, check_query
-from .scoring import batched_scores, looped_scores
+from .scoring import batched_scores, corrected_p_values, looped_scores
 from .subqueries import Plan, plan_queries, plan_subqueries
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     Aggregation = Literal["sum", "avg", "abs_sum", "abs_avg"] | Callable[[pd.DataFrame], pd.Series]
 
+CORRECTIONS = ("max-t", *OF_P_VALUES)
 AGGREGATIONS = {
     "sum": "sum",
     "avg": "average",
@@ -118,8 +121,10 @@ def run_queries(
     """The scores of all queries in all models: a row per model, a column per query.
 
     `metric_params` are options of `run_query`; `value` says which number of its result is wanted, such as "p_value".
-    `correction` ("holm" or "bh", see `uncertainty.correct_p_values`) corrects p-values for the number of queries asked
-    of each model, and `attrs["correction"]` says so. `generate_subqueries` splits every query by the metric's template.
+    `correction` corrects p-values for the number of queries asked of each model, and `attrs["correction"]` says so:
+    "holm" and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations for all
+    queries together and compares with the largest score of each (Westfall & Young 1993, step-down), which finds more
+    than "holm" where queries share words. `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.
@@ -161,14 +166,13 @@ def run_queries(
         lost_vocabulary_threshold=lost_vocabulary_threshold,
         warn_not_found_words=warn_not_found_words,
     )
-    if correction is not None:
-        _checks.one_of("correction", correction, CORRECTIONS)
-        if value != "p_value":
-            raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
+    _check_correction(correction, value)
     plan = _plan(metric, queries, generate_subqueries)
-    scores = _score(metric, plan, models, options, value)
+    scores = _score(metric, plan, models, options, value, correction == "max-t")
     if correction is not None:
-        scores = replace(scores, values=correct_p_values(scores.values, correction), correction=correction)
+        if correction != "max-t":
+            scores = replace(scores, values=correct_p_values(scores.values, correction))
+        scores = replace(scores, correction=correction)
     if not as_dataframe:
         return scores
     table = scores.to_dataframe()
@@ -176,6 +180,13 @@ def run_queries(
         return table
     name = f"{metric.metric_short_name}: {queries_set_name}"
     return _aggregated(table, name, aggregation_function, return_only_aggregation)
+
+
+def _check_correction(correction: str | None, value: str) -> None:
+    if correction is not None:
+        _checks.one_of("correction", correction, CORRECTIONS)
+        if value != "p_value":
+            raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
 
 
 def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -188,7 +199,12 @@ def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
 
 
 def _score(
-    metric: BaseMetric, plan: Plan, models: Sequence[WordEmbeddingModel], options: dict[str, Any], value: str
+    metric: BaseMetric,
+    plan: Plan,
+    models: Sequence[WordEmbeddingModel],
+    options: dict[str, Any],
+    value: str,
+    together: bool,
 ) -> QueryScores:
     calls = None
     if type(metric).run_query is BaseMetric.run_query:
@@ -196,10 +212,14 @@ def _score(
         metric = bound[0][0]
         _check_value(metric, value)
         calls = [call for _, call in bound] if metric.batched else None
+    if together:
+        metric = _drawing(metric, calls is not None)
     rows, reasons = [], {}
     with _progress(len(models) * len(plan.names), metric.metric_short_name) as progress:
         for n, model in enumerate(models):
-            if calls:
+            if calls and together:
+                scores, why = corrected_p_values(metric, plan, calls[n], progress)
+            elif calls:
                 scores, why = batched_scores(metric, plan, calls[n], value, progress)
             else:
                 scores, why = looped_scores(metric, plan, model, options, value, progress)
@@ -209,6 +229,18 @@ def _score(
     device = rows[0].device
     values = torch.stack([row.to(device) for row in rows])
     return QueryScores(values, [model.name for model in models], plan.names, reasons)
+
+
+def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:
+    """The metric with one stream of draws for all its queries."""
+    short, method = metric.metric_short_name, metric.p_value_method
+    if not batched or type(metric).null_draws is BaseMetric.null_draws:
+        raise ValueError(f"correction: got 'max-t' for {short}, which draws no scores; write 'holm' or 'bh'")
+    if not metric.calculate_p_value:
+        raise ValueError("correction: got 'max-t' without p-values; write metric_params={'calculate_p_value': True}")
+    if method == "exact":
+        raise ValueError("correction: got 'max-t' with p_value_method='exact', wanted 'approximate': it draws")
+    return metric._with({"p_value_seed": stream(None)}) if metric.p_value_seed is None else metric
 
 
 def _checked_metric(metric: Any) -> BaseMetric:

@@ -16,6 +16,7 @@ from ._side import number_words, padded
 from .base_metric import BaseMetric
 from .lookup import log
 from .model import WordEmbeddingModel
+from .null_draws import Draws, max_t_p_values
 from .query import IndexedQuery, Query
 from .subqueries import Plan
 
@@ -61,12 +62,8 @@ def batched_scores(
     # ->  (Q,) float64
     """The same by `evaluate`, in batches; `call` holds the model and the rules of look-up."""
     reasons = _misfits(metric, plan)
-    if metric.paired:
-        batches = _paired_batches(metric, plan, call, reasons)
-    else:
-        batches = _set_batches(metric, plan, call, reasons)
     scores = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
-    for queries, evaluate in batches:
+    for queries, evaluate in _batches(metric, plan, call, reasons, BaseMetric.evaluate):
         try:
             values = evaluate()
         except ValueError as error:
@@ -83,6 +80,30 @@ def batched_scores(
     return scores, reasons
 
 
+def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
+    # ->  (Q,) float64
+    """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
+    reasons, batches = _misfits(metric, plan), []
+    asked: list[int] = []
+    for queries, draws in _batches(metric, plan, call, reasons, _draws):
+        try:
+            batches.append(draws())
+        except ValueError as error:
+            reasons |= dict.fromkeys(queries, str(error))
+        else:
+            asked += queries
+        progress(len(queries))
+    p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
+    if batches:
+        found = max_t_p_values(batches, metric.p_value_test_type, metric.p_value_iterations)
+        p_values[torch.tensor(asked, device=p_values.device)] = found
+    return p_values, reasons
+
+
+def _draws(metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
+    return metric.null_draws(*sets, **masks, **(words or {}))
+
+
 def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
     """Queries with the right template that the metric refuses all the same."""
     if type(metric).check_query is BaseMetric.check_query:
@@ -96,10 +117,16 @@ def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
     return reasons
 
 
-Batches = Iterator[tuple[Sequence[int], Callable[[], dict[str, Tensor]]]]  # queries, and a function for their values
+Method = Callable[..., Any]  # of a metric: `evaluate` or `_draws`
+Batches = Iterator[tuple[Sequence[int], Callable[[], Any]]]  # queries, and a function for what it answers
 
 
-def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
+def _batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
+    """What `method` answers for the queries, in batches."""
+    return (_paired_batches if metric.paired else _set_batches)(metric, plan, call, reasons, method)
+
+
+def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
     """Tuples are looked up for each query, because they are lost as wholes."""
     groups = defaultdict(list)
     for i in range(len(plan.names)):
@@ -119,10 +146,10 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
         places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
         for piece in _pieces(group, places * call.model.vectors.shape[1]):
             queries, indices = zip(*piece, strict=True)
-            yield queries, functools.partial(_evaluate_stacked, metric, indices, call)
+            yield queries, functools.partial(_evaluate_stacked, metric, indices, call, method)
 
 
-def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -> Batches:
+def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
     rows, numbers, troubles = _look_up_sets(plan, call)
     if troubles:
         for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
@@ -156,7 +183,7 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons) -
                 yield piece, functools.partial(_evaluate_shared, metric, table, mask, t, a, call)
             else:
                 index = IndexedQuery.of_sets(table, mask, np.array(lengths), t, a, words)
-                yield piece, functools.partial(_evaluate, metric, index, call)
+                yield piece, functools.partial(_evaluate, metric, index, call, method)
 
 
 def _shares(metric: BaseMetric) -> bool:
@@ -201,15 +228,15 @@ def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[Sequenc
     return [rows for rows, _ in places], numbers, troubles
 
 
-def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call) -> dict[str, Tensor]:
+def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call, method: Method) -> Any:
     sets, masks = metric.arguments(index, call.model.vectors)
     if call.normalize:
         sets = tuple(_sets.unit(members.double()) for members in sets)
-    return metric.evaluate(*sets, **masks, words=metric.words_of_rows(index))
+    return method(metric, *sets, **masks, words=metric.words_of_rows(index))
 
 
-def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call) -> dict[str, Tensor]:
-    return _evaluate(metric, IndexedQuery.stack(indices), call)
+def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call, method: Method) -> Any:
+    return _evaluate(metric, IndexedQuery.stack(indices), call, method)
 
 
 def _evaluate_shared(

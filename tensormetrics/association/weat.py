@@ -11,6 +11,7 @@ from . import _sets
 from ._sets import XYABMasks
 from .base_metric import BaseMetric
 from .lookup import check_flag
+from .null_draws import Draws, partition_draws
 from .permutation import permutation_p_value
 
 
@@ -99,6 +100,15 @@ def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words)
     return (x.project(axis), x.counts), (y.project(axis), y.counts)
 
 
+class XYABWords(XYABMasks, total=False):
+    """Also the numbers of the words that have several rows."""
+
+    x_words: Tensor | None
+    y_words: Tensor | None
+    a_words: Tensor | None
+    b_words: Tensor | None
+
+
 class WEAT(BaseMetric):
     """See `weat`; `run_query` also gives `weat_effect_size`, as `result` if `return_effect_size`."""
 
@@ -133,7 +143,15 @@ class WEAT(BaseMetric):
             return functools.partial(weat_effect_size, correction=self.correction)
         return weat
 
-    def p_values(
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
+        u, v, sides = self._associations(x, y, a, b, **given)
+        return {"p_value": permutation_p_value(u, v, **sides, **self._test())}
+
+    def null_draws(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> Draws:
+        u, v, sides = self._associations(x, y, a, b, **given)
+        return partition_draws(u, v, seed=self.p_value_seed, **sides)
+
+    def _associations(
         self,
         x: Tensor,
         y: Tensor,
@@ -145,8 +163,8 @@ class WEAT(BaseMetric):
         a_words: Tensor | None = None,
         b_words: Tensor | None = None,
         **masks: Unpack[XYABMasks],
-    ) -> dict[str, Tensor]:
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
         # attribute words do not move
         (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
         sides = {"u_mask": masks.get("x_mask"), "v_mask": masks.get("y_mask"), "u_words": x_words, "v_words": y_words}
-        return {"p_value": permutation_p_value(u, v, **sides, **self._test())}
+        return u, v, sides

@@ -1,8 +1,9 @@
 """Is one experiment better than another: the posterior of the difference of a metric."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,34 @@ from .. import _checks
 from .summary import PosteriorSummary, check_probability, estimate_sorted, searchable, sort_samples, summarize
 
 Z = 1.959963984540054  # the normal quantile of 0.975
+AT_ONCE = 2**21  # differences of several pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Differences of columns, computed when asked for: P pairs of E columns would take P / E of their memory."""
+
+    values: Tensor  # (S, E)
+    left: Tensor  # (P,) int64, or () for one pair
+    right: Tensor
+
+    def __call__(self) -> Tensor:  # (S, P) or (S,)
+        return self.values[:, self.left] - self.values[:, self.right]
+
+    def split(self) -> Iterable["Differences"]:
+        step = max(AT_ONCE // max(len(self.values), 1), 1)
+        for left, right in zip(self.left.split(step), self.right.split(step), strict=True):
+            yield Differences(self.values, left, right)
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Differences that came as they are."""
+
+    diff: Tensor
+
+    def __call__(self) -> Tensor:
+        return self.diff
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +60,7 @@ class PairwiseComparisonResult:
     higher_is_better: bool | None
     ci_probability: float
     observed_diff: Tensor | None
-    diff_dist: Tensor  # (S,) or (S, P)
+    differences: Differences | Given
     median: Tensor
     interval: tuple[Tensor, Tensor]  # highest density
     p_greater: Tensor
@@ -51,6 +80,11 @@ class PairwiseComparisonResult:
     p_rope_random: Tensor | None
     bf_rope: Tensor | None
     paired: bool | list[bool]  # were the samples drawn for the same items?
+
+    @property
+    def diff_dist(self) -> Tensor:  # (S,) or (S, P)
+        """The samples of the difference, float64; those of all pairs are computed at each call."""
+        return self.differences().double()
 
     @cached_property
     def diff_dist_summary(self) -> PosteriorSummary:
@@ -156,7 +190,7 @@ def pairwise_compare(
         higher_is_better=higher_is_better,
         ci_probability=ci_probability,
         observed_diff=None if observed_difference is None else torch.as_tensor(observed_difference).to(diff),
-        diff_dist=diff,
+        differences=Given(diff),
         median=median,
         interval=(low, high),
         p_greater=above,
@@ -177,6 +211,39 @@ def pairwise_compare(
         bf_rope=ratio,
         paired=paired,
     )
+
+
+def compare_pairs(
+    pairs: Differences,
+    ci_probability: float,
+    min_sig_diff: float | None,
+    random: Tensor,  # (S', E)
+    observed: Tensor,  # (E,)
+    names: tuple[list[str], list[str]],  # P each
+    metric: str,
+    *,
+    higher_is_better: bool | None,
+    paired: list[bool],
+) -> PairwiseComparisonResult:
+    """`pairwise_compare` of all pairs, of which a bounded number are in memory at a time."""
+    joined: dict[str, Any] = {}  # made once: small tensors that stay would keep the memory around them
+    done = 0
+    for part in pairs.split():
+        between, seen = replace(part, values=random)(), replace(part, values=observed[None])()[0]
+        found = pairwise_compare(
+            part(), ci_probability, min_sig_diff, between, seen, metric=metric, higher_is_better=higher_is_better
+        )
+        values = {field.name: getattr(found, field.name) for field in fields(found)}
+        values["low"], values["high"] = found.interval
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                whole = joined.setdefault(name, value.new_empty(len(pairs.left))) if done == 0 else joined[name]
+                whole[done : done + len(value)] = value
+        done += len(part.left)
+        found = replace(found, differences=pairs)
+    interval = joined.pop("low"), joined.pop("high")
+    left, right = names
+    return replace(found, **joined, lhs_name=left, rhs_name=right, paired=paired, interval=interval)
 
 
 def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the standard deviation

@@ -5,7 +5,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from .compare import PairwiseComparisonResult, pairwise_compare
+from .compare import Differences, PairwiseComparisonResult, compare_pairs, pairwise_compare
 from .folds import FoldComparison, compare_folds
 from .listwise import ListwiseComparisonResult, listwise_compare
 from .samples import Label, Samples, experiments_by_group
@@ -49,7 +49,7 @@ def get_pairwise_random_comparison(
 def compare_all_pairs(
     source: Samples, metric: str, class_label: Label = None, *, min_sig_diff: float | None = None
 ) -> PairwiseComparisonResult:
-    """All pairs of experiments at once, in the order of `list_experiments`; fields (P,)."""
+    """All pairs of experiments, in the order of `list_experiments`; fields (P,). They are taken in blocks."""
     names = source.list_experiments()
     if len(names) < 2:
         raise ValueError(f"the study has {len(names)} experiments, a comparison wants at least 2")
@@ -58,20 +58,18 @@ def compare_all_pairs(
         method: torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
         for method in ("posterior", "random", "input")
     }
-    diff, random, observed = (x[:, a.to(x.device)] - x[:, b.to(x.device)] for x in values.values())
+    posterior, random, observed = values.values()
     left, right = ([names[e] for e in side.tolist()] for side in (a, b))
-    paired = source.paired(list(zip(left, right, strict=True)))
-    return _compare(
-        source,
-        metric,
-        source.titled(metric, class_label, names),
-        diff,
+    return compare_pairs(
+        Differences(posterior, a.to(posterior.device), b.to(posterior.device)),
+        source.ci_probability,
         min_sig_diff,
         random,
         observed[0],
-        left,
-        right,
-        paired,
+        (left, right),
+        source.titled(metric, class_label, names),
+        higher_is_better=source.find_metric(metric).higher_is_better,
+        paired=source.paired(list(zip(left, right, strict=True))),
     )
 
 

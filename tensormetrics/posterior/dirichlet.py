@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -56,6 +56,18 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
         raise ValueError(f"{argument}: got an array of shape {tuple(prior.shape)}, wanted {tuple(shape)}")
     non_negative(argument, prior.reshape(shape), rows=True)
     return prior.reshape(shape)
+
+
+def confusion_prior_of(strategy: Any, C: int) -> Tensor | Literal["hierarchical"]:
+    # ->  (C, C), or the name of the prior that `hierarchical` draws
+    """What `confusion_prior` stands for: see `dirichlet_prior` and `sample_sums`."""
+    if is_hierarchical(strategy):
+        return "hierarchical"
+    return dirichlet_prior(strategy, (C, C), argument="confusion_prior")
+
+
+def is_hierarchical(strategy: Any) -> bool:
+    return isinstance(strategy, str) and strategy == "hierarchical"
 
 
 def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
@@ -122,6 +134,12 @@ def sample_dirichlet(
     """
     _checks.one_of("dtype", dtype, DTYPES)
     return sample_log_gamma(alpha, num_samples, dtype=torch.float64, **address).softmax(-1).to(dtype)
+
+
+def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
+    """Shares that sum to 1, or to 0 where nothing has a mass."""
+    rows = log_masses.movedim(-1, 0).contiguous()  # each a vector of its own, whose digits depend on no other sample
+    return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
 
 def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, device: torch.device) -> Tensor:  # (E, 2)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .dirichlet import DTYPES
+from .dirichlet import DTYPES, is_hierarchical
 from .paired import Items, sample_paired_matrices
 from .quantities import ROOTS, LinearForm, Quantity, Values, observed_values
 from .sums import METHODS, ConfusionSums, Method, sample_confusion_matrices, sample_sums, sums_from_matrices
@@ -71,7 +71,8 @@ def sample_metrics(
         return sample_sums(counts, need=need, weights=weights, **how), matrices
 
     # Of each sample the values of every quantity are kept, and a few more while one is computed.
-    size = E * C * dtype.itemsize * (20 * C if paired is not None else 4 * C if cells in order else len(order) + 4)
+    whole = paired is not None or (need != "diag" and is_hierarchical(draws.get("confusion_prior")))
+    size = E * C * dtype.itemsize * (20 * C if whole else 4 * C if cells in order else len(order) + 4)
     step = max(1, memory_limit // max(1, size))
     out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
     for first in range(0, max(1, num_samples), step):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import aggregators as aggregators  # registers them
-from .dirichlet import dirichlet_prior
+from .dirichlet import confusion_prior_of, dirichlet_prior
 from .engine import sample_metrics
 from .errors import ConfigError
 from .extend import ExperimentAggregator, get_experiment_aggregator
@@ -129,10 +129,14 @@ class Experiment:
         try:
             self.labels = checked_labels(labels, C)
             self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
-            self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+            self.confusion_prior = confusion_prior_of(confusion_prior, C)
         except ValueError as error:
             raise ConfigError(f"experiment {name!r}: {error}") from None
-        refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
+        if isinstance(self.confusion_prior, Tensor):
+            refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
+        elif items is not None:
+            what = "confusion_prior: got 'hierarchical' with items, wanted another such as 'balanced'"
+            raise ConfigError(f"experiment {name!r}: {what}")
 
     @property
     def num_classes(self) -> int:

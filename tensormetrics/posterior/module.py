@@ -15,7 +15,7 @@ from .._uncertainty.estimates import Estimate, as_scalars, check_confidence
 from .._uncertainty.resampling import Items, Resampled
 from .._uncertainty.weights import Identity, check_draws, identity
 from . import paired
-from .dirichlet import DTYPES, dirichlet_prior
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
 from .engine import sample_metrics
 from .io import checked_labels
 from .plots import Shown, plot_distributions
@@ -34,11 +34,13 @@ class ConfusionPosterior(Metric):
     and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
     `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
     `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
-    `labels` are the names of the classes in `as_scalars` and `plot_posterior`.
+    `labels` are the names of the classes in `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one
+    score an item, which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
-    fewer than about 20 items each. Priors of 0 take what was never observed for impossible.
+    fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
+    scores. Priors of 0 take what was never observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -46,7 +48,7 @@ class ConfusionPosterior(Metric):
 
     Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
 
-        ConfusionPosterior(2, "f1", batch_shape=(L,)).update((probabilities > 0.5).mT, target.mT)
+        ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(L,)).update(probabilities.mT, target.mT)
 
     Reference: doi:10.7717/peerj-cs.398.
 
@@ -77,6 +79,7 @@ class ConfusionPosterior(Metric):
         seed: int = 0,
         name: str = "posterior",
         ignore_index: int | None = None,
+        threshold: float | None = None,
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
         labels: Sequence[str] | None = None,
@@ -98,7 +101,7 @@ class ConfusionPosterior(Metric):
         self.interval_kind = interval
         self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
-        self.confusion_prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior")
+        self.confusion_prior = confusion_prior_of(confusion_prior, C)
         _checks.one_of("method", method, METHODS)
         self.method = method
         self.seed = _checks.integer_at_least("seed", seed, 0)
@@ -106,6 +109,11 @@ class ConfusionPosterior(Metric):
         if ignore_index is not None:
             _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
+        if threshold is not None:
+            _checks.number("threshold", threshold, "None or a number", math.isfinite)
+            if C != 2:
+                raise ValueError(f"threshold: got {threshold} for {C} classes, wanted num_classes=2")
+        self.threshold = threshold
         self.labels = checked_labels(labels, C)
         if not isinstance(batch_shape, Sequence):
             raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
@@ -120,8 +128,8 @@ class ConfusionPosterior(Metric):
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
 
-        Shapes: preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts; target:
-        (*batch, N, ...) labels; ids, groups: (N,) integers or names.
+        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
+        which the largest counts; target: (*batch, N, ...) labels; ids; groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
         whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies
@@ -137,25 +145,33 @@ class ConfusionPosterior(Metric):
             wanted = ", ".join(map(str, (*batch, "N", "...")))
             raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({wanted})")
         axis = len(batch) + 1
-        scores = (*target.shape[:axis], C, *target.shape[axis:])
+        one_each = self.threshold is not None
+        scores = (*target.shape[:axis], *([] if one_each else [C]), *target.shape[axis:])
         if preds.shape != (scores if scored else target.shape):
             raise ValueError(
                 f"preds: got {preds.dtype} of shape {tuple(preds.shape)} with a target of shape {tuple(target.shape)}, "
                 f"wanted integer labels {tuple(target.shape)} or floating scores {scores}"
             )
-        if scored:
+        if scored and self.threshold is not None:
+            preds = (preds > self.threshold).long().masked_fill(preds.isnan(), -1)
+        elif scored:
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
         count = target.shape[len(batch)]
-        # A comparison in uint8 would wrap C and ignore_index.
         places = math.prod(target.shape[len(batch) :])
+        # A comparison in uint8 would wrap C and ignore_index.
         preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
+        if self.ignore_index is None and _labels_below(C, preds, target):
+            cell = torch.add(preds, target, alpha=C)
+            self._keep_items(cell, count, **items)
+            self.counts = self.counts + _numbers_of(cell, C * C).view(*batch, C, C)
+            return
         inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
         cell = torch.where(inside, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
         self._keep_items(cell, count, **items)
-        counted = cell.new_zeros(len(cell), C * C + 2).scatter_add_(1, cell, torch.ones_like(cell))
+        counted = _numbers_of(cell, C * C + 2)
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
@@ -164,6 +180,8 @@ class ConfusionPosterior(Metric):
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
         # cell: (batch, places), of `count` items
+        if not items and not len(self.cells):
+            return
         given = identity(count, cell.device, **items)
         if given and self.batch_shape:
             raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
@@ -293,3 +311,18 @@ class ConfusionPosterior(Metric):
             if labels.min() < 0 or labels.max() > last:
                 got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
                 raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
+
+
+def _labels_below(size: int, *labels: Tensor) -> bool:
+    """Whether all lie in 0..size-1; False also where an answer would wait for the device."""
+    if not all(each.device.type == "cpu" and each.numel() for each in labels):
+        return False
+    ends = [end.item() for each in labels for end in each.aminmax()]
+    return min(ends) >= 0 and max(ends) < size
+
+
+def _numbers_of(cell: Tensor, size: int) -> Tensor:
+    # cell: (batch, places) in 0..size-1  ->  (batch, size)
+    if len(cell) == 1 and cell.device.type == "cpu":
+        return cell[0].bincount(minlength=size).unsqueeze(0)
+    return cell.new_zeros(len(cell), size).scatter_add_(1, cell, torch.ones_like(cell))

@@ -14,8 +14,7 @@ from torch import Tensor
 from .. import _checks
 from .._uncertainty.weights import joined, weighted_sums
 from . import _op
-from .dirichlet import DTYPES, dirichlet_prior, stream_keys
-from .sums import normalised
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, normalised, stream_keys
 
 
 class Items(NamedTuple):
@@ -75,7 +74,10 @@ def sample_paired_matrices(
     rows = torch.zeros(E, C, dtype=torch.float64, device=device)
     rows.scatter_add_(1, cells // C, torch.ones_like(cells, dtype=torch.float64))
     prevalence = rows + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(device)
-    prior = dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(device).expand(E, C, C)
+    cell_prior = confusion_prior_of(confusion_prior, C)
+    if not isinstance(cell_prior, Tensor):
+        raise ValueError(f"confusion_prior: got {cell_prior!r} with items or groups, wanted another such as 'balanced'")
+    prior = cell_prior.to(device).expand(E, C, C)
     logs = torch.logaddexp(masses.log().view(E, C, C, num_samples), log_gamma(prior, names, "prior-mass"))
     if items.groups is None:
         share = log_gamma(prevalence[:, None], [shared] * E, "prevalence")

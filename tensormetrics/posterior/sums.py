@@ -13,7 +13,8 @@ from torch import Tensor
 from .. import _checks
 from . import _op
 from ._reference import column_sums, without_diagonal
-from .dirichlet import DTYPES, dirichlet_prior, non_negative, stream_keys
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
+from .hierarchical import sample_splits
 
 Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -66,8 +67,11 @@ def sample_sums(
     Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
 
     The prevalence is Dirichlet(prior + row sums), each row given the truth Dirichlet(prior + counts), independently;
-    priors as in `dirichlet_prior`. `method`: "posterior"; "prior", without the counts; "random", a uniform guesser
-    whose rows keep their concentration; "input", the observed matrix as the one sample, in float64.
+    priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the rates of right answers are Beta(m r,
+    m (1 - r)) with one r and m for all classes, drawn from their posterior, and wrong answers spread as by "balanced":
+    for macro scores and rates of classes with 5 to 20 items each, where every fixed prior is too sure.
+    `method`: "posterior"; "prior", without the counts; "random", a uniform guesser whose rows keep their concentration
+    ("hierarchical" counts as "balanced"); "input", the observed matrix as the one sample, in float64.
     `need`: "diag" draws O(C) variates per sample and leaves `fp` and `tn` None, "margins" O(C^2); "weighted", which
     `weights` imply, adds the sum of w_ij times cell ij for each of them. The numbers they share are equal.
     `names` (E, default "0", "1", ...) address the draws, which depend on nothing else, numbered from `start`: see
@@ -93,15 +97,18 @@ def sample_sums(
         raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
     if method == "input":
         return sums_from_matrices(counts[None], weights)
-    prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
+    model = _model(counts, prevalence_prior, confusion_prior, method)
+    start = _checks.integer_at_least("start", start, 0)
+    if model.right is not None:
+        return _shared_sums(
+            model, weights, need, dtype, num_samples, seed=seed, names=names, method=method, start=start
+        )
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
     W = 0 if weights is None else len(weights)
     diagonal = need == "diag" and weights is None
     sizes = [C, C] if diagonal else [C, C, C, C, W]
     out = torch.empty(E, sum(sizes), num_samples, dtype=dtype, device=counts.device)
-    _op.dirichlet_sums(
-        out, prevalence, cells, weights, torch.stack(keys, 1), _checks.integer_at_least("start", start, 0)
-    )
+    _op.dirichlet_sums(out, model.prevalence, model.cells, weights, torch.stack(keys, 1), start)
     parts = out.movedim(-1, 0).split(sizes, -1)
     if diagonal:
         tp, fn = parts
@@ -140,25 +147,52 @@ def sample_confusion_matrices(
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
     if method == "input":
         return shares(counts[None])
-    prevalence, cells = _concentrations(counts, prevalence_prior, confusion_prior, method)
+    model = _model(counts, prevalence_prior, confusion_prior, method)
+    start = _checks.integer_at_least("start", start, 0)
+    tp, _, wrong = _drawn(model, num_samples, True, seed=seed, names=names, method=method, start=start)
+    assert wrong is not None
+    return (torch.diag_embed(tp) + wrong).to(dtype)
 
+
+class _Model(NamedTuple):
+    """The concentrations of what is drawn."""
+
+    prevalence: Tensor  # (E, C)
+    cells: Tensor  # (E, C, C)
+    right: Tensor | None  # (E, C) counts of right answers, where the classes share a prior
+    wrong: Tensor | None
+
+
+def _shared_sums(
+    model: _Model, weights: Tensor | None, need: str, dtype: torch.dtype, num_samples: int, **draws: Any
+) -> ConfusionSums:
+    tp, fn, wrong = _drawn(model, num_samples, need != "diag" or weights is not None, **draws)
+    if wrong is None:
+        return ConfusionSums(tp.to(dtype), None, fn.to(dtype), None)
+    fp, tn = column_sums(tp, wrong)
+    matrices = torch.diag_embed(tp) + wrong
+    weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights, matrices).to(dtype)
+    return ConfusionSums(tp.to(dtype), fp.to(dtype), fn.to(dtype), tn.to(dtype), weighted)
+
+
+def _drawn(
+    model: _Model, num_samples: int, spread: bool, *, seed: int, names: Sequence[str], method: str, start: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    # ->  the diagonal (S, E, C), what is beside it in each row (S, E, C) and, with `spread`, where (S, E, C, C)
     def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
         out = alpha.new_empty(*alpha.shape, num_samples)
         keys = stream_keys(seed, names, method, stream, alpha.device)
-        _op.log_gamma(out, alpha.contiguous(), keys, _checks.integer_at_least("start", start, 0))
+        _op.log_gamma(out, alpha.contiguous(), keys, start)
         return normalised(out)
 
-    spread = without_diagonal(cells)
-    split = torch.stack([cells.diagonal(dim1=-2, dim2=-1), spread.sum(-1)], -1)  # right or wrong
-    share = drawn("prevalence", prevalence[:, None]).transpose(-2, -1)
-    right, wrong = (share * drawn("split", split)).unbind(-1)
-    return (torch.diag_embed(right) + wrong[..., None] * drawn("spread", spread)).to(dtype)
-
-
-def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
-    """Shares that sum to 1, or to 0 where nothing has a mass."""
-    rows = log_masses.movedim(-1, 0).contiguous()  # each a vector of its own, whose digits depend on no other sample
-    return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
+    beside = without_diagonal(model.cells)
+    if model.right is None or model.wrong is None:
+        split = drawn("split", torch.stack([model.cells.diagonal(dim1=-2, dim2=-1), beside.sum(-1)], -1))
+    else:
+        split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
+    share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
+    right, wrong = (share * split).unbind(-1)
+    return right, wrong, wrong[..., None] * drawn("spread", beside) if spread else None
 
 
 def _checked(
@@ -177,20 +211,24 @@ def _checked(
     return counts, names, num_samples
 
 
-def _concentrations(
-    counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method
-) -> tuple[Tensor, Tensor]:
-    # counts: (E, C, C)  ->  (E, C) and (E, C, C)
+def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:
+    # counts: (E, C, C)
     C = counts.shape[-1]
     if method == "prior":
         counts = torch.zeros_like(counts)
     prevalence = counts.sum(-1) + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(counts)
-    cells = counts + dirichlet_prior(confusion_prior, (C, C), argument="confusion_prior").to(counts)
+    prior = confusion_prior_of(confusion_prior, C)
+    shared = not isinstance(prior, Tensor)
+    fixed = prior if isinstance(prior, Tensor) else dirichlet_prior("balanced", (C, C))
+    cells = counts + fixed.to(counts)
     if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
         raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
     if method == "random":
         cells = cells.mean(-1, keepdim=True).expand_as(cells)
-    return prevalence.contiguous(), cells.contiguous()
+    if not shared or method == "random":
+        return _Model(prevalence.contiguous(), cells.contiguous(), None, None)
+    right, wrong = counts.diagonal(dim1=-2, dim2=-1), without_diagonal(counts).sum(-1)
+    return _Model(prevalence.contiguous(), cells.contiguous(), right, wrong)
 
 
 def shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1

@@ -1,5 +1,7 @@
 """Sums, orders and counts with the same bits on every device and for every tile: the ground floor of the domain."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -8,6 +10,10 @@ from torch import Tensor
 def halving_sum(terms: Tensor) -> Tensor:
     # terms: (..., D)  ->  (...)
     """The sum over D: padded with zeros to a power of two, the second half is added to the first until one is left."""
+    return _one_operator(terms) if torch.compiler.is_compiling() else _by_halves(terms)
+
+
+def _by_halves(terms: Tensor) -> Tensor:
     size = 1 << max(terms.shape[-1] - 1, 0).bit_length()
     if size > terms.shape[-1]:
         terms = torch.nn.functional.pad(terms, (0, size - terms.shape[-1]))
@@ -15,6 +21,26 @@ def halving_sum(terms: Tensor) -> Tensor:
         size //= 2
         terms = terms[..., :size] + terms[..., size:]
     return terms[..., 0]
+
+
+# The number of halvings depends on D, and a compiler would make a graph for each.
+@torch.library.custom_op("tensormetrics::halving_sum", mutates_args=())
+def _one_operator(terms: Tensor) -> Tensor:
+    return _by_halves(terms).clone()
+
+
+@_one_operator.register_fake
+def _(terms: Tensor) -> Tensor:
+    return terms.new_empty(terms.shape[:-1])
+
+
+def _keep_size(context: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+    context.size = inputs[0].shape[-1]
+
+
+_one_operator.register_autograd(
+    lambda context, grad: grad[..., None].expand(*grad.shape, context.size), setup_context=_keep_size
+)
 
 
 def sum_by_place(terms: Tensor, place: Tensor) -> Tensor:
@@ -65,6 +91,10 @@ def lexsort(*keys: Tensor) -> Tensor:
 def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # values: (..., N)  ->  (..., M) the distinct ones, ascending, (..., M) their counts, (..., N) the place of each
     """`unique` along the last dimension; where fewer than M are distinct, zeros of count 0 follow."""
+    if values.ndim == 1 and values.dtype == torch.int64 and values.device.type == "cpu" and len(values):
+        least, largest = (end.item() for end in values.aminmax())
+        if largest - least < 4 * len(values):
+            return _distinct_of_range(values, least)
     ordered, order = values.sort(-1)
     place = torch.zeros_like(order)
     place[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).cumsum(-1)
@@ -73,3 +103,12 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     count = place.new_zeros(shape).scatter_add_(-1, place, torch.ones_like(place))
     first = ordered.new_zeros(shape).scatter_(-1, place, ordered)
     return first, count, torch.empty_like(place).scatter_(-1, order, place)
+
+
+def _distinct_of_range(values: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
+    # values: (N,) int64, the largest of them not far above the least  ->  as `distinct`, counted instead of sorted
+    offset = values - least
+    counts = offset.bincount()
+    first = counts.nonzero()[:, 0]
+    place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first)))
+    return first + least, counts[first], place[offset]

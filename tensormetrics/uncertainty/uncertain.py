@@ -59,8 +59,8 @@ class Uncertain(SumMetric):
     ) -> None:
         """Add an item, or a group of items: what `metric.update` takes, and whose it is, a number or a name.
 
-        Updates of one group may come in any number and order. `ids`: items of one id have one weight in a
-        replicate, in whatever order they come. `groups`: documents, patients, speakers; items of one group share a weight.
+        Updates of one group may come in any number and order. `ids`: items of one id have one weight in a replicate, in
+        whatever order they come. `groups`: documents, patients, speakers; items of one group share a weight.
         """
         with self._turn:
             self.metric.reset()

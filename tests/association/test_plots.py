@@ -105,3 +105,13 @@ def test_errors():
         plot_queries_results(results(1), by="metric")
     with raises(TypeError, "ranking: got a list, wanted a DataFrame"):
         plot_ranking([])
+
+
+def test_corrected_p_values_that_survive_have_a_star():
+    table = pd.DataFrame([[0.01, 0.2], [0.6, 0.049]], ["a", "b"], ["q", "r"])
+    assert not plot_queries_results(table).axes[0].texts
+    table.attrs["correction"] = "max-t"
+    for by in ("query", "model"):
+        (ax,) = plot_queries_results(table, by).axes
+        assert sorted(text.xy[1] for text in ax.texts if text.get_text() == "*") == [0.01, 0.049]
+        assert ax.get_ylabel() == "p-value (max-t), * below 0.05"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import zipfile
 
 import numpy as np
@@ -12,8 +13,8 @@ from fasttext_files import fasttext_file
 from safetensors.torch import save_file
 
 from tensormetrics.__main__ import main
-from tensormetrics._cli.association import METRICS, TESTED
-from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat
+from tensormetrics._cli.answers.association import METRICS, TESTED
+from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat, run_queries
 
 QUERY = {
     "target_sets": [["he", "him", "his"], ["she", "her", "hers"]],
@@ -56,6 +57,32 @@ def test_numbers_are_those_of_the_library(vectors, file):
     value = RND().run_query(single, model)["rnd"]
     assert answer["rnd"]["male and female wrt family"]["score"] == pytest.approx(value, rel=1e-6)
     assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_survives_a_correction_is_marked(vectors):
+    folder, model = vectors
+    rows = [{**QUERY, "target_sets_names": [f"m{i}", "f"]} for i in range(3)]
+    (folder / "three.json").write_text(json.dumps(rows))
+    for correction in ("max-t", "holm", "bh"):
+        result = run(folder / "glove.txt", "--queries", folder / "three.json", "--p-value", "approximate",
+                     "--correction", correction, "--json", folder / "o.json", "--plot", folder / "o.svg")  # fmt: skip
+        assert result.exit_code == 0, result.output
+        answer = json.loads((folder / "o.json").read_text())
+        queries = [Query(**row) for row in rows]
+        options = {"calculate_p_value": True, "p_value_method": "approximate"}
+        expected = run_queries(
+            WEAT, queries, [model], metric_params=options, value="p_value", correction=correction, as_dataframe=False
+        )
+        found = [row[f"p ({correction})"] for row in answer["metrics"]["weat"].values()]
+        assert answer["options"]["correction"] == correction and found == expected.values[0].tolist()
+        assert all(row["survives"] == ("yes" if p < 0.05 else "no")
+                   for row, p in zip(answer["metrics"]["weat"].values(), found, strict=True))  # fmt: skip
+        assert f"p ({correction})" in result.output and "survives" in result.output
+        assert f"p ({correction}) ≥ 0.05" in texts_of(folder / "o.svg")
+
+
+def texts_of(file):
+    return "".join(re.findall(r"<!-- (.*?) -->", file.read_text()))
 
 
 def test_vectors_in_other_files(vectors):
@@ -117,6 +144,10 @@ def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
         (["none.txt"], "{}/none.txt: there is no such file"),
         (["vectors.txt", "--metric", "mac", "--p-value", "exact"], "--p-value: mac has none for a query; leave out "
          "--metric mac"),
+        (["vectors.txt", "--correction", "holm"], "--correction: got holm with --p-value left out, wanted exact, "
+         "approximate or auto"),
+        (["vectors.txt", "--p-value", "exact", "--correction", "max-t"], "--correction: got max-t with --p-value "
+         "exact, wanted approximate or auto"),
         (["vectors.txt", "--queries", "queries.json", "--metric", "gweat", "--p-value", "exact"], "--p-value of gweat: "
          "got 'exact', wanted one of 'auto', 'approximate'"),
     ],

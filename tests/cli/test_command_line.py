@@ -1,5 +1,6 @@
 """What holds for every command: help, interruption, a reader that goes away."""
 
+import os
 import subprocess
 import sys
 
@@ -8,13 +9,61 @@ from click.testing import CliRunner
 
 from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
-from tensormetrics._cli import posterior, warm_up
+from tensormetrics._cli import names, warm_up
+from tensormetrics._cli.answers import posterior
+from tensormetrics._cli.answers.association import METRICS
+from tensormetrics.association.run_queries import CORRECTIONS
+from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
+from tensormetrics.retrieval.calculator.metric_names import NAMES
+from tensormetrics.retrieval.ranks.ranking import TIES
+from tensormetrics.retrieval.search.distance import DISTANCES
+from tensormetrics.structured.suites.entities.tags import MODES
+from tensormetrics.structured.tensors.constraints import Constraint
 
 
 def test_help_lists_every_command_without_torch():
     code = "import sys, tensormetrics.__main__ as m\ntry: m.main(['--help'])\nfinally: print(sys.modules.keys())"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert all(f"\n  {name} " in found for name in COMMANDS) and "'click'" in found and "'torch'" not in found
+
+
+def python(code, **environment):
+    """What it prints, and which modules it has imported by its end."""
+    code = f"import sys\ntry:\n    {code}\nfinally:\n    print('MODULES', *sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    printed, _, modules = done.stdout.partition("MODULES")
+    return printed, modules.split()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_neither_torch_nor_numpy(command):
+    printed, modules = python(f"from tensormetrics.__main__ import main; main(['{command}', '--help'])")
+    assert f"Usage: -c {command}" in printed and not {"torch", "numpy"} & {*modules} and "click" in modules
+
+
+def test_names_in_help_are_those_of_the_classes():
+    assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}
+    assert names.RETRIEVAL == ", ".join(NAMES).replace("{k}", "K")
+    assert (names.DISTANCES, names.TIES, names.TAGS) == (tuple(DISTANCES), TIES, MODES)
+    assert names.CORRECTIONS == tuple(CORRECTIONS)
+    assert list(names.CONSTRAINTS) == [constraint.value for constraint in Constraint]
+    for registry, listed in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
+        kinds = [registry[name] for name in listed.split(", ")]
+        assert len(kinds) == len({*kinds}) and {*kinds} == {*registry.values()}
+
+
+def test_completion_knows_commands_options_and_choices():
+    assert "_TENSORMETRICS_COMPLETE=bash_source" in CliRunner().invoke(main, ["--help"]).output
+    for words, wanted in {
+        "tensormetrics po": "plain,posterior",
+        "tensormetrics retrieval --ref": "plain,--reference",
+        "tensormetrics retrieval --ties p": "plain,pessimistic",
+    }.items():
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        code = "from tensormetrics.__main__ import main; main(prog_name='tensormetrics')"
+        printed, modules = python(code, _TENSORMETRICS_COMPLETE="bash_complete", **asked)
+        assert wanted in printed.split() and "torch" not in modules
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -48,7 +97,7 @@ def test_no_command_is_the_help_and_status_2():
 def test_warm_up_without_a_gpu_says_what_to_do(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     result = CliRunner().invoke(main, ["warm-up"])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert (
         result.stderr.startswith("tensormetrics: no GPU that this torch sees") and "TRITON_CACHE_DIR" in result.stderr
     )

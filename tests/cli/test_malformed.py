@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tensormetrics.__main__ import main
+from tensormetrics.__main__ import COMMANDS, main
 
 
 def npy(array):
@@ -36,6 +36,8 @@ class Doc:
     mentions: list[Mention]
 """
 DOCUMENT = '{"mentions": [{"left": 1, "label": "PER"}]}\n'
+RUN = "q1 Q0 a 1 3 t\nq1 Q0 b 2 2 t\nq2 Q0 a 1 1 t\n"
+QRELS = "q1 0 b 1\nq2 0 a 1\nq3 0 a 1\n"
 CONLL = "#begin document (x); part 000\na (0\nb 0)\n#end document\n"
 GOOD = {
     "x.npy": npy(ROWS),
@@ -48,6 +50,8 @@ GOOD = {
     "r.bio": "a B-PER\nb I-PER\nc O\n\nd B-LOC\n",
     "r.conll": CONLL,
     "r.amr": "(w / want-01 :ARG0 (b / boy))\n",
+    "run.txt": RUN,
+    "qrels.txt": QRELS,
 }
 NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
 COMMA = "columns are separated by ',', not ';'"
@@ -85,6 +89,12 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
             (b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
         ],
+        "x.npy y.txt --cameras bad.txt": [
+            ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
+            ("", "bad.txt: the file is empty"),
+            ("1\n2\n0.5\n", "bad.txt, line 3: got '0.5', wanted an integer of at most 64 bits or a word"),
+        ],
+        "x.npy bad.csv --levels": [("a,b\nc\nd,e\n", "bad.csv, line 2: got 1 columns, wanted 2 as above")],
         "x.npy bad.txt": [
             ("0\n1\n", "bad.txt: got 2 labels for the 3 rows of x.npy"),
             ("0\n1.5\n1\n", "bad.txt, line 2: got '1.5', wanted an integer of at most 64 bits or a word"),
@@ -97,6 +107,29 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "bad.jsonl y.txt": [
             ("[1, 2]\n[3, 4\n[5, 6]\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
+        ],
+    },
+    "trec": {
+        "bad.txt qrels.txt": [
+            ("", "bad.txt: the file is empty"),
+            ("q1 Q0 a 1 3\n", "bad.txt, line 1: got 5 fields, wanted 6: query - document - score -"),
+            ("q1 Q0 a 1 x t\n", "bad.txt, line 1: got the score 'x', wanted a number"),
+            ("q1 Q0 a 1 nan t\n", "bad.txt, line 1: got the score 'nan', wanted a number"),
+            (RUN + RUN, "bad.txt: got the document 'a' twice for the query 'q1'"),
+            (
+                "q9 Q0 a 1 1 t\n",
+                "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'",
+            ),
+            (b"q1 Q0 \xff 1 3 t\n" * 2, "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
+            (b"\x93NUMPY" + bytes(100), "bad.txt, line 1: got the byte 0x93, wanted text in UTF-8"),
+        ],
+        "run.txt bad.txt": [
+            ("", "bad.txt: the file is empty"),
+            ("q1 0 a\nq1 0 b 1\n", "bad.txt, line 2: got 4 fields, wanted 3: query document gain"),
+            ("q1 0 b 0.5\n", "bad.txt: got the gain '0.5' for 'b', wanted an integer"),
+            ("q1 0 b one\n", "bad.txt, line 1: got the gain 'one', wanted a number"),
+            (QRELS + "q1 0 b 0\n", "bad.txt: got the document 'b' twice for the query 'q1'"),
+            (b"\xff\xfe" + QRELS.encode("utf-16-le"), "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
         ],
     },
     "posterior": {
@@ -120,7 +153,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             (
                 "9,1\n0,0\n",
                 "bad.csv: row 1 is empty, so nothing is known of that class; leave the class out, or give a positive "
-                "confusion_prior",
+                "--prior",
             ),
         ],
         "bad.npy": [
@@ -218,6 +251,10 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ("a B-PER\nb Q-PER\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'Q-PER', {NO_TAG}"),
             ('{"a": "B-PER"}\n', f"bad.bio, line 1: got tag '\"B-PER\"}}', {NO_TAG}"),
         ],
+        "bad.bio r.bio --mode iob2": [
+            ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'B-', {NO_TAG}"),
+            (b"a B-PER\nb \xff\nc O\n", "bad.bio, line 2: got the byte 0xff, wanted text in UTF-8"),
+        ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
         ],
@@ -296,6 +333,11 @@ def write(name, content):
     Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
+@pytest.mark.parametrize("command", CASES)
+def test_there_are_twelve_for_each_command(command):
+    assert sum(map(len, CASES[command].values())) >= 12 and command in COMMANDS
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -326,6 +368,7 @@ def test_one_line_and_status_2(folder, command, arguments, content, line):
     "arguments",
     [
         "retrieval x.npy y.txt",
+        "trec run.txt qrels.txt",
         "posterior m.csv",
         f"association v.txt {QUERIES}",
         f"structured r.jsonl {SCHEMA_OPTION}",

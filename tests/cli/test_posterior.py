@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensormetrics.__main__ import main
-from tensormetrics._cli.posterior import draw
+from tensormetrics._cli.answers.posterior import draw
 from tensormetrics.posterior import Study
 
 
@@ -43,10 +43,10 @@ def test_numbers_are_those_of_the_library(folder):
 
 
 def test_a_prior_of_ones_own(folder):
-    for prior in ("0", "jeffreys", "balanced"):
+    for prior in ("0", "jeffreys", "balanced", "hierarchical"):
         result = run(folder / "a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
         study = Study(0, metrics={"acc": {}})
-        priors = ("perks", "balanced") if prior == "balanced" else (prior if prior != "0" else 0,) * 2
+        priors = ("perks", prior) if prior in ("balanced", "hierarchical") else (prior if prior != "0" else 0,) * 2
         study.add_experiment("a", [[90, 10], [12, 88]], *priors)
         found = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
         assert found["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]
@@ -95,8 +95,7 @@ def test_a_folder_is_a_group(folder):
         (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
         (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
-        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted None or a number "
-         ">= 0"),
+        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted a number >= 0"),
         (["a.csv", "--ci", "2"], "Invalid value for '--ci': 2.0 is not in the range 0<x<=1. See: tensormetrics "
          "posterior --help"),
     ],

@@ -98,6 +98,77 @@ def test_json_goes_to_stdout_alone(digits):
     assert answer["per_class"]["8"] == {"median_rank": 1} and result.stderr == ""
 
 
+def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(digits):
+    folder, pixels, labels = digits
+    rows, labels = np.round(pixels[:60] / 8), labels[:60]  # with ties
+    cameras, ids, groups = np.arange(60) % 3, np.r_[np.arange(50), np.arange(10)], np.arange(60) // 4
+    np.save(folder / "x.npy", rows)
+    np.save(folder / "y.npy", labels)
+    levels = np.stack([labels, labels % 2], 1)
+    np.savetxt(folder / "levels.csv", np.char.add("c", levels.astype(str)), "%s", ",")
+    for name, numbers in ("cameras", cameras), ("ids", ids), ("groups", groups):
+        (folder / f"{name}.txt").write_text("\n".join(f"word{number}" for number in numbers))
+    metric = ("mean_average_precision_at_r",)
+
+    def found(*options, labels="y.npy"):
+        result = run(folder / "x.npy", folder / labels, "--metric", *metric, "--format", "json", *options)
+        assert result.exit_code == 0, result.output
+        return [list(row.values()) for row in json.loads(result.stdout)["metrics"].values()]
+
+    calculator = AccuracyCalculator(metric)
+    assert found("--cameras", folder / "cameras.txt") == [
+        [calculator.get_accuracy(rows, labels, query_cameras=cameras)[metric[0]]]
+    ]
+    references = "--reference", folder / "x.npy", "--reference-labels", folder / "y.npy"
+    both = "--cameras", folder / "cameras.txt", "--reference-cameras", folder / "cameras.txt"
+    wanted = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
+    assert found(*references, *both) == [[*wanted.values()]]
+    assert found("--ids", folder / "ids.txt") == [[*calculator.get_accuracy(rows[:50], labels[:50]).values()]]
+    wanted = [*calculator.get_accuracy(rows, labels).values()]
+    for options, weighed in (
+        ([], labels),
+        (
+            ["--groups", folder / "groups.txt"],
+            [f"word{number}" for number in groups],
+        ),
+    ):
+        interval = calculator.interval(replicates=50, groups=weighed)[metric[0]]
+        assert found("--replicates", 50, *options) == [[*wanted, float(interval.low), float(interval.high)]]
+    for option, arguments in {
+        ("--average", "macro"): {"avg_of_avgs": True},
+        ("--ties", "pessimistic"): {"ties": "pessimistic"},
+    }.items():
+        assert found(*option) == [[*AccuracyCalculator(metric, **arguments).get_accuracy(rows, labels).values()]]
+        assert found(*option) != [wanted]
+    wanted = AccuracyCalculator(metric, label_levels=True).get_accuracy(rows, levels).values()
+    assert found("--levels", labels="levels.csv") == [[value] for value in wanted]
+
+
+def test_what_the_library_says_is_told_in_words_of_the_command(digits):
+    folder, _, _ = digits
+    np.save(folder / "levels.npy", np.zeros((500, 2), int))
+    for arguments, status, line in (
+        (["labels.npy", "--k", "1"], 0, "--k=1 is below the largest number of relevant references, 52: "
+         "mean_average_precision_at_r and r_precision are lower bounds; leave --k out, or write --k max_bin_count"),
+        (["labels.npy", "--cameras", folder / "words.txt", "--metric", "nearest_centroid_accuracy"], 2,
+         "--cameras: nearest_centroid_accuracy cannot leave them out; leave out --metric nearest_centroid_accuracy"),
+        (["labels.npy", "--ties", "optimistic", "--knn", "faiss"], 2, "--ties: got 'optimistic', wanted 'index' with "
+         "--knn faiss or keops"),
+        (["levels.npy"], 2, "{}/levels.npy: got an array of shape (500, 2), wanted one label per row: (N,); levels of "
+         "labels, (N, L), are an option of retrieval"),
+        (["levels.npy", "--levels", "--per-class"], 2, "--per-class: not together with --levels; leave one out"),
+        (["labels.npy", "--reference-cameras", folder / "words.txt"], 2, "--reference-cameras: give them where there "
+         "are both --cameras and --reference, and only there"),
+        (["labels.npy", "--cameras", folder / "few.txt"], 2, "{}/few.txt: got 1 labels for the 500 rows of "
+         "{}/pixels.npy"),
+    ):  # fmt: skip
+        (folder / "few.txt").write_text("a\n")
+        if "faiss" in arguments:
+            pytest.importorskip("faiss")
+        result = run(folder / "pixels.npy", folder / arguments[0], *arguments[1:])
+        assert result.exit_code == status and result.stderr == f"tensormetrics: {line.format(folder, folder)}\n"
+
+
 def test_a_median_has_no_interval_of_means(digits):
     folder, _, _ = digits
     result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--metric", "mean_rank",
@@ -119,3 +190,49 @@ def test_ranks_answer_as_one_process(digits):
         subprocess.run([*start, *command, *options, str(file)], check=True, capture_output=True)
         answers.append(json.loads(file.read_text())["metrics"])
     assert answers[0] == answers[1]
+
+
+def test_references_in_several_files_and_a_kept_state(digits):
+    folder, pixels, labels = digits
+    np.save(folder / "q.npy", pixels[:50])
+    for number, rows in enumerate(np.array_split(np.arange(500), 3)):
+        np.save(folder / f"base-{number}.npy", pixels[rows])
+        (folder / f"words-{number}.txt").write_text("\n".join(WORDS[labels[rows]]))
+    (folder / "q.txt").write_text("\n".join(WORDS[labels[:50]]))
+    given = [folder / "q.npy", folder / "q.txt", "--reference", folder / "base-*.npy", "--reference-labels",
+             folder / "words-*.txt", "--metric", "mean_average_precision", "--json", folder / "o.json"]  # fmt: skip
+    calculator = AccuracyCalculator(include=("mean_average_precision",))
+    wanted = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)["mean_average_precision"]
+    for _ in range(2):
+        result = run(*given, "--state", folder / "state.pt")
+        assert result.exit_code == 0, result.output
+        assert json.loads((folder / "o.json").read_text())["metrics"]["mean_average_precision"]["value"] == wanted
+    result = run(*given, "--state", folder / "state.pt", "--distance", "ip")
+    assert result.exit_code == 2 and "state.pt was written with distance = 'l2', got 'ip'; delete it" in result.output
+    result = run(folder / "pixels.npy", folder / "labels.npy", "--state", folder / "state.pt")
+    assert result.exit_code == 2 and "--state: wanted a --reference, which is read in blocks" in result.output
+    result = run(folder / "none-*.npy", folder / "labels.npy")
+    assert result.exit_code == 2 and f"{folder}/none-*.npy: no file has such a name" in result.output
+
+
+def test_columns_of_tables(digits):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder, pixels, labels = digits
+    for number, rows in enumerate(np.array_split(np.arange(500), 2)):
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(pixels[rows].ravel()), pixels.shape[1])
+        columns = {"x": lists, "word": WORDS[labels[rows]], "number": labels[rows]}
+        parquet.write_table(pa.table(columns), folder / f"digits-{number}.parquet")
+    wanted = AccuracyCalculator(include=("precision_at_1",)).get_accuracy(pixels, labels)["precision_at_1"]
+    for column in ("word", "number"):
+        table = f"{folder}/digits-*.parquet"
+        given = ["--metric", "precision_at_1", "--json", folder / "o.json", "--per-class"]
+        result = run(f"{table}:x", f"{table}:{column}", *given)
+        assert result.exit_code == 0, result.output
+        answer = json.loads((folder / "o.json").read_text())
+        assert answer["metrics"]["precision_at_1"]["value"] == pytest.approx(wanted)
+        assert set(answer["per_class"]) == (set(WORDS) if column == "word" else set("0123456789"))
+    result = run(f"{table}:word", f"{table}:number")
+    assert (
+        result.exit_code == 2
+        and "word: got a column of string, wanted a list of D numbers in each row" in result.output
+    )

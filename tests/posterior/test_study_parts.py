@@ -1,11 +1,13 @@
 """Comparisons, reports and figures alone, with samples written by hand for a study; and a study without them."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
+import torch
 from torch import tensor
 
-from tensormetrics.posterior import Study, get_metric
+from tensormetrics.posterior import Study, compare, get_metric
 from tensormetrics.posterior.comparisons import (
     compare_all_pairs,
     get_fold_comparison,
@@ -69,6 +71,7 @@ def test_comparisons_alone():
     assert float(found.observed_diff) == pytest.approx(0.2) and found.paired and found.lhs_name == "m/a"
     pairs = compare_all_pairs(ByHand(), "acc")
     assert pairs.lhs_name == ["m/a"] * 3 + ["n/a"] * 2 + ["m/b"] and pairs.paired == [True] * 3 + [False] * 3
+    assert pairs.diff_dist.shape == (len(ByHand().column("acc", None, "m/a")), 6)
     ranks = get_listwise_comparison_result(ByHand(), "acc")
     assert ranks.experiment_names == ["m/b", "n/b", "m/a", "n/a"] and ranks.paired
     assert ranks.p_rank_given_experiment[2].tolist() == [0, 0, 0.625, 0.375]
@@ -116,3 +119,16 @@ def test_a_study_owns_data_and_samples_alone():
     assert study.class_index("tpr", "dog", ["m/a", "n/a"]) == 1
     assert study.titled("tpr", 1, ["m/a"]) == "tpr, class dog" and study.titled("acc", None, ["m/a"]) == "acc"
     assert study.paired([["m/a", "n/a"], ["m/a", "n/aggregated"]]) == [False, False]
+
+
+def test_all_pairs_in_blocks_are_all_pairs_at_once(monkeypatch):
+    whole = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
+    monkeypatch.setattr(compare, "AT_ONCE", 8)  # two pairs of four samples
+    parts = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
+    for field in fields(whole):
+        one, other = getattr(whole, field.name), getattr(parts, field.name)
+        for x, y in zip(*(x if isinstance(x, tuple) else (x,) for x in (one, other)), strict=True):
+            if isinstance(x, torch.Tensor):
+                assert torch.equal(x.nan_to_num(-9), y.nan_to_num(-9)) and len(x) == 6, field.name
+    assert torch.equal(parts.diff_dist, whole.diff_dist)
+    assert torch.equal(parts.diff_dist_summary.median, parts.median)

@@ -181,3 +181,18 @@ def test_bad_arguments(message):
     for call in BAD[message]:
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             call(RANKS)
+
+
+def test_one_graph_serves_any_number_of_columns():
+    graphs = []
+
+    def count(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    torch.compiler.reset()
+    compiled = torch.compile(average_precision, backend=count, fullgraph=True)
+    for columns in (5, 7, 9, 33, 2, 100, 65, 17, 400, 2_000):
+        ranks = PositiveRanks(torch.arange(1, columns + 1).repeat(columns % 7 + 3, 1) * 2, torch.tensor(columns))
+        assert torch.equal(compiled(ranks), average_precision(ranks))
+    assert len(graphs) <= 2, "the number of columns is a symbol, not a constant of the graph"

@@ -79,8 +79,8 @@ class EmbeddingMetric(Metric):
     ) -> None:
         """Append a batch of queries, of references, or of items that are both.
 
-        Shapes: embeddings, reference: (N, D); labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a;
-        label_comparison_fn, cameras: (N,) integer; ids, groups: (N,) integer or names.
+        Shapes: embeddings, reference: (N, D); labels; reference_labels: (N,) or (N, 1), or (N, L) where there is a;
+        label_comparison_fn; cameras: (N,) integer; ids; groups: (N,) integer or names.
 
         With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
         in updates of their own: `metric(query, labels, reference, reference_labels)` is the score of one against the

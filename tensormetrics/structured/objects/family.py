@@ -259,7 +259,7 @@ class Family(Corpus):
         for count in self.invalid:
             values |= computed(count)
         for scores in self.by_label:
-            values |= scores.compute()
+            values |= scores.compute(self.averages[0])
         return self.extended(values)
 
     def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:

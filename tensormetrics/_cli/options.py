@@ -1,0 +1,90 @@
+"""What commands share before they work: options, and how they fail. Nothing here imports torch: help is quick."""
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .interruption import leaving_at_once
+
+STDOUT = Path("-")
+FIGURES = (".png", ".svg", ".pdf")
+FORMATS = ("table", "csv", "markdown", "latex", "json")
+
+
+class BadInput(click.ClickException):
+    """Ends the command with status 2 and one line."""
+
+    exit_code = 2
+
+
+class OutputFailed(click.ClickException):
+    """Ends the command with status 1 and one line."""
+
+
+def answer(place: str, /, **options: Any) -> int:
+    """What `answers/FILE.py` makes of the options; `FILE.function` names one of several."""
+    file, _, function = place.partition(".")
+    with leaving_at_once():
+        work = import_module(f"tensormetrics._cli.answers.{file}")
+    return getattr(work, function or "answer")(**options)
+
+
+def common_options(command: Callable) -> Callable:
+    for option in (
+        click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", callback=_figure_file,
+                     help="Draw the scores into a .png, .svg or .pdf file."),
+        click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", callback=_writable,
+                     help="Also write all that was computed, with options and versions; - is --format json."),
+        click.option("--format", "text_format", type=click.Choice(FORMATS), default="table", show_default=True,
+                     help="Of what is printed. Its last line, in JSON the signature, says how that was computed; csv "
+                     "has all digits, and no such line."),
+        click.option("--device", metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def intervals(of: str) -> Callable[[Callable], Callable]:
+    """How many replicates of what, and how much of them an interval holds."""
+
+    def added(command: Callable) -> Callable:
+        for option in (
+            click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
+                         default=0.95, show_default=True, help="Of the intervals."),
+            click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+                         help=f"Intervals from N {of}; 0: none."),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return added
+
+
+def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Found out before the work, not after it."""
+    if path is None or path == STDOUT:
+        return path
+    if path.is_dir():
+        raise BadInput(f"{path}: cannot be written: this is a folder")
+    if not path.parent.is_dir():
+        raise BadInput(f"{path}: cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInput(f"{path}: cannot be written: permission denied")
+    return path
+
+
+def _figure_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    if path.suffix not in FIGURES:
+        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
+    try:
+        with leaving_at_once():
+            import_module("tensormetrics._plots").figure_class()
+    except ImportError as error:
+        raise BadInput(f"--plot: {error}") from error
+    return _writable(context, option, path)

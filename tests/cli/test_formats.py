@@ -1,0 +1,94 @@
+"""What is printed: a table in five formats, and how it was computed."""
+
+import csv
+import io
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tensormetrics import __version__
+from tensormetrics.__main__ import main
+
+SIGNATURE = (
+    "retrieval|reference:none|reference-labels:none|metric:r_precision|k:all|knn:torch|distance:cosine|ties:index|"
+    "average:macro|levels:no|cameras:none|reference-cameras:none|ids:none|groups:the labels|per-class:yes|"
+    f"replicates:20|confidence:0.95|version:{__version__}"
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).normal(size=(12, 3)))
+    Path("y.txt").write_text("a|b\nc_d\n" * 6)
+    Path("m.csv").write_text("9,1\n2,8\n")
+    Path("d.csv").write_text("9000000,1\n2,8000000\n")
+    options = ["--metric", "r_precision", "--per-class", "--average", "macro", "--distance", "cosine"]
+
+    def invoke(*more):
+        result = CliRunner().invoke(main, ["retrieval", "x.npy", "y.txt", *options, "--replicates", "20", *more])
+        assert result.exit_code == 0 and not result.stderr, result.output
+        return result.stdout
+
+    return invoke
+
+
+def test_json_has_every_option_and_version(run):
+    answer = json.loads(run("--format", "json"))
+    assert answer["signature"] == SIGNATURE and answer["command"] == "retrieval"
+    wanted = {"tensormetrics": __version__, "python": platform.python_version()}
+    assert answer["versions"] == wanted | {"torch": torch.__version__, "numpy": np.__version__}
+    asked = {"embeddings": "x.npy", "k": None, "metric": ["r_precision"], "per-class": True, "device": None}
+    assert asked.items() <= answer["options"].items() and "format" not in answer["options"]
+    assert answer == json.loads(run("--json", "-"))
+
+
+def test_tables_and_their_signature(run):
+    value, row = json.loads(run("--format", "json"))["metrics"]["r_precision"], "r_precision"
+    cells = [f"{value[end]:.4f}" for end in ("value", "low", "high")]
+    interval = f"[{cells[1]}, {cells[2]}]"
+    assert run().splitlines()[:2] == [
+        "metric        value      95% interval",
+        f"{row}  {cells[0]}  {interval}",
+    ]
+    assert run().endswith(f"\n\n{SIGNATURE}\n")
+    markdown = run("--format", "markdown")
+    assert f"| {row} | {cells[0]} | {interval} |" in markdown and markdown.endswith(f"\n\n`{SIGNATURE}`\n")
+    assert "\n| a\\|b " in markdown and "\n| ----------- | -----: |" in markdown
+    latex = run("--format", "latex")
+    assert f"r\\_precision & {cells[0]} & {interval} \\\\" in latex and latex.endswith(f"\n\n% {SIGNATURE}\n")
+
+
+def test_csv_has_all_digits_and_a_column_for_each_end(run):
+    value = json.loads(run("--format", "json"))["metrics"]["r_precision"]
+    scores, classes = run("--format", "csv").split("\n\n")
+    (row,) = csv.DictReader(io.StringIO(scores))
+    assert list(row) == ["metric", "value", "95% interval low", "95% interval high"]
+    assert [float(cell) for cell in list(row.values())[1:]] == list(value.values())
+    assert [row["class"] for row in csv.DictReader(io.StringIO(classes))] == ["a|b", "c_d"]
+
+
+def test_large_and_small_numbers_are_seen(run):
+    result = CliRunner().invoke(main, ["posterior", "d.csv", "--metric", "dor", "--metric", "mse"])
+    row = {words[0]: words[1] for words in map(str.split, result.stdout.splitlines()) if words and words[0] == "d"}
+    assert row == {"d": "1.7647e-07"}
+    assert "e+1" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["posterior m.csv", "trec run.txt qrels.txt", "ner a.bio a.bio", "coref a a"])
+def test_every_command_has_a_signature(run, command):
+    Path("run.txt").write_text("q Q0 a 1 3 t\n")
+    Path("qrels.txt").write_text("q 0 a 1\n")
+    Path("a.bio").write_text("a B-PER\n")
+    Path("a").write_text("#begin document (x); part 000\na (0\nb 0)\n#end document\n")
+    name = command.split()[0]
+    result = CliRunner().invoke(main, command.split())
+    last = result.stdout.splitlines()[-1]
+    assert result.exit_code == 0 and last.startswith(f"{name}|") and last.endswith(f"|version:{__version__}")
+    found = json.loads(CliRunner().invoke(main, [*command.split(), "--format", "json"]).stdout)
+    assert found["signature"] == last

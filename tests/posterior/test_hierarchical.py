@@ -1,0 +1,135 @@
+"""A prior that classes share: against a posterior on a fine grid, and simulated coverage beside fixed priors."""
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+
+from tensormetrics.posterior import (
+    RNG,
+    ConfusionPosterior,
+    Experiment,
+    get_metric,
+    sample_confusion_matrices,
+    sample_metrics,
+    sample_sums,
+    summarize,
+)
+
+COUNTS = torch.tensor([[18, 2, 0, 0], [1, 9, 1, 0], [0, 0, 5, 0], [2, 1, 1, 1]])
+SHARED = {"confusion_prior": "hierarchical"}
+
+
+def exact_rates(right, wrong, side=700):
+    """Posterior means and standard deviations of the classes' rates, by sums over a grid of r and m in numpy."""
+    v, u = ((np.arange(side) + 0.5) / side for _ in range(2))
+    r, m = np.sin(v * np.pi / 2)[:, None] ** 2, np.tan(u * np.pi / 2)[None] ** -2.0
+    a, b = m * r, m * (1 - r)
+    beta = scipy.special.betaln
+    log = sum(beta(a + k, b + w) - beta(a, b) for k, w in zip(right, wrong, strict=True))
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    means = [(mass * (a + k) / (m + k + w)).sum() for k, w in zip(right, wrong, strict=True)]
+    squares = [
+        (mass * (a + k) * (a + k + 1) / ((m + k + w) * (m + k + w + 1))).sum()
+        for k, w in zip(right, wrong, strict=True)
+    ]
+    return np.array(means), np.sqrt(np.array(squares) - np.square(means))
+
+
+@pytest.mark.parametrize("scale", [1, 40])
+def test_rates_have_the_posterior_of_a_grid(scale, device):
+    counts = scale * COUNTS
+    right, wrong = counts.diagonal().numpy(), (counts.sum(1) - counts.diagonal()).numpy()
+    sums = sample_sums(counts.to(device), 20_000, dtype=torch.float64, **SHARED)
+    rates = (sums.tp / (sums.tp + sums.fn))[:, 0].cpu().numpy()
+    means, spreads = exact_rates(right, wrong)
+    np.testing.assert_allclose(rates.mean(0), means, atol=5 * spreads.max() / 20_000**0.5)
+    np.testing.assert_allclose(rates.std(0), spreads, rtol=0.05)
+
+
+def test_classes_tell_of_each_other():
+    """The class with 5 of 5 right is less certain than it is alone, as the class with 1 of 5 is better."""
+    alone, shared = (
+        summarize(sample_metrics(COUNTS, "tpr", 20_000, confusion_prior=prior)[0][:, 0]).median
+        for prior in ("balanced", "hierarchical")
+    )
+    assert shared[2] < alone[2] - 0.02 and shared[3] > alone[3] + 0.03
+
+
+def test_samples_are_functions_of_their_address(device):
+    counts = torch.stack([COUNTS, COUNTS.flip(0)]).to(device)
+    options = {"dtype": torch.float64, "seed": 3, **SHARED}
+    whole = sample_confusion_matrices(counts, 30, names=["a", "b"], **options)
+    torch.testing.assert_close(whole.sum((-2, -1)), torch.ones_like(whole[..., 0, 0]))
+    late = sample_confusion_matrices(counts[1:], 11, names=["b"], start=19, **options)
+    assert torch.equal(late, whole[19:, 1:])
+    sums = [sample_sums(counts, 30, names=["a", "b"], need=need, **options) for need in ("diag", "margins")]
+    weights = torch.rand(2, 4, 4, dtype=torch.float64, device=device)
+    weighted = sample_sums(counts, 30, names=["a", "b"], weights=weights, **options)
+    assert sums[0].fp is None and torch.equal(sums[0].fn, sums[1].fn)
+    for found in (*sums, weighted):
+        assert torch.equal(found.tp, whole.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(weighted.fp, whole.sum(-2) - weighted.tp, atol=1e-12, rtol=0)
+    torch.testing.assert_close(weighted.weighted, torch.einsum("wij,seij->sew", weights, whole))
+    metrics = ["acc", "f1@macro", "mcc"]
+    parts = sample_metrics(COUNTS.to(device), metrics, 50, memory_limit=5000, **SHARED)
+    for one, other in zip(parts, sample_metrics(COUNTS.to(device), metrics, 50, **SHARED), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("method", ["prior", "random"])
+def test_other_methods(method):
+    matrices = sample_confusion_matrices(COUNTS, 4000, method=method, **SHARED)
+    rates = (matrices.diagonal(dim1=-2, dim2=-1) / matrices.sum(-1))[:, 0]
+    assert abs(rates.mean() - (0.5 if method == "prior" else 0.25)) < 0.03
+    empty = sample_confusion_matrices(torch.zeros(3, 3), 100, **SHARED)
+    assert empty.isfinite().all()
+
+
+def test_doors(device):
+    metric = ConfusionPosterior(4, ["acc", "f1@macro"], name="x", num_samples=500, **SHARED).to(device)
+    cells = torch.arange(16, device=device).repeat_interleave(COUNTS.flatten().to(device))
+    metric.update(cells % 4, cells // 4)
+    expected = sample_metrics(COUNTS.to(device), ["acc", "f1@macro"], 500, names=["x"], **SHARED)
+    for estimate, samples in zip(metric.compute().values(), expected, strict=True):
+        assert estimate.value == summarize(samples[:, 0, 0]).median
+    found = Experiment("x", RNG(0), COUNTS, confusion_prior="hierarchical").sample_metrics("acc", "posterior", 500)
+    assert torch.equal(next(iter(found.values())).values[:, 0].cpu(), expected[0][:, 0, 0].cpu())
+    grouped = ConfusionPosterior(4, **SHARED)
+    grouped.update(cells % 4, cells // 4, groups=torch.arange(len(cells)))
+    with pytest.raises(ValueError, match="^confusion_prior: got 'hierarchical' with items or groups, wanted another"):
+        grouped.compute()
+
+
+def simulated(C, items, accuracy, sets, generator):
+    """Recalls differ by class around `accuracy`; wrong answers go to some classes more than to others."""
+    recalls = (accuracy + (1 - accuracy) * torch.linspace(-0.8, 0.8, C, dtype=torch.float64))[:, None]
+    wrong = torch.rand(C, C, generator=generator, dtype=torch.float64).fill_diagonal_(0)
+    cells = (torch.diag_embed(recalls[:, 0]) + (1 - recalls) * wrong / wrong.sum(1, keepdim=True)) / C
+    drawn = torch.multinomial(cells.flatten().expand(sets, -1), items * C, replacement=True, generator=generator)
+    counts = torch.zeros(sets, C * C, dtype=torch.float64).scatter_add_(1, drawn, torch.ones_like(drawn).double())
+    return cells, counts.view(sets, C, C)
+
+
+def covered(counts, cells, metric, **priors):
+    names = [str(i) for i in range(len(counts))]
+    (samples,) = sample_metrics(counts, metric, 1500, names=names, **priors)
+    low, high = summarize(samples.double()).eti
+    truth = get_metric(metric)(cells[None])[0]
+    return float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).double().mean())
+
+
+@pytest.mark.slow
+def test_rates_of_classes_and_macro_f1_are_covered_where_fixed_priors_fail(generator):
+    """Equal-tailed 95 % intervals; the table is printed with -s."""
+    for C, items, accuracy in [(10, 5, 0.6), (10, 5, 0.9), (10, 10, 0.9), (10, 20, 0.9), (50, 5, 0.9)]:
+        cells, counts = simulated(C, items, accuracy, 200 if C == 10 else 60, generator)
+        rows = {
+            prior: [covered(counts, cells, metric, confusion_prior=prior) for metric in ("acc", "tpr", "f1@macro")]
+            for prior in ("hierarchical", "balanced", 0, "perks", "jeffreys", "laplace")
+        }
+        for prior, found in rows.items():
+            print(C, items, accuracy, prior, *(f"{share:.2f}" for share in found))
+        acc, tpr, f1 = rows.pop("hierarchical")
+        assert 0.88 <= acc <= 0.99 and 0.88 <= tpr <= 0.98 and f1 >= rows["balanced"][2] - 0.02
