@@ -1,6 +1,6 @@
 """Small wrong edits, one at a time, each against the tests of its part: those that live show what no test holds.
 
-    python -m tests.mutate [--edits 60] [--seed 0] [--only PART] [--list]
+    python -m tests.mutate [--edits 60] [--skip 0] [--seed 0] [--only PART] [--list]
 
 KNOWN edits come first, the rest is drawn from comparisons, constants, axes and masks of the package, and from
 comparisons of csrc. Nothing here is changed: edits are made in a copy. The status is 1 if one lived; some that live are
@@ -200,13 +200,14 @@ def kills(edit: Edit, text: str, folder: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--edits", type=int, default=60)
+    parser.add_argument("--skip", type=int, default=0, help="how many of them an earlier run has tried")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="part of the path of the files to edit")
     parser.add_argument("--list", action="store_true", help="only say what would be edited")
     options = parser.parse_args()
     edits = [(edit, (ROOT / edit.path).read_text()) for edit in known() if options.only in edit.path]
     edits += drawn(options.edits - len(edits), options.seed, options.only)
-    lived = 0
+    edits, lived = edits[options.skip :], 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "copy"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "build", ".gpu", "__pycache__"))
