@@ -48,7 +48,12 @@ def compare_data_sets(
     4 results each, and for data sets whose differences are all equal. Benavoli, Corani, Demsar & Zaffalon 2017,
     jmlr.org/papers/v18/16-305.html, 4.3.
 
-        compare_data_sets(accuracies_of_a, accuracies_of_b, rho=0.1, min_sig_diff=0.01).p_right
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> b = 0.8 + 0.05 * torch.randn(4, 5, generator=generator)  # four data sets, five folds each
+    >>> a = b + 0.02 + 0.03 * torch.randn(4, 5, generator=generator)
+    >>> found = compare_data_sets(a, b, min_sig_diff=0.01)
+    >>> print(f"P(a practically better) = {found.p_right:.2f}")
+    P(a practically better) = 0.91
     """
     check_probability("confidence", confidence)
     _checks.shape("a", a, "Q", "n")

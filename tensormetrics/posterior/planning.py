@@ -33,7 +33,8 @@ def items_needed(
     `sample_sums`. From 1 on; drawn, hence exact to some 3 %. ValueError for a width that is not positive and for a
     matrix of zeros, or whose metric is undefined.
 
-        items_needed([[90, 10], [20, 80]], "acc", 0.04)  # about 1,200; the interval of these 200 is 0.1 wide
+    >>> round(items_needed([[90, 10], [20, 80]], "acc", 0.04), -2)  # the interval of these 200 is 0.1 wide
+    1200
     """
     _checks.number("width", width, "a number > 0", lambda x: 0 < x < math.inf)
     check_probability("confidence", confidence)
@@ -56,12 +57,20 @@ def items_needed(
 
 
 def p_better_after(comparison: PairwiseComparisonResult, items: float, more: float | Tensor) -> Tensor:
-    # more: (...), broadcasts against the differences  ->  (...) float64
     """The probability that left is better once `more` items are added to the `items` that were compared.
+
+    Shapes: more: (...), broadcasts against the differences -> (...) float64.
 
     The difference is taken to stay and its spread to shrink as 1 / sqrt(items), of a normal law: also where both sides
     share their items, or whole groups of them. In [0, 1]; 1/2 for no difference. A metric without a better direction
     counts larger values as better. ValueError for less than one item.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("a", [[90, 10], [12, 88]])
+    >>> study.add_experiment("b", [[93, 7], [12, 88]])
+    >>> found = study.get_pairwise_comparison("acc", experiment_a="b", experiment_b="a")
+    >>> print(f"{found.p_greater:.2f}, after 1,000 more {p_better_after(found, items=200, more=1000):.2f}")
+    0.69, after 1,000 more 0.88
     """
     _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
     distance = _distance(comparison)
@@ -70,10 +79,18 @@ def p_better_after(comparison: PairwiseComparisonResult, items: float, more: flo
 
 
 def items_to_decide(comparison: PairwiseComparisonResult, items: float, confidence: float = 0.95) -> Tensor:
-    # ->  (...) float64, whole numbers or infinity
     """How many items must be added until one side is better with the probability `confidence`; see `p_better_after`.
 
+    Shapes: -> (...) float64, whole numbers or infinity.
+
     0 where it is so already, infinity where there is no difference.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("a", [[90, 10], [12, 88]])
+    >>> study.add_experiment("b", [[93, 7], [12, 88]])
+    >>> found = study.get_pairwise_comparison("acc", experiment_a="b", experiment_b="a")
+    >>> round(float(items_to_decide(found, items=200)), -3)
+    2000.0
     """
     _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
     check_probability("confidence", confidence)
