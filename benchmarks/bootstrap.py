@@ -3,7 +3,7 @@ a thousand replicates of MAP@R at 10,000 x 128 cost at most half of the score ag
 
 The metrics are torchmetrics' own on both sides, fed with the same batches. `Uncertain` weighs whole updates by Exp(1);
 BootStrapper draws again within each. Asserted before anything is timed: equal values, to 1e-6; and intervals of the
-first row, whose updates are all alike, that agree in width within 30 %. The last row compares `compute` with `interval`
+first row, whose updates are all alike, that agree in width within a half. The last row compares `compute` with `interval`
 of one metric, whose value is that of `compute`, bit for bit. Rivals take turns in one process; medians.
 """
 
@@ -63,7 +63,7 @@ def turns(rivals: list[Callable[[], object]], number: int) -> list[float]:
 
 
 def rows(quick: bool) -> Iterator[tuple[str, ...]]:
-    updates, number = (8, 1) if quick else (64, 3)
+    updates, number = (8, 1) if quick else (16, 2)
     ragged = [1, 700, 3, 256, 40, 1024, 9, 128] * (updates // 8)
     accuracy = functools.partial(MulticlassAccuracy, CLASSES, average="micro")
     f1 = functools.partial(MulticlassF1Score, CLASSES)
@@ -82,7 +82,7 @@ def rows(quick: bool) -> Iterator[tuple[str, ...]]:
         torch.testing.assert_close(value.float(), plain.compute(), rtol=1e-6, atol=1e-6)
         found = theirs(make, fed)["quantile"]
         if not place and not quick:
-            assert abs(float((high - low) / found.diff()) - 1) < 0.3, "the widths of the intervals differ"
+            assert abs(float((high - low) / found.diff()) - 1) < 0.5, "the widths of the intervals differ"
         mine, rival = turns([functools.partial(ours, make, fed), functools.partial(theirs, make, fed)], number)
         yield name, f"{1e3 * mine:.3g}", f"{1e3 * rival:.4g}", f"{rival / mine:.3g}x"
 
