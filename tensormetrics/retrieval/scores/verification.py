@@ -106,7 +106,7 @@ def equal_error_rate(
 
         >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> equal_error_rate(x, y)
-        tensor(0.3750, dtype=torch.float64)
+        tensor(0.5000, dtype=torch.float64)
     """
 
     def rate(sides: Sides) -> Tensor:
