@@ -25,6 +25,7 @@ from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.source import RowSource
 from ..sources.state import SECONDS
+from .audit import Auditor, estimates
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
@@ -70,6 +71,8 @@ class AccuracyCalculator(EmbeddingMetric):
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
         keep: "all" keeps in `last` also the ranks of all relevant references.
         progress: show how many queries are scored.
+        audit: so many queries, drawn by `audit_seed`, are searched exactly too: what a knn_func that is not exact
+            costs, see `audited`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
         kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
     """
@@ -99,6 +102,8 @@ class AccuracyCalculator(EmbeddingMetric):
         label_levels: bool = False,
         keep: Keep = "scores",
         progress: bool = False,
+        audit: int | None = None,
+        audit_seed: int = 0,
         **kwargs: Unpack[StoreOptions],
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
@@ -127,6 +132,7 @@ class AccuracyCalculator(EmbeddingMetric):
         self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, self.k, keep, progress)
+        self.auditor = None if audit is None else Auditor(audit, audit_seed, self.search, self.k)
         keyword = self.function_keyword
         self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
         self.selected = self.current = self.methods
@@ -227,6 +233,17 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         confidence = check_confidence(confidence)
         return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
+
+    def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
+        """What the search that is not exact cost, in the latest call, from the queries that `audit` drew.
+
+        "recall" (K,): the share of the k nearest references among the k that were found, for k = 1, ..., K <= 1000.
+        Metric name: what an exact search would give, to be read beside the approximate value. Means over queries have
+        one; clusters, medians and own metrics have none. RuntimeError where nothing was audited.
+        """
+        if self.last is None or self.last.audit is None:
+            raise RuntimeError("audited: nothing was audited; give AccuracyCalculator audit=1000 and score something")
+        return estimates(self.last.audit, self.averaged, self.average, check_confidence(confidence))
 
     @torch.no_grad()
     def _resampled(
@@ -399,14 +416,17 @@ class AccuracyCalculator(EmbeddingMetric):
             scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
             if tables:
                 given |= self._neighbour_arguments(sides, includes, neighbours)
+            if self.auditor:
+                self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
             scores, ranks = self.scorer(own, sides, relevant, neighbours)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 given["cluster_labels"] = self.get_cluster_labels(**given)
+            audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit)
         self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
         return given
 
