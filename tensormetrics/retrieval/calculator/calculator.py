@@ -15,6 +15,7 @@ from ..._uncertainty.resampling import Resampled, together
 from ..._uncertainty.resampling import interval as intervals
 from ..._uncertainty.weights import check_draws
 from ..._uncertainty.weights import units as units_of
+from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
 from ..relevance import Comparison, Ignore
@@ -139,9 +140,11 @@ class AccuracyCalculator(EmbeddingMetric):
         self.selected = self.current = self._select(include, exclude)
 
     def rows_may_stay(self) -> bool:
-        own = all(rank_score(name) and self._is_own(name) for name in self.selected)
+        names, kmeans = self.selected, self.kmeans_func
+        clusters = type(kmeans) is TorchKMeans and kmeans.spreads and self._is_own_clustering()
+        stay = all(self._is_own(name) and (rank_score(name) or (clusters and name in CLUSTERING)) for name in names)
         return (
-            own
+            stay
             and self.search.counted is not None
             and self.ignore is None
             and (self.gains is None or callable(self.gains))
@@ -152,8 +155,10 @@ class AccuracyCalculator(EmbeddingMetric):
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
         Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
-        scores its own queries. Metrics of clusters, class means, own metrics and searches by other functions need all
-        rows on every rank. Ranks that differ in an option all raise a ValueError that names it; where one fails, the
+        scores its own queries. So do clusters of the default k-means, by sums of each rank's rows; labels and clusters,
+        8 bytes a row, are on all ranks. Class means, own metrics, other searches, and k-means by other functions or
+        from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a warning above 1 GB.
+        Ranks that differ in an option all raise a ValueError that names it; where one fails, the
         others raise a RuntimeError that names the rank, and the group serves on.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
@@ -331,6 +336,17 @@ class AccuracyCalculator(EmbeddingMetric):
         clusters = kmeans(query, len(query_labels.unique(dim=0)))
         return torch.as_tensor(clusters, device=query.device)
 
+    def _is_own_clustering(self) -> bool:
+        return type(self).get_cluster_labels is AccuracyCalculator.get_cluster_labels
+
+    def _spread_clusters(self, sides: Sides) -> Tensor:
+        # ->  (Q,) int64
+        """Those of all processes, whose rows stay where they are."""
+        assert isinstance(self.kmeans_func, TorchKMeans) and sides.spread is not None  # else they would not stay
+        among = AmongRanks(sides.spread)
+        found = self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among)
+        return among.all_of(found)
+
     calculate_AMI = _calculates("AMI")
     calculate_NMI = _calculates("NMI")
     calculate_mean_average_precision = _calculates("mean_average_precision")
@@ -423,7 +439,8 @@ class AccuracyCalculator(EmbeddingMetric):
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
-                given["cluster_labels"] = self.get_cluster_labels(**given)
+                whole = sides.spread is None
+                given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
             audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         self.class_labels = given["classes"].labels
         self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit)
