@@ -37,9 +37,10 @@ def ids():
     return torch.randperm(N, generator=torch.Generator().manual_seed(8))
 
 
-CLUSTERS = {  # all names that a calculator has by default, AMI and NMI among them
+CLUSTERED = ("AMI", "NMI", "r_precision")
+CLUSTERS = {
     "plain": dict,
-    "spherical": lambda: {"kmeans_func": TorchKMeans(spherical=True, n_init=2)},
+    "spherical": lambda: {"kmeans_func": TorchKMeans(4, spherical=True, n_init=2)},
     "tolerant": lambda: {"kmeans_func": TorchKMeans(tol=0.1)},
     "k-means++": lambda: {"kmeans_func": TorchKMeans(init="k-means++", niter=2)},
 }
@@ -65,8 +66,8 @@ def run_rank(rank: int, folder: str) -> None:
                     if len(own):
                         metric.update(own, labels().split(sizes)[rank])
                     results[sizes, family, f"k={k}"] = metric.compute()
-                for name, options in CLUSTERS.items():
-                    metric = AccuracyCalculator((), process_group=group, memory_budget=100_000, **options())
+                for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
+                    metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
                     metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
                     spread = metric.rows_may_stay()
                     results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, spread
@@ -104,10 +105,10 @@ def test_values_are_those_of_one(ranks, sizes, family, k):
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
+@pytest.mark.parametrize("family", ["gaussian", "lattice"])
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_clusters_are_those_of_one(ranks, sizes, family, name):
-    alone = AccuracyCalculator((), **CLUSTERS[name]())
+    alone = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
     alone.update(families()[family], labels(), ids=ids())
     wanted = alone.compute()
     for rank in ranks[: len(sizes)]:

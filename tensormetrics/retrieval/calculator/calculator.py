@@ -29,20 +29,11 @@ from ..sources.state import SECONDS
 from .audit import Auditor, estimates
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
-from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
+from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
 from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
+from .selection import OF_NEIGHBOURS, calculates, check_comparable, check_names, checked_k, joined
 from .streaming import check_blocks, state_of
-
-
-def _calculates(name: str) -> Callable[..., Tensor]:
-    """The method `calculate_{name}`, which a subclass may override or call."""
-
-    def calculate(self: "AccuracyCalculator", **given: Any) -> Tensor:
-        return self._value(name, **given)
-
-    calculate.__name__ = f"calculate_{name}"
-    return calculate
 
 
 class AccuracyCalculator(EmbeddingMetric):
@@ -121,7 +112,7 @@ class AccuracyCalculator(EmbeddingMetric):
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
         self.average = average_of(avg_of_avgs, return_per_class)
         self.avg_of_avgs, self.return_per_class = avg_of_avgs, return_per_class
-        self.k, self.on_lone = _checked_k(k), on_lone
+        self.k, self.on_lone = checked_k(k), on_lone
         self.label_comparison_fn = label_comparison_fn or EQUALITY
         self.comparison = label_comparison_fn if custom else None
         self.ignore, self.gains, self.label_levels = ignore, gains, label_levels
@@ -267,7 +258,7 @@ class AccuracyCalculator(EmbeddingMetric):
             if not means:
                 raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
             found.append(items_of_several(means, units, classes, self.average).resampled(*options))
-        all_levels = together(found, _joined)
+        all_levels = together(found, joined)
         return all_levels.read(all_levels.plain), all_levels
 
     def _better(self, name: str) -> int:
@@ -297,26 +288,14 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def check_primary_metrics(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
         """TypeError unless both are lists or tuples, ValueError unless all names are known."""
-        for argument, names in (("include", include), ("exclude", exclude)):
-            if not isinstance(names, list | tuple):
-                raise TypeError(f"{argument}: got {names!r}, wanted a list or tuple of metric names")
-            for name in names:
-                if not (name in self.methods or is_known(name)):
-                    known = ", ".join(dict.fromkeys((*self.methods, *NAMES)))
-                    raise ValueError(f"{argument}: got {name!r}, wanted names among {known}")
+        check_names(self.methods, include=include, exclude=exclude)
 
     def description(self) -> str:
         return "avg_of_avgs" if self.avg_of_avgs else ""
 
     def requires_knn(self) -> list[str]:
         """The methods that are given neighbours; extend it for your own."""
-        return [
-            "mean_average_precision",
-            "mean_average_precision_at_r",
-            "mean_reciprocal_rank",
-            "precision_at_1",
-            "r_precision",
-        ]
+        return [*OF_NEIGHBOURS]
 
     def requires_clustering(self) -> list[str]:
         """The methods that are given clusters; extend it for your own."""
@@ -347,13 +326,13 @@ class AccuracyCalculator(EmbeddingMetric):
         found = self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among)
         return among.all_of(found)
 
-    calculate_AMI = _calculates("AMI")
-    calculate_NMI = _calculates("NMI")
-    calculate_mean_average_precision = _calculates("mean_average_precision")
-    calculate_mean_average_precision_at_r = _calculates("mean_average_precision_at_r")
-    calculate_mean_reciprocal_rank = _calculates("mean_reciprocal_rank")
-    calculate_precision_at_1 = _calculates("precision_at_1")
-    calculate_r_precision = _calculates("r_precision")
+    calculate_AMI = calculates("AMI")
+    calculate_NMI = calculates("NMI")
+    calculate_mean_average_precision = calculates("mean_average_precision")
+    calculate_mean_average_precision_at_r = calculates("mean_average_precision_at_r")
+    calculate_mean_reciprocal_rank = calculates("mean_reciprocal_rank")
+    calculate_precision_at_1 = calculates("precision_at_1")
+    calculate_r_precision = calculates("r_precision")
 
     def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
         return as_numbers(called(function_dict, kwargs))
@@ -367,10 +346,8 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
         if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
             raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
-        for option, given in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
-            unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
-            if given is not None and unable:
-                raise NotImplementedError(f"{option}: {', '.join(unable)} cannot use it; write exclude={unable!r}")
+        unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
+        check_comparable(unable, label_comparison_fn=self.comparison, gains=self.gains)
         return chosen
 
     def _needs_clusters(self, name: str) -> bool:
@@ -456,16 +433,3 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
-
-
-def _checked_k(k: Any) -> Any:
-    if k is None or k == "max_bin_count":
-        return k
-    try:
-        return _checks.integer_at_least("k", k, 1)
-    except ValueError:
-        raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
-
-
-def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: value for part in parts for name, value in part.items()}

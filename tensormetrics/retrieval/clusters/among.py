@@ -4,6 +4,7 @@ Sums are of multiples of one power of two, so that they are exact and have no or
 number of processes and any split of the rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,8 +25,8 @@ class Alone:
         """How many rows there are in all."""
         return len(x)
 
-    def total(self, values: Tensor) -> Tensor:
-        """The sum over processes."""
+    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+        """The sums over processes."""
         return values
 
     def largest(self, values: Tensor) -> Tensor:
@@ -59,8 +60,10 @@ class AmongRanks(Alone):
     def count(self, x: Tensor) -> int:
         return sum(self.sizes)
 
-    def total(self, values: Tensor) -> Tensor:
-        return reduced(values.contiguous(), dist.ReduceOp.SUM, self.group)
+    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+        packed = torch.cat([each.double().flatten() for each in values])  # counts are below 2^53
+        sums = reduced(packed, dist.ReduceOp.SUM, self.group).split([each.numel() for each in values])
+        return [part.view(each.shape).to(each.dtype) for part, each in zip(sums, values, strict=True)]
 
     def largest(self, values: Tensor) -> Tensor:
         return reduced(values.contiguous(), dist.ReduceOp.MAX, self.group)
@@ -84,7 +87,7 @@ class AmongRanks(Alone):
         here = (places >= self.own.start) & (places < self.own.stop)
         rows = torch.zeros(len(places), x.shape[1], dtype=torch.float64, device=x.device)
         rows[here] = x[places[here] - self.own.start].double()
-        return self.total(rows)
+        return self.totals(rows)[0]
 
 
 def _digests(x: Tensor) -> Tensor:

@@ -119,12 +119,12 @@ class TorchKMeans:
         clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else known)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
             previous, before = clusters, squared
-            number = among.total(torch.bincount(clusters, minlength=len(centroids)))
+            number, sums = self._sums(x, clusters, units, len(centroids), among)
             if not number.all():
-                both = among.all_of(clusters), among.all_of(squared)
-                whole = _fill_empty(*both, order, len(centroids))
-                clusters, number = whole[among.own], torch.bincount(whole, minlength=len(centroids))
-            centroids = total(among.total(class_parts(x, clusters, len(centroids), units))) / number[:, None]
+                whole = _fill_empty(among.all_of(clusters), among.all_of(squared), order, len(centroids))
+                clusters = whole[among.own]
+                number, sums = self._sums(x, clusters, units, len(centroids), among)
+            centroids = sums / number[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
             clusters, squared = _assign(x, centroids, known)
@@ -136,6 +136,13 @@ class TorchKMeans:
                 if (_inertia(squared, among) - inertia).abs() < self.tol * inertia:
                     break
         return clusters, centroids, _inertia(squared, among), n_iter
+
+    @staticmethod
+    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, among: Alone) -> tuple[Tensor, Tensor]:
+        # x: (N, D)  clusters: (N,) int64  units: (D,)  ->  (K,) rows of each cluster, (K, D) their sums; float64
+        number = torch.bincount(clusters, minlength=n_clusters)
+        number, sums = among.totals(number, class_parts(x, clusters, n_clusters, units))
+        return number, total(sums)
 
     def _first_centroids(
         self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, among: Alone = ALONE
@@ -178,7 +185,7 @@ def _inertia(squared: Tensor, among: Alone) -> Tensor:
     """As `exact_sum` of those of all processes."""
     most = squared.abs().amax() if len(squared) else squared.new_zeros(())
     unit = unit_of(among.largest(most))
-    return total(among.total(torch.stack([part.sum() for part in parts(squared, unit, COARSE)])))
+    return total(among.totals(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])
 
 
 def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:
