@@ -51,6 +51,11 @@ class ConfusionPosterior(Metric):
         ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(L,)).update(probabilities.mT, target.mT)
 
     Reference: doi:10.7717/peerj-cs.398.
+
+    >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
+    >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.compute()["acc"]))
+    0.75 [0.61, 0.86]
     """
 
     counts: Tensor
@@ -121,10 +126,10 @@ class ConfusionPosterior(Metric):
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of which the
-        # largest counts
-        # target: (*batch, N, ...) labels  ids, groups: (N,) integers or names
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
+        which the largest counts; target: (*batch, N, ...) labels; ids; groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
         whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies

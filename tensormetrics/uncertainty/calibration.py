@@ -13,26 +13,30 @@ GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are ex
 
 
 def brier_score(preds: Tensor, target: Tensor) -> Tensor:
-    # preds: (..., N) probabilities of 1, or (..., N, C)  target: (..., N) integer  ->  (...) float64
     """The mean square of probability minus truth: (p - y)^2 of two classes, summed over the classes for (..., N, C).
+
+    Shapes: preds: (..., N) probabilities of 1, or (..., N, C); target: (..., N) integer -> (...) float64.
 
     In [0, 1], or [0, 2] for C classes; lower is better. NaN without items, and where a probability is outside [0, 1] or
     a label is no class. ValueError for shapes and dtypes. Brier 1950.
 
-        brier_score(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))  # 0.025
+    >>> brier_score(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))
+    tensor(0.0250, dtype=torch.float64)
     """
     return _squares(preds, target).mean(-1)
 
 
 def calibration_error(preds: Tensor, target: Tensor, bins: int = 15) -> Tensor:
-    # preds: (..., N) probabilities of 1, or (..., N, C)  target: (..., N) integer  ->  (...) float64
     """The expected calibration error: in `bins` of equal width, |share that is right - mean probability|, averaged.
+
+    Shapes: preds: (..., N) probabilities of 1, or (..., N, C); target: (..., N) integer -> (...) float64.
 
     Of two classes the probability is that of 1 and "right" is 1; with (..., N, C) they are those of the largest one. In
     [0, 1], lower is better; few items make it too large, and so its interval. NaN and errors as in `brier_score`.
     Guo et al. 2017, arXiv:1706.04599.
 
-        calibration_error(torch.tensor([0.9, 0.8]), torch.tensor([1, 1]))  # 0.15
+    >>> calibration_error(torch.tensor([0.9, 0.8]), torch.tensor([1, 1]))
+    tensor(0.1500, dtype=torch.float64)
     """
     gaps = _gaps(preds, target, _checks.integer_at_least("bins", bins, 1))
     return gaps.sum(-2).abs().sum(-1) / gaps.shape[-2]
@@ -107,8 +111,10 @@ class BrierScore(_Calibration):
         super().__init__(1, replicates=replicates, seed=seed, **kwargs)
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (N,) probabilities of 1, or (N, C)  target: (N,) integer  ids, groups: (N,), see `Identity`
-        """Add a batch."""
+        """Add a batch.
+
+        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids; groups: (N,) integers or names.
+        """
         _checks.shape("target", target, "N")
         self.add_values(_squares(preds, target)[:, None], **items)
 
@@ -127,8 +133,10 @@ class CalibrationError(_Calibration):
         super().__init__(self.bins, replicates=replicates, seed=seed, **kwargs)
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (N,) probabilities of 1, or (N, C)  target: (N,) integer  ids, groups: (N,), see `Identity`
-        """Add a batch."""
+        """Add a batch.
+
+        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids; groups: (N,) integers or names.
+        """
         _checks.shape("target", target, "N")
         self.add_values(_gaps(preds, target, self.bins), **items)
 

@@ -14,24 +14,28 @@ from .._uncertainty.weights import Identity, check_draws, fingerprint, identity,
 
 
 def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    # preds: (..., N) floating  target: (..., N) integer or bool, 0 or 1  weights: (..., N) >= 0  ->  (...) float64
     """The probability that a positive scores above a negative, ties counting half: the area under the ROC curve.
+
+    Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
     In [0, 1], higher is better. A weight counts an item so often. NaN without a positive or a negative, and where a
     score is not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.
 
-        auroc(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 1, 1]))  # 1.0
+    >>> auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
+    tensor(1., dtype=torch.float64)
     """
     return _scored(_roc_area, preds, target, weights)
 
 
 def average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    # preds: (..., N) floating  target: (..., N) integer or bool, 0 or 1  weights: (..., N) >= 0  ->  (...) float64
     """The mean over the positives of the precision down to their score: sum of (R_k - R_k-1) P_k, ties as one step.
+
+    Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
     In [0, 1], higher is better. NaN without a positive; otherwise as `auroc`.
 
-        average_precision(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 1, 1]))  # 1.0
+    >>> average_precision(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 0, 1]))
+    tensor(1., dtype=torch.float64)
     """
     return _scored(_precision_area, preds, target, weights)
 
@@ -108,8 +112,10 @@ class RankedMetric(Metric):
         """The score; sums are 0 but at the `last` of equal scores."""
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (N,) floating  target: (N,) integer or bool, 0 or 1  ids, groups: (N,), see `Identity`
-        """Append a batch."""
+        """Append a batch.
+
+        Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids; groups: (N,) integers or names.
+        """
         _checks.shape("preds", preds, "N")
         _check(preds, target, preds.shape)
         given = identity(len(preds), preds.device, **items)

@@ -46,7 +46,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
-            mean_reciprocal_rank, precision_at_1, r_precision. `NAMES` lists all.
+            mean_reciprocal_rank, precision_at_1, r_precision. The error for another lists all.
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
         return_per_class: these means themselves, in the order of `class_labels`.
@@ -66,7 +66,16 @@ class AccuracyCalculator(EmbeddingMetric):
         audit: so many queries, drawn by `audit_seed`, are searched exactly too: what a knn_func that is not exact
             costs, see `audited`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
-        kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
+        kwargs: store_dtype, in which embeddings are kept (default their own), and what every metric takes, such as
+            process_group.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> calculator = AccuracyCalculator(include=("precision_at_1", "mean_average_precision"))
+    >>> calculator.update(x, labels)  # batch by batch
+    >>> calculator.compute()["precision_at_1"]
+    tensor(0.8000, dtype=torch.float64)
+    >>> calculator.get_accuracy(x, labels)  # the same at once, as pytorch-metric-learning has it
+    {'mean_average_precision': 0.8833333333333332, 'precision_at_1': 0.8}
     """
 
     higher_is_better = True

@@ -26,6 +26,12 @@ def open_rows(*addresses: str | os.PathLike) -> RowSource:
 
         rows = open_rows("embeddings-*.npy")
         AccuracyCalculator(("precision_at_1",), k=10).get_accuracy(query, query_labels, rows, labels)
+
+    >>> import numpy as np
+    >>> for part in range(2):
+    ...     np.save(f"embeddings-{part}.npy", np.eye(3, dtype=np.float32) + part)
+    >>> open_rows("embeddings-*.npy").shape  # read in blocks by whatever takes references
+    (6, 3)
     """
     if not addresses:
         raise ValueError("addresses: got none, wanted files of rows")

@@ -17,11 +17,15 @@ class RowSource(ABC):
     `open_rows` opens files. A subclass of your own sets `shape` and `dtype` and writes `read`; it is read by one thread
     at a time, in order where that is possible:
 
-        class Generated(RowSource):
-            def __init__(self):
-                super().__init__((10**9, 64), torch.float32)
-            def read(self, start, stop):
-                return torch.stack([row(n) for n in range(start, stop)])
+    >>> class Generated(RowSource):
+    ...     def __init__(self):
+    ...         super().__init__((10**9, 2), torch.float32)
+    ...
+    ...     def read(self, start, stop):
+    ...         return torch.arange(start, stop)[:, None].float().expand(-1, 2)
+    >>> Generated().read(5, 7)
+    tensor([[5., 5.],
+            [6., 6.]])
     """
 
     gap = 16  # rows that are rather read than skipped
@@ -60,8 +64,10 @@ class RowSource(ABC):
                 yield first, block
 
     def take(self, rows: Tensor) -> Tensor:
-        # rows: (n,) int64 ascending, at least one  ->  (n, D)
-        """Some rows; what lies between rows that are near each other is read along."""
+        """Some rows; what lies between rows that are near each other is read along.
+
+        Shapes: rows: (n,) int64 ascending, at least one -> (n, D).
+        """
         edge = (rows.diff() > self.gap).nonzero()[:, 0] + 1
         runs = rows.tensor_split(edge.cpu())
         return torch.cat([self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs])

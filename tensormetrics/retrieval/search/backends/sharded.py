@@ -30,6 +30,13 @@ class ShardedKNN:
     Args:
         group: the process group; default all ranks.
         knn: the TorchKNN that searches a block, with its distance and memory budget.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> distances, indices = ShardedKNN()(x, 1, x, True)  # each process gives its own rows
+    >>> indices.flatten()
+    tensor([1, 0, 3, 2])
+    >>> torch.distributed.destroy_process_group()
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, knn: TorchKNN | None = None) -> None:
@@ -96,9 +103,11 @@ class ShardedKNN:
         sizes: list[int],
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  own: (Q,) global  sizes: R of every rank  ignore: (Q, N)
-        # ->  (Q, k) float64, smaller is nearer, (Q, k) int64
-        """Neighbours of rows that a door has checked."""
+        """Neighbours of rows that a door has checked.
+
+        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q, k)
+        float64, smaller is nearer, (Q, k) int64.
+        """
         known = Known(
             query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
         )
