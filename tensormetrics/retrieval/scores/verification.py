@@ -106,7 +106,7 @@ def equal_error_rate(
 
         >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> equal_error_rate(x, y)
-        tensor(0.3750, dtype=torch.float64)
+        tensor(0.5000, dtype=torch.float64)
     """
 
     def rate(sides: Sides) -> Tensor:
@@ -209,7 +209,7 @@ class PairMetric(EmbeddingMetric):
 
 
 class EqualErrorRate(PairMetric):
-    """`equal_error_rate` of the pairs of all items; options as in `PairMetric`."""
+    """`equal_error_rate` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = False
 
@@ -219,7 +219,7 @@ class EqualErrorRate(PairMetric):
 
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; options as in `PairMetric`."""
+    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = True
 
@@ -240,7 +240,7 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as in `PairMetric`."""
+    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`."""
 
     higher_is_better = None
 
