@@ -36,7 +36,7 @@ def nearest_centroid(
 ) -> Tensor:
     """1 if no class mean of the references is nearer than that of the query's own class, else 0.
 
-    Shapes: query: (..., Q, D); query_labels; self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
+    Shapes: query: (..., Q, D); query_labels, self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
     -> (..., Q) float64.
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken

@@ -48,7 +48,7 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
 
-    Shapes: rank: (..., Q, P); relevant; candidates: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant, candidates: (..., Q) -> (..., Q) float64.
 
     Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
     better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley

@@ -33,7 +33,7 @@ class SimilarityMatch(OverlapMetric):
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         """The overlap of the two sides.
 
-        Shapes: similarity: (..., N, M); n_pred; n_ref: (...) -> (...).
+        Shapes: similarity: (..., N, M); n_pred, n_ref: (...) -> (...).
         """
 
     def update(
