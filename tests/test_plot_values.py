@@ -53,6 +53,17 @@ def test_every_metric_shows_its_values(case, generator):
     assert points(ax, 1) == pytest.approx([value for value in values for _ in range(2)], nan_ok=True)
 
 
+@pytest.mark.parametrize("case", METRICS.values(), ids=METRICS.keys())
+def test_every_metric_says_whether_forward_has_a_gradient(case, generator):
+    metric = case.make()
+    inputs = case.inputs(generator, 60)
+    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    answers = [leaf for leaf in tree_leaves(metric(*inputs)) if isinstance(leaf, torch.Tensor)]
+    assert any(answer.requires_grad for answer in answers) == metric.is_differentiable
+
+
 def test_intervals_gaps_and_classes():
     first = {"acc": Estimate(tensor(0.5), tensor(0.3), tensor(0.6)), "tpr": tensor([0.1, 0.2])}
     _, ax = plot_values([first], "x", (0.0, 1.0), True)

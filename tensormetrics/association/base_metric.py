@@ -71,6 +71,7 @@ class BaseMetric(SumMetric):
     metric_template: Template
     metric_name: str
     metric_short_name: str
+    is_differentiable = True
 
     apart: Tensor
     total: Tensor

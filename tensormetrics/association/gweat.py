@@ -134,7 +134,7 @@ def group_draws(
 
 
 class GWEAT(BaseMetric):
-    """See `gweat`; `by_group` has the term of each target set."""
+    """Does each target set go with its own attribute set? See `gweat`; `by_group` has the term of each target set."""
 
     metric_template = ("n", "n")
     metric_name = "Generalized WEAT"

@@ -127,7 +127,10 @@ def _each_item(
 
 
 class NearestCentroidAccuracy(QueryMetric):
-    """Mean of `nearest_centroid`; options as in `PrecisionAtK`."""
+    """Share of queries whose nearest class mean is their own class's, in [0, 1]; see `nearest_centroid`.
+
+    Options as in `PrecisionAtK`.
+    """
 
     def __init__(
         self,

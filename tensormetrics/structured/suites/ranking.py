@@ -38,6 +38,8 @@ class RankingScores(CountMetric):
     {'precision@2': 0.5, 'rr': 0.5}
     """
 
+    plot_upper_bound = None  # of `ap_metametric`
+
     def __init__(
         self,
         ks: Sequence[int] = (1, 5, 10),
