@@ -55,7 +55,6 @@ KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of the
     (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
     ("tensormetrics/_metric.py", "there.data_ptr() == kept.data_ptr() and ", ""),
     ("tensormetrics/association/_sets.py", "spread <= GRID**-2", "spread <= 0"),
-    ("tensormetrics/posterior/sums.py", "log_masses.movedim(-1, 0).contiguous()", "log_masses.movedim(-1, 0)"),
 ]
 
 

@@ -138,7 +138,7 @@ def sample_dirichlet(
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
     """Shares that sum to 1, or to 0 where nothing has a mass."""
-    rows = log_masses.movedim(-1, 0).contiguous()  # each a vector of its own, whose digits depend on no other sample
+    rows = log_masses.movedim(-1, 0)
     return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
 

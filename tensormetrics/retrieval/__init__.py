@@ -69,6 +69,13 @@ from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
 from .scores.uncertainty import bootstrap as bootstrap
 from .scores.uncertainty import paired_randomisation as paired_randomisation
+from .scores.verification import EqualErrorRate as EqualErrorRate
+from .scores.verification import OperatingPoints as OperatingPoints
+from .scores.verification import PairwiseROC as PairwiseROC
+from .scores.verification import TARAtFAR as TARAtFAR
+from .scores.verification import equal_error_rate as equal_error_rate
+from .scores.verification import pairwise_roc as pairwise_roc
+from .scores.verification import tar_at_far as tar_at_far
 from .search.backends.faiss_knn import FaissKNN as FaissKNN
 from .search.backends.keops_knn import KeOpsKNN as KeOpsKNN
 from .search.backends.sharded import ShardedKNN as ShardedKNN
