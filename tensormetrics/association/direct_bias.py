@@ -147,7 +147,7 @@ def _principal(groups: Tensor, count: Tensor, k: int, least: float) -> Tensor:
 
 
 class DirectBias(BaseMetric):
-    """How much of the target words lies in the bias subspace of groups aligned by position, in [0, 1]; see `direct_bias`."""
+    """How much of the target words lies in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
 
     metric_template = (1, "n")
     metric_name = "Direct Bias"
