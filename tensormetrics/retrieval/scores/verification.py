@@ -213,7 +213,7 @@ class PairMetric(EmbeddingMetric):
 
 
 class EqualErrorRate(PairMetric):
-    """`equal_error_rate` of the pairs of all items; `distance` and `memory_budget` as in `TorchKNN`."""
+    """`equal_error_rate` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = False
 
@@ -223,7 +223,7 @@ class EqualErrorRate(PairMetric):
 
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; `distance` and `memory_budget` as in `TorchKNN`."""
+    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = True
 
@@ -244,7 +244,7 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as in `EqualErrorRate`."""
+    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`."""
 
     higher_is_better = None
 
