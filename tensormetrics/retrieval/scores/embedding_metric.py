@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -70,19 +71,19 @@ class EmbeddingMetric(Metric):
 
     def update(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
-        reference: Tensor | None = None,
-        reference_labels: Tensor | None = None,
+        embeddings: Tensor | np.ndarray,
+        labels: Tensor | np.ndarray,
+        reference: Tensor | np.ndarray | None = None,
+        reference_labels: Tensor | np.ndarray | None = None,
         *,
         role: Role = "both",
-        cameras: Tensor | None = None,
+        cameras: Tensor | np.ndarray | None = None,
         **items: Unpack[Identity],
     ) -> None:
         """Append a batch of queries, of references, or of items that are both.
 
-        Shapes: embeddings, reference: (N, D); labels; reference_labels: (N,) or (N, 1), or (N, L) where there is a;
-        label_comparison_fn; cameras: (N,) integer; ids; groups: (N,) integer or names.
+        Shapes: embeddings, reference: (N, D); labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a
+        `label_comparison_fn`; cameras: (N,) integer; ids, groups: (N,) integer or names. Arrays of numpy are taken too.
 
         With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
         in updates of their own: `metric(query, labels, reference, reference_labels)` is the score of one against the
@@ -108,12 +109,12 @@ class EmbeddingMetric(Metric):
 
     def _append(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
+        embeddings: Tensor | np.ndarray,
+        labels: Tensor | np.ndarray,
         role: str,
         names: tuple[str, str] = ("embeddings", "labels"),
         *,
-        cameras: Tensor | None = None,
+        cameras: Tensor | np.ndarray | None = None,
         ids: Any = None,
         groups: Any = None,
     ) -> None:
