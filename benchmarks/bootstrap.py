@@ -3,8 +3,8 @@ a thousand replicates of MAP@R at 10,000 x 128 cost at most half of the score ag
 
 The metrics are torchmetrics' own on both sides, fed with the same batches. `Uncertain` weighs whole updates by Exp(1);
 BootStrapper draws again within each. Asserted before anything is timed: equal values, to 1e-6; and intervals of the
-first row, whose updates are all alike, that agree in width within a half. The last row compares `compute` with `interval`
-of one metric, whose value is that of `compute`, bit for bit. Rivals take turns in one process; medians.
+first row, whose updates are all alike, that agree in width within a half. The last row compares `compute` with
+`interval` of one metric, whose value is that of `compute`, bit for bit. Rivals take turns in one process; medians.
 """
 
 import functools

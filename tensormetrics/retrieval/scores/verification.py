@@ -42,8 +42,10 @@ def pairwise_roc(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> OperatingPoints:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (..., F) each
     """The ROC curve of pairs of items, at the largest false accept rates that do not exceed `far` (F of them).
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (..., F)
+    each.
 
     Pairs are those of query (..., Q, D) and reference (..., N, D), or all of two queries; labels (..., Q), (..., N).
     Every pair is counted and no list of pairs is kept: time O(Q N D), memory as budgeted. Pairs at equal distance are
@@ -74,9 +76,10 @@ def tar_at_far(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
     """True accept rate at a false accept rate of at most `far`: the share of pairs of the same label that are accepted
     by a threshold of distance under which no more than that share of pairs of different labels are.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
     Arguments as in `pairwise_roc`, which gives it for several rates. In [0, 1], higher is better, (...) float64.
 
@@ -98,9 +101,10 @@ def equal_error_rate(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
     """The error of the threshold at which as many pairs of the same label are refused as pairs of different labels are
     accepted, in shares of both; where no threshold has equal ones, on the line between the two next to it.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
     Arguments as in `pairwise_roc`. In [0, 1], lower is better, 1/2 by chance, (...) float64.
 
