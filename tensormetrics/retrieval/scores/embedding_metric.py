@@ -1,5 +1,6 @@
 """The base of metrics that keep embeddings: their states, in one process or spread over several."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -11,7 +12,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..._ranks import common_kind, gather, gathered
+from ..._ranks import common_kind, exchange, gather, gathered
 from ..._uncertainty.weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
@@ -27,6 +28,7 @@ from ..rows import (
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
+MUCH = 10**9  # bytes of rows that each process is to hold
 
 
 class StoreOptions(Options, total=False):
@@ -218,6 +220,8 @@ class EmbeddingMetric(Metric):
         # With a function of the user's own there may be no group to talk to.
         several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
         if not (self._to_be_spread and several):
+            if several:
+                self._warn_of_all_rows()
             return super()._sync_dist(dist_sync_fn, process_group)
         kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
@@ -227,6 +231,17 @@ class EmbeddingMetric(Metric):
         for name, state in whole.items():
             setattr(self, name, state)
         self._lengths = {role: [shape[0] for shape, _ in kinds[_states(role)[1]]] for role in ROLES}
+
+    def _warn_of_all_rows(self) -> None:
+        """Where what every rank is to hold is large."""
+        held = sum(getattr(self, _states(role)[0]).nbytes for role in ROLES)
+        whole = sum(exchange(held, self.process_group))
+        if whole > MUCH:
+            warnings.warn(
+                f"{type(self).__name__} brings all rows, {whole / 1e9:.1f} GB, to every process: its options want them "
+                "together. Scores of ranks, and of clusters by the default k-means, leave rows where they are",
+                stacklevel=2,
+            )
 
     def unsync(self, should_unsync: bool = True) -> None:
         super().unsync(should_unsync)
