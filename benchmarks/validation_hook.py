@@ -114,10 +114,10 @@ def posterior(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hoo
 
 
 def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook | None]:
-    queries, dim = size // 20, 300
+    queries, dim = size // 50, 300
     table = torch.randn(2000, dim, device=device)
     lengths = torch.randint(5, 26, (queries, 4)) if ragged else torch.full((queries, 4), 25)
-    words = torch.randint(0, len(table), (queries, 4, 25))
+    words = torch.rand(queries, 4, len(table)).topk(25).indices  # WEFE counts a word of a set once
     inside = torch.arange(25) < lengths[..., None]
     batches = [
         (w.unbind(1), dict(zip(("x_mask", "y_mask", "a_mask", "b_mask"), m.unbind(1), strict=True)))

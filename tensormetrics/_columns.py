@@ -41,6 +41,19 @@ words_of_fields = _native.define(
     _native.Operator("text", SERVES, 10),
 )
 
+# data: (bytes,) uint8, lines of a word, which may hold spaces, and `columns` numbers  ->  (n, 2) int64, where each word
+# begins and ends; (n, columns) float32, rounded from float64 as numpy does; () bool: whether some line is another, and
+# none of this means anything.
+rows_of_words = _native.define(
+    "rows_of_words(Tensor data, int columns) -> (Tensor, Tensor, Tensor)",
+    lambda data, columns: (
+        data.new_empty(n := torch.library.get_ctx().new_dynamic_size(), 2, dtype=torch.int64),
+        data.new_empty(n, columns, dtype=torch.float32),
+        data.new_empty((), dtype=torch.bool),
+    ),
+    _native.Operator("text", "read_word2vec and WordEmbeddingModel.from_word2vec", 10),
+)
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -116,6 +129,19 @@ def _words_of_fields(data: Tensor, places: Tensor, width: int) -> Tensor:
     raw = data.numpy().tobytes()
     fields = np.array([raw[begin:end] for begin, end in places.tolist()], f"S{WORD * width}")
     return torch.from_numpy(fields.view(np.int64).reshape(len(places), width))
+
+
+@_native.reference("rows_of_words")
+def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    lines = data.numpy().tobytes().removesuffix(b"\n").split(b"\n")
+    fields = [[] if line[:1].isspace() else line.rsplit(None, columns) for line in lines]
+    numbers = [[_number(field) for field in row[1:]] for row in fields]
+    if any(len(row) != columns or None in row for row in numbers):
+        nothing = torch.empty(0, 2, dtype=torch.int64), torch.empty(0, columns)
+        return *nothing, torch.tensor(True)
+    begin = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
+    places = np.stack([begin, begin + [len(word) for word, *_ in fields]], 1)
+    return torch.from_numpy(places), torch.tensor(numbers, dtype=torch.float64).float(), torch.tensor(False)
 
 
 def _number(field: bytes) -> float | None:

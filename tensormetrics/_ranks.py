@@ -38,11 +38,17 @@ class LostRankError(RuntimeError):
 def exchange(outcome: Any, group: Group = None) -> list[Any]:
     """The outcome of every rank, in rank order. Where one is an exception, all ranks raise: the others a RuntimeError
     that names the rank."""
-    failed = isinstance(outcome, BaseException)
-    # An exception may not survive pickling; its text does.
-    said = f"{type(outcome).__name__}: {outcome}" if failed else outcome
+    failed, told = isinstance(outcome, BaseException), b""
+    if not failed:
+        try:
+            told = pickle.dumps((False, outcome))
+        except Exception as error:  # the others wait for what cannot be sent
+            failed, outcome = True, error
+    if failed:
+        # An exception may not survive pickling; its text does.
+        told = pickle.dumps((True, f"{type(outcome).__name__}: {outcome}"))
     with reaching(group):
-        outcomes = [pickle.loads(each) for each in _all_told(pickle.dumps((failed, said)), group)]
+        outcomes = [pickle.loads(each) for each in _all_told(told, group)]
     if failed:
         raise _told(outcome)
     for rank, (failed, said) in enumerate(outcomes):

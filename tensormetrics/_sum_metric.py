@@ -16,7 +16,7 @@ from ._uncertainty.weights import GRIDS, check_draws, fingerprint, identity, joi
 class SumMetric(Metric):
     """Keeps sums over items, and with `replicates=R` also R weighted ones, for `interval` and `compare`.
 
-    What is kept is exact, and so the same in any order and split of the items; see `Identity` for `ids` and `groups`.
+    What is kept is exact, and so the same in any order and split of the items; `ids` and `groups`: see `Uncertain`.
     """
 
     sums: Tensor

@@ -55,7 +55,6 @@ KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of the
     (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
     ("tensormetrics/_metric.py", "there.data_ptr() == kept.data_ptr() and ", ""),
     ("tensormetrics/association/_sets.py", "spread <= GRID**-2", "spread <= 0"),
-    ("tensormetrics/posterior/sums.py", "log_masses.movedim(-1, 0).contiguous()", "log_masses.movedim(-1, 0)"),
 ]
 
 
@@ -144,17 +143,32 @@ def drawn(number: int, seed: int, only: str) -> list[tuple[Edit, str]]:
     return chosen
 
 
-def tests_of(path: str) -> list[list[str]]:
-    """What to run for a file, the likeliest to see it first: arguments of pytest."""
-    _, part, *_ = path.split("/")
+def names_around(edit: Edit, text: str) -> list[str]:
+    """The functions and classes that an edit of Python lies in."""
+    line = text.count("\n", 0, edit.start) + 1
+    kinds = ast.FunctionDef | ast.ClassDef
+    nodes = ast.walk(ast.parse(text)) if edit.path.endswith(".py") else ()
+    around = (node for node in nodes if isinstance(node, kinds) and node.lineno <= line <= (node.end_lineno or 0))
+    return [node.name for node in around if not node.name.startswith("__")]
+
+
+def tests_of(edit: Edit, text: str) -> list[list[str]]:
+    """What to run for an edit, the likeliest to see it first: arguments of pytest."""
+    _, part, *_ = edit.path.split("/")
     domain = LIBRARIES.get(part, part.removesuffix(".py").strip("_"))
-    stem = Path(path).stem.strip("_")
-    folder = ROOT / "tests" / domain
-    near = sorted(file.relative_to(ROOT).as_posix() for file in folder.glob(f"test*{stem}*.py"))
-    if not folder.is_dir():
-        return [["tests", "--ignore=tests/peers", "--ignore=tests/integrations", "--ignore=tests/ptx"]]
-    table = ["tests/test_conformance.py", "tests/test_distributed.py", "-k", f"{domain}. or not ["]
-    return [*([near] if near else []), [f"tests/{domain}"], table]
+    folder = of_domain if (of_domain := ROOT / "tests" / domain).is_dir() else ROOT / "tests"
+    stem = Path(edit.path).stem.strip("_")
+    named = re.compile(rf"\b({'|'.join([stem, *names_around(edit, text)])})\b")
+    near = [
+        file.relative_to(ROOT).as_posix()
+        for file in sorted(folder.rglob("test*.py"))
+        if stem in file.name or named.search(file.read_text())
+    ]
+    rest = [["tests", "--ignore=tests/peers", "--ignore=tests/integrations", "--ignore=tests/ptx"]]
+    if folder == of_domain:
+        table = ["tests/test_conformance.py", "tests/test_distributed.py", "-k", f"{domain}. or not ["]
+        rest = [[f"tests/{domain}"], table]
+    return [*([near] if near else []), *rest]
 
 
 def builds(folder: Path) -> bool:
@@ -168,11 +182,11 @@ def tested(arguments: list[str], folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=SECONDS)
 
 
-def kills(edit: Edit, folder: Path) -> str:
+def kills(edit: Edit, text: str, folder: Path) -> str:
     """The test that fails with the edit; "" if it lives."""
     if edit.path.startswith("csrc/") and not builds(folder):
         return "the compiler"
-    for arguments in tests_of(edit.path):
+    for arguments in tests_of(edit, text):
         try:
             ended = tested(arguments, folder)
         except subprocess.TimeoutExpired:
@@ -202,7 +216,7 @@ def main() -> int:
                 print()
                 continue
             (folder / edit.path).write_text(edit.applied(text))
-            killer = kills(edit, folder)
+            killer = kills(edit, text, folder)
             (folder / edit.path).write_text(text)
             if edit.path.startswith("csrc/"):
                 builds(folder)  # else the next edit meets the library of this one

@@ -1,14 +1,19 @@
 """Every public name says what it is and of what shape its tensors are, stands on the page of names, and has a place in
 the reference that is built from all this."""
 
+import dataclasses
+import doctest
+import enum
 import inspect
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 import tensormetrics
+from tensormetrics.posterior import temporary_registrations
 
 NAMES = [
     (domain, name) for domain in tensormetrics.__all__ for name in import_module(f"tensormetrics.{domain}").__all__
@@ -16,6 +21,9 @@ NAMES = [
 SHAPE = re.compile(  # (..., N, D), (k,), (), (rows, C)
     r"\(\.\.\.\)|\(\)|\((\.\.\.|[A-Z*]\w*|\d+|[a-z])( ?[-+*/] ?\w+)?,[^()]*\)|\([a-z]+, [A-Z\d][^()]*\)"
 )
+
+
+SHOWN = {name for _, name in NAMES} | {"update", "forward", "__call__"}
 
 
 def value_of(domain: str, name: str):
@@ -45,8 +53,10 @@ def takes_tensors(method) -> bool:
 
 
 def says_shapes(function) -> bool:
-    comments = re.findall(r"#(.*)", inspect.getsource(function))
-    return any(SHAPE.search(text) for text in [*comments, function.__doc__ or ""])
+    """In the docstring, which `help` shows; of steps that only the library's own classes take, in comments."""
+    comments = re.findall(r"#(.*)", inspect.getsource(function)) if function.__name__ not in SHOWN else []
+    words = re.sub(r"^ *(>>>|\.\.\.) .*", "", function.__doc__ or "", flags=re.MULTILINE)
+    return any(SHAPE.search(text) for text in [*comments, words])
 
 
 @pytest.mark.parametrize(("domain", "name"), NAMES, ids=str)
@@ -60,6 +70,57 @@ def test_says_of_what_shape_its_tensors_are(domain, name):
 def test_shapes_are_told_from_other_brackets():
     assert all(SHAPE.search(text) for text in ("x: (..., N, D)", "(N,) int64", "->  (...)", "(Q + 1, k)"))
     assert not any(SHAPE.search(text) for text in ("no shape", "a function (of two arguments)", "f(x) + 1"))
+
+
+def test_names_in_docstrings_are_exported():
+    known = {name for domain in tensormetrics.__all__ for name in dir(import_module(f"tensormetrics.{domain}"))}
+    unknown = set()
+    for domain, name in NAMES:
+        value = value_of(domain, name)
+        classes = [base for base in getattr(value, "__mro__", ()) if base.__module__.startswith("tensormetrics")]
+        methods = [method for base in classes for key, method in vars(base).items() if not key.startswith("_")]
+        for text in (documented.__doc__ or "" for documented in [value, *methods]):
+            unknown |= {(name, word) for word in re.findall(r"`([A-Z]\w+)`", text) if word not in known}
+    assert unknown == set()
+
+
+OTHERS = {"FaissKMeans": "faiss", "FaissKNN": "faiss"}
+PLOTS = "plot_", "create_ranking", "calculate_ranking", "run_queries"
+READABLE = 500  # characters of a docstring that may leave the example to the function it names
+
+
+def needs_example(domain: str, name: str) -> bool:
+    """Functions, doors, and Modules that do not point at a function; a result, a structure or an error says enough."""
+    value = value_of(domain, name)
+    if not inspect.isclass(value):
+        return callable(value)
+    if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
+        return False
+    functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
+    points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
+    return not (points and len(value.__doc__) < READABLE) and not getattr(value, "_is_protocol", False)
+
+
+WITH_EXAMPLE = [(domain, name) for domain, name in NAMES if ">>>" in (value_of(domain, name).__doc__ or "")]
+
+
+def test_what_needs_an_example_has_one():
+    assert [row for row in NAMES if needs_example(*row) and row not in WITH_EXAMPLE] == []
+
+
+@pytest.mark.parametrize(("domain", "name"), WITH_EXAMPLE, ids=str)
+def test_examples_print_what_stands_below_them(domain, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip(OTHERS.get(name, "torch"))
+    if name.startswith(PLOTS):
+        pytest.importorskip("matplotlib"), pytest.importorskip("pandas")
+    known = {other: value_of(where, other) for where, other in NAMES if where == domain}
+    names = {"torch": torch, "__name__": "__main__", **known}
+    example = doctest.DocTestParser().get_doctest(inspect.getdoc(value_of(domain, name)), names, name, None, None)
+    told: list[str] = []
+    with temporary_registrations():
+        doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    assert example.examples and not told, "".join(told)
 
 
 def test_stands_on_the_page_of_names():

@@ -4,6 +4,7 @@ import datetime
 import os
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,22 @@ import tensormetrics
 from tensormetrics._ranks import LostRankError, together
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
+from tensormetrics.structured import Family, metametric, micro_average
 
 TIMEOUT = 20.0  # of the group, in seconds
 ODD = 1  # the rank that differs
+
+
+@dataclass(frozen=True)
+class Item:
+    text: str
+    kind: str
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Doc:
+    items: list[Item]
 
 
 def near(x, y):
@@ -56,6 +70,14 @@ def differing(rank):
     metric = AveragePrecision() if odd else calculator(rank)
     metric.update(*rows(rank))
     yield "the metric", metric
+    yield "labels", family(["x", "y"] if odd else None)
+    yield "by", family(None, "text" if odd else "kind")
+
+
+def family(labels, by="kind"):
+    scores = Family(Doc.metric, micro_average(["f1"]), by=by, labels=labels)
+    scores.update([Doc([Item("a", "x")])], [Doc([Item("a", "x"), Item("b", "y")])])
+    return scores
 
 
 def raised(call):
@@ -98,6 +120,11 @@ def run_rank(rank: int, world: int, folder: str) -> None:
         if odd:
             counting.__init__, TorchKNN.search = before, call
         results[name] = metric.compute()  # the group serves, and the rows are kept
+    scores = family(None)
+    if odd:
+        scores.by_label[0].sums[lambda: "a label that cannot be sent"] = torch.zeros(3, dtype=torch.float64)
+    found["label"] = raised(scores.compute)
+    results["labels"] = family(None).compute()
     metric = calculator(rank)
     if odd:
         metric.scorer = out_of_memory
@@ -136,6 +163,8 @@ OPTIONS = {
     "knn_func": ("distance='l2'", "distance='ip'"),
     "confusion_prior": ("1.0", "0.5"),
     "the metric": ("AccuracyCalculator", "AveragePrecision"),
+    "labels": ("None", "['x', 'y']"),
+    "by": ("'kind'", "'text'"),
 }
 
 
@@ -169,6 +198,13 @@ def test_a_rank_that_fails_is_named_at_once(others, what, said):
         assert found[what][1] < TIMEOUT / 4
 
 
+def test_a_label_that_cannot_be_sent_is_told_to_all(others):
+    for found, *_ in others.values():
+        said, seconds = found["label"]
+        assert said.startswith(f"RuntimeError: rank {ODD} failed with ") and "pickle" in said
+        assert seconds < TIMEOUT / 4
+
+
 def test_the_group_goes_on(others):
     world = max(others) + 1 + (len(others) == 1)
     together = AccuracyCalculator(("mean_average_precision",))
@@ -177,6 +213,8 @@ def test_the_group_goes_on(others):
         together.update(*rows(rank))
         shallow.update(*rows(rank))
     for _, results, *_ in others.values():
+        of_labels = results.pop("labels")
+        assert of_labels["f1[x]"] == 1 and of_labels["f1[y]"] == 0
         assert results == {
             "budgets": together.compute(),
             "counting": together.compute(),

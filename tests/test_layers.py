@@ -29,7 +29,9 @@ GROUND = (
 )
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 ROOMS = {  # of a domain, each on those before it
-    "retrieval": ("sums", "relevance", "rows", "search", "ranks", "scores", "clusters", "calculator", "runs"),
+    "retrieval": (
+        *("sums", "relevance", "sources", "rows", "search", "ranks", "scores", "clusters", "calculator", "runs"),
+    ),
     "structured": ("tensors", "objects", "dsl", "suites"),
 }
 OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator

@@ -86,6 +86,7 @@ def random_keys(*shape: int) -> Tensor:
 
 
 TEXT = torch.tensor(list(b"a 1.25 -3\n\n nan +7 c"), dtype=torch.uint8)
+WORDS = torch.tensor(list(b"a 1.25 -3\r\nNew  York\t inf +7e-1 \n"), dtype=torch.uint8)
 HALVES = torch.arange(2.0**16, dtype=torch.float64)
 CELLS = torch.arange(1.0, 19, dtype=torch.float64).view(2, 3, 3)
 ARGUMENTS: dict[str, Callable[[], tuple]] = {
@@ -104,6 +105,7 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "keep_possible": rounded,
     "least_of_possible": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
+    "rows_of_words": lambda: (WORDS, 2),
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
     "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),

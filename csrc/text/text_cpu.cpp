@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -100,9 +101,35 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
   return {places, wrong};
 }
 
+// Digits with at most one point. The digits as an integer and the power of ten are exact in float64, so that their
+// quotient is the float64 nearest to the number; false where they are not, or something else stands there.
+bool read_digits(const char* first, const char* last, double& value) {
+  static constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+                                     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+  const bool negative = first < last && *first == '-';
+  const char* const start = first += negative;
+  if (last - first > 19) return false;  // the integer stays below 2^64
+  const char* point = nullptr;
+  uint64_t digits = 0;
+  for (; first < last; ++first) {
+    const auto digit = static_cast<unsigned char>(*first - '0');
+    if (digit < 10)
+      digits = 10 * digits + digit;
+    else if (*first == '.' && !point)
+      point = first;
+    else
+      return false;
+  }
+  if (last - start == (point ? 1 : 0) || digits > uint64_t{1} << 53) return false;
+  value = static_cast<double>(digits) / kTens[point ? last - point - 1 : 0];
+  if (negative) value = -value;
+  return true;
+}
+
 // A decimal number as Python reads it; false if the field holds none.
 bool read(const uint8_t* begin, const uint8_t* end, double& value) {
   const char *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
+  if (read_digits(first, last, value)) return true;
   if (last - first > 1 && *first == '+' && first[1] != '-') ++first;
   const auto [stop, error] = std::from_chars(first, last, value);
   if (error == std::errc::result_out_of_range)  // infinity or 0
@@ -147,10 +174,59 @@ Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
   return words;
 }
 
+// As bytes.split() of Python.
+inline bool space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// A line of a word, which may hold spaces, and `columns` numbers behind it: where the word ends, or -1 for another line.
+int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
+  if (begin == end || space(data[begin])) return -1;
+  for (int64_t column = columns; column >= 0; --column) {
+    while (end > begin && space(data[end - 1])) --end;
+    if (column == 0) break;
+    const int64_t last = end;
+    while (end > begin && !space(data[end - 1])) --end;
+    double value;
+    if (last == end || !read(data + end, data + last, value)) return -1;
+    row[column - 1] = static_cast<float>(value);
+  }
+  return end > begin ? end : -1;
+}
+
+// (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, where the words stand, (n, columns) float32,
+// rounded from float64 as numpy does; and () bool: whether some line is another, and nothing here means anything.
+std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
+  const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
+  const int64_t size = data.size(0);
+  std::vector<int64_t> starts;
+  for (int64_t begin = 0; begin < size;) {
+    starts.push_back(begin);
+    const auto* line_end = static_cast<const uint8_t*>(std::memchr(bytes + begin, '\n', size - begin));
+    begin = line_end ? line_end - bytes + 1 : size;
+  }
+  const int64_t n = starts.size();
+  starts.push_back(size);
+  Tensor places = of(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
+  Tensor values = torch::stable::new_empty(data, {n, columns}, ScalarType::Float);
+  auto* place = static_cast<int64_t*>(places.data_ptr());
+  auto* value = static_cast<float*>(values.data_ptr());
+  std::atomic<bool> other{false};
+  common::in_parallel("rows_of_words", n, std::max<int64_t>(kGrain / columns, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end && !other; ++i) {
+      const int64_t last = starts[i + 1] - (bytes[starts[i + 1] - 1] == '\n');
+      place[2 * i] = starts[i];
+      place[2 * i + 1] = read_row(bytes, starts[i], last, columns, value + i * columns);
+      if (place[2 * i + 1] < 0) other = true;
+    }
+  });
+  *static_cast<bool*>(wrong.data_ptr()) = other;
+  return {places, values, wrong};
+}
+
 }  // namespace text
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("split_columns", TORCH_BOX(&text::split_columns));
   m.impl("numbers_of_fields", TORCH_BOX(&text::numbers_of_fields));
   m.impl("words_of_fields", TORCH_BOX(&text::words_of_fields));
+  m.impl("rows_of_words", TORCH_BOX(&text::rows_of_words));
 }

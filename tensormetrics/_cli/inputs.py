@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..retrieval.sources.arrow import TABLES, read_column
+from ..retrieval.sources.files import found_files, open_rows
+from ..retrieval.sources.source import RowSource
 from .options import BadInput
 
 INT64 = torch.iinfo(torch.int64)
@@ -312,6 +315,16 @@ def _jsonl(path: Path, name: None) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
+    """An array of a file as `read_tensor` gives it; what is to be read `in_blocks`, several files or a table of rows as
+    a source."""
+    with naming():
+        files = found_files(location)
+        if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
+            return open_rows(location)
+    return read_tensor(location)
+
+
 Words = list[int] | list[str]
 
 
@@ -337,7 +350,33 @@ def read_labels(location: str) -> Column:
 
 
 def read_columns(location: str, wanted: str = "labels: (N, L)", most: int | None = None) -> list[Column]:
-    """A column of labels for each level."""
+    """A column of labels for each level. Several files follow each other."""
+    with naming():
+        files = found_files(location)
+    if len(files) == 1:
+        return _columns_of(location, *files[0], wanted, most)
+    parts = [_columns_of(f"{file}:{name}" if name else file, file, name, wanted, most) for file, name in files]
+    if len({tuple(column.names is None for column in columns) for columns in parts}) > 1:
+        raise BadInput(f"{location}: got columns of different kinds, wanted the same in each file")
+    return [_in_turn(columns) for columns in zip(*parts, strict=True)]
+
+
+def _in_turn(columns: Sequence[Column]) -> Column:
+    """One column after the other; words are numbered anew."""
+    if columns[0].names is None:
+        return Column(torch.cat([column.numbers for column in columns]), None)
+    names = sorted({word for column in columns for word in column.names or ()})
+    number = {word: n for n, word in enumerate(names)}
+    tables = ((torch.tensor([number[word] for word in column.names or ()]), column.numbers) for column in columns)
+    return Column(torch.cat([table[numbers] for table, numbers in tables]), names)
+
+
+def _columns_of(location: str, file: str, name: str | None, wanted: str, most: int | None) -> list[Column]:
+    if Path(file).suffix in TABLES:
+        with naming():
+            numbers, words = read_column(file, name)
+        column = Column(torch.from_numpy(np.array(numbers, dtype=np.int64)), words)
+        return [column if words is None else _in_turn([column])]
     path, _ = _split(location)
     if path.suffix in TEXT_LABELS:
         return [_numbered(path, words) for words in TEXT_LABELS[path.suffix](path, most)]

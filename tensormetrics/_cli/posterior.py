@@ -34,6 +34,12 @@ from .options import answer, common_options
     help="With --compare: differences below X do not matter.",
 )
 @click.option(
+    "--width",
+    type=click.FloatRange(0, min_open=True),
+    metavar="X",
+    help="Also how many items in all, like those at hand, make the interval X wide.",
+)
+@click.option(
     "--prior",
     metavar="NUMBER|NAME",
     default="balanced",
@@ -58,7 +64,7 @@ from .options import answer, common_options
     help="Draws from each posterior.",
 )
 @click.option(
-    "--ci",
+    "--confidence",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
     default=0.95,

@@ -58,19 +58,33 @@ from .options import answer, common_options, intervals
     help="One per row: queries that are reweighted together in intervals.",
 )
 @click.option("--per-class", is_flag=True, help="Also a table with a row for each class.")
+@click.option("--state", type=click.Path(dir_okay=False), metavar="FILE", help="Of partial counts, to go on from.")
+@click.option(
+    "--state-seconds",
+    type=click.FloatRange(0),
+    default=120,
+    show_default=True,
+    metavar="N",
+    help="Between two writes of the state.",
+)
 @intervals("reweightings of whole groups of queries")
 @common_options
 def retrieval(**options: Any) -> int:
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
 
-    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl; `file:name` picks one array of several. Labels are integers,
-    or words in a .txt, .csv or .jsonl file, one per line; so are cameras, ids and groups. A floating .npy file is read
-    in pieces on a CPU and may be larger than the memory.
+    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow also .parquet, .arrow and .feather; `file:name`
+    picks one array or column of several. A pattern, 'embeddings-*.parquet:column', means the files of such names, one
+    after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column; so are
+    cameras, ids and groups.
 
-    Under torchrun each rank holds a part of the rows, and the answer is that of one process.
+    A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
+    --state: these are read in blocks. With --state a run that was killed goes on from where it was.
+
+    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process.
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
+    tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
     """
     return answer("retrieval", **options)

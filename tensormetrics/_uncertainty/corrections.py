@@ -9,15 +9,17 @@ CORRECTIONS = ("holm", "bh")
 
 
 def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
-    # p_values: (..., T)  ->  (..., T) float64
     """The p-values of T tests, such that those of at most .05 may be believed together.
+
+    Shapes: p_values: (..., T) -> (..., T) float64.
 
     "holm" keeps the chance of even one false discovery (Holm 1979, https://www.jstor.org/stable/4615733), "bh" the
     expected share of false ones among the discoveries, for independent or positively dependent tests (Benjamini and
     Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x). In [0, 1]; what is not is no test, and NaN. ValueError for
     another correction.
 
-        correct_p_values(torch.tensor([0.01, 0.03, 0.04]))  # .03, .06, .06
+    >>> correct_p_values(torch.tensor([0.01, 0.03, 0.04]))
+    tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
     """
     _checks.one_of("correction", correction, CORRECTIONS)
     _checks.shape("p_values", p_values, "...", "T")

@@ -76,6 +76,10 @@ def as_scalars(
     some of them the names that the last index stands for: {"tpr": ["cat", "dog"]}.
 
         self.log_dict(as_scalars(metric.interval()))
+
+    >>> accuracy = Estimate(torch.tensor(0.9), torch.tensor(0.75), torch.tensor(1.0))
+    >>> as_scalars({"acc": accuracy, "tpr": torch.tensor([0.5, 0.25])}, labels={"tpr": ["cat", "dog"]})
+    {'acc': 0.8999999761581421, 'acc/low': 0.75, 'acc/high': 1.0, 'tpr/cat': 0.5, 'tpr/dog': 0.25}
     """
     scalars = {}
     for name, found in values.items():

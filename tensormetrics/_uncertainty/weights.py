@@ -114,6 +114,20 @@ def weighted_sums(
     return sums.unflatten(-1, (len(GRIDS), K)).movedim(-2, 1)
 
 
+def replicate_weights(units: Tensor, replicates: int, seed: int) -> Iterator[tuple[slice, Tensor]]:
+    # units: (N,) int64  ->  (r, N) float64 for each slice of r replicates
+    """The weights of all items, for what is no function of sums; see `weighted_sums`."""
+    units = units.contiguous()
+    key = torch.tensor(philox_key(seed, "items", "weights", "exponential"), device=units.device)
+    table = _tables(units.device)[0]
+    draw = item_weights if units.device.type == "cpu" else _item_weights
+    step = 8 * max(LANES[units.device.type] // max(len(units), 1), 1)
+    for start in range(0, replicates, step):
+        weights = torch.empty(min(step, replicates - start), len(units), dtype=torch.float64, device=units.device)
+        draw(weights, units, table, key, start // 8)
+        yield slice(start, start + len(weights)), weights
+
+
 def joined(sums: Tensor) -> Tensor:
     # sums: (3, ...)  ->  (...)
     return total(list(sums))

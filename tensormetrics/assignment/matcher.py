@@ -48,6 +48,12 @@ class HungarianMatcher(nn.Module):
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
+
+    >>> boxes = torch.full((1, 2, 4), 0.5)  # of one image with two queries
+    >>> outputs = {"pred_logits": torch.tensor([[[2.0, 0.0], [0.0, 2.0]]]), "pred_boxes": boxes}
+    >>> targets = [{"labels": torch.tensor([1]), "boxes": boxes[0, :1]}]
+    >>> HungarianMatcher()(outputs, targets)  # query 1 has the target 0
+    [(tensor([1]), tensor([0]))]
     """
 
     def __init__(

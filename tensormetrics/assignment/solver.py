@@ -25,17 +25,20 @@ class Assignment(NamedTuple):
 
 
 def linear_sum_assignment(
-    cost: Tensor,  # (..., R, C)
+    cost: Tensor,
     *,
     maximize: bool = False,
-    row_lengths: Tensor | None = None,  # (...)
-    col_lengths: Tensor | None = None,  # (...)
-    mask: Tensor | None = None,  # (..., R, C)
-    col_capacity: Tensor | None = None,  # (..., C)
-    unmatched_cost: float | Tensor | None = None,  # (...)
+    row_lengths: Tensor | None = None,
+    col_lengths: Tensor | None = None,
+    mask: Tensor | None = None,
+    col_capacity: Tensor | None = None,
+    unmatched_cost: float | Tensor | None = None,
     check: bool = True,
 ) -> Assignment:
     """Match min(R, C) pairs of rows and columns so that the sum of their costs is least, for every problem of a batch.
+
+    Shapes: cost: (..., R, C); row_lengths: (...); col_lengths: (...); mask: (..., R, C); col_capacity: (..., C);
+    unmatched_cost: (...).
 
     `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
     integers in float64. Entries of a problem must differ by less than the largest number of that dtype.
@@ -136,8 +139,13 @@ def _raise(
 
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
-    # ->  (M,), (M,) int64
-    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns."""
+    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns.
+
+    Shapes: -> (M,), (M,) int64.
+
+    >>> pairs(linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])))
+    (tensor([0, 1]), tensor([1, 0]))
+    """
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]
@@ -153,7 +161,11 @@ class Sizes(TypedDict, total=False):
 
 
 class LinearAssignment(nn.Module):
-    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`."""
+    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
+
+    >>> LinearAssignment(maximize=True)(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).cost
+    tensor(9., dtype=torch.float64)
+    """
 
     def __init__(
         self, *, maximize: bool = False, unmatched_cost: float | Tensor | None = None, check: bool = True
@@ -162,7 +174,7 @@ class LinearAssignment(nn.Module):
         self.maximize, self.unmatched_cost, self.check = maximize, unmatched_cost, check
 
     def forward(self, cost: Tensor, **sizes: Unpack[Sizes]) -> Assignment:
-        # cost: (..., R, C)
+        """See `linear_sum_assignment`; cost: (..., R, C)."""
         return linear_sum_assignment(
             cost, maximize=self.maximize, unmatched_cost=self.unmatched_cost, check=self.check, **sizes
         )

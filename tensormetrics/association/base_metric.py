@@ -54,15 +54,18 @@ class BaseMetric(SumMetric):
     score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
     A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
 
-        class Gap(BaseMetric):
-            metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
-
-            def measure(self, x, y, a, **masks):
-                return {"gap": rnd(x, y, a, **masks)}
-
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
     word with `model.get_embeddings_from_query`. One that defines `p_values` has `calculate_p_value` and its options,
     one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
+
+    >>> class Gap(BaseMetric):
+    ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
+    ...
+    ...     def measure(self, x, y, a, **masks):
+    ...         return {"gap": rnd(x, y, a, **masks)}
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> Gap().run_query(Query([["he"], ["she"]], [["work"]]), model)["gap"]
+    np.float64(0.0)
     """
 
     metric_template: Template
@@ -121,8 +124,10 @@ class BaseMetric(SumMetric):
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
     def null_draws(self, *sets: Any, **masks: Any) -> Draws:
-        # sets: (..., W, D) each, masks and words as in `p_values`  ->  scores (...)
-        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`."""
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`.
+
+        Shapes: sets: (..., W, D) each, masks and words as in `p_values` -> scores (...).
+        """
         raise NotImplementedError(f"{type(self).__name__} has no null_draws")
 
     def score_function(self) -> Callable[..., Tensor]:
@@ -139,8 +144,10 @@ class BaseMetric(SumMetric):
         return type(self).run_query is BaseMetric.run_query
 
     def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
-        # sets: (..., W, D)  masks: (..., W), named after the arguments of `measure`  ids, groups: (queries,)
-        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, see `Identity`."""
+        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
+
+        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids; groups: (queries,).
+        """
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
@@ -225,8 +232,10 @@ class BaseMetric(SumMetric):
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
     def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
-        # as in `measure`  ->  name: (...)
-        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`."""
+        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`.
+
+        Shapes: as in `measure` -> name: (...).
+        """
         measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
         if self.calculate_p_value:
             measured |= self.p_values(*sets, **masks_and_words)
@@ -243,8 +252,10 @@ class BaseMetric(SumMetric):
         return measured
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        # vectors: (..., V, D)
-        """The sets and masks that `forward`, `update` and `measure` take for an indexed query."""
+        """The sets and masks that `forward`, `update` and `measure` take for an indexed query.
+
+        Shapes: vectors: (..., V, D).
+        """
         forms = self.forms or self.metric_template
         return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
 

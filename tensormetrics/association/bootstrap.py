@@ -22,8 +22,9 @@ def bootstrap_interval(
     seed: int | None = 0,
     **masks: Tensor,
 ) -> Estimate:
-    # sets, masks: as `metric` takes them, words as masks, int64  ->  Estimate of (...) float64
     """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
+
+    Shapes: sets, masks: as `metric` takes them, words as masks, int64 -> Estimate of (...) float64.
 
     The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
     the bounds are the (1 -+ confidence) / 2 quantiles of `replicates` such scores, linearly interpolated. Scores that
@@ -33,6 +34,11 @@ def bootstrap_interval(
     `x_mask`, there is `x_words`, which numbers the word of each row. Draws depend on `seed` (None: fresh) and the sizes
     of the sets alone. No gradient. ValueError for replicates < 1 and a confidence outside (0, 1).
     Efron 1979, doi:10.1214/aos/1176344552.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> print('{:.2f} [{:.2f}, {:.2f}]'.format(*bootstrap_interval(weat, x, y, a, b)))
+    1.32 [0.48, 2.18]
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")

@@ -30,14 +30,18 @@ class CombinedEffect(NamedTuple):
 
 
 def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-sided") -> CombinedEffect:
-    # e, v: (..., N) effects and their variances  ->  (...) float64
     """The mean effect when effects vary by more than their variances say (DerSimonian-Laird).
+
+    Shapes: e, v: (..., N) effects and their variances -> (...) float64.
 
     tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
     effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. `p_value` is that of
     effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". An effect of
     infinite variance has no weight; NaN for variances below 0 and other values that are not finite. ValueError for
     shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
+
+    >>> random_effects(torch.tensor([0.2, 0.5, 0.9]), torch.tensor([0.01, 0.02, 0.01])).effect
+    tensor(0.5340, dtype=torch.float64)
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     _checks.floating("e", e)
@@ -76,14 +80,22 @@ def ceat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> CombinedEffect:
-    # x: (..., X, K, D)  y: (..., Y, K, D)  a: (..., A, K, D)  b: (..., B, K, D)  x_mask: (..., X, K) ...  ->  (...)
     """The WEAT effect size of words that have a pool of K vectors each, one per context.
+
+    Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D); x_mask: (..., X, K) ... ->
+    (...).
 
     Each of the `samples` draws one context per word, uniformly, and gives an effect size e and a variance V: that of s
     over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects` combines
     them. A mask is True where a context is; a word without any is absent, and the numbers of contexts may differ from
     set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
     `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
+    >>> x, a = x + 1, a + 1  # x goes with a
+    >>> print("{:.2f}, standard error {:.2f}".format(*ceat(x, y, a, b)[:2]))
+    1.12, standard error 0.02
     """
     _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)
@@ -167,8 +179,11 @@ class CEAT(BaseMetric):
     def update(  # type: ignore[override]  # samples have no ids
         self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
     ) -> None:
-        # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D), one context per word  masks: (..., X) ...
-        """Add the effect size of each sample."""
+        """Add the effect size of each sample.
+
+        Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), one context per word; masks: (..., X),
+        ...
+        """
         u_and_v = associations(*units_of(x, y, a, b, **masks))
         self._scores, variance = _effect_and_variance(*u_and_v, self.correction, self.variance)
         self.append_rows("effects", torch.stack([self._scores, variance], -1).view(-1, 2))
@@ -191,8 +206,10 @@ class CEAT(BaseMetric):
         }
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        # vectors: (..., V, D)  ->  pools (..., W, K, D) and masks (W, K)
-        """The pools and masks that `measure` takes for an indexed query."""
+        """The pools and masks that `measure` takes for an indexed query.
+
+        Shapes: vectors: (..., V, D) -> pools (..., W, K, D) and masks (W, K).
+        """
         pools, masks = zip(*(index.pools(side, i) for side in range(2) for i in range(2)), strict=True)
         return tuple(vectors[..., rows, :] for rows in pools), dict(
             zip((f"{name}_mask" for name in "xyab"), masks, strict=True)

@@ -27,6 +27,9 @@ def load_weat() -> WordSets:
     """The 31 word sets of the WEAT experiments, by name; the file `weat_word_sets.json` names their papers.
 
     Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> load_weat()["career"]
+    ['executive', 'management', 'professional', 'corporation', 'salary', 'office', 'business', 'career']
     """
     text = resources.files(__package__).joinpath("weat_word_sets.json").read_text("utf-8")
     return json.loads(text)["word_sets"]
@@ -36,6 +39,11 @@ def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 3
     """word2vec vectors (300 dimensions) of 347 words of `load_weat`, as WEFE distributes them; `path` is that file.
 
     A fetched file is held to its SHA-256.
+
+    >>> from pathlib import Path
+    >>> _ = Path("words.txt").write_text("rose 0.5 0.1")
+    >>> load_weat_w2v("words.txt")  # of the file; without it, it is downloaded
+    <WordEmbeddingModel named 'weat_w2v' with 1 word embeddings of 2 dims>
     """
     if path is not None:
         return WordEmbeddingModel.from_word2vec(path, binary=False, name="weat_w2v")
@@ -47,7 +55,13 @@ def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 3
 
 
 def load_bingliu(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """Opinion words: positive_words (2006) and negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073."""
+    """Opinion words: positive_words (2006) and negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073.
+
+    >>> from pathlib import Path
+    >>> _ = Path("positive-words.txt").write_text("good"), Path("negative-words.txt").write_text("bad")
+    >>> load_bingliu(".")  # of a folder with the two files; without it they are downloaded
+    {'positive_words': ['good'], 'negative_words': ['bad']}
+    """
 
     def words(name: str) -> list[str]:
         lines = _lines(read_file(WEFE, name, path, n_retries, timeout).decode("latin-1"))
@@ -69,6 +83,9 @@ def fetch_eds(
     male_occupations have at least as many men as women; occupations_white, _black, _asian and _hispanic are the
     `top_n_race_occupations` in which that group has the highest share. ValueError for a year that is not there.
     Garg et al. 2018, doi:10.1073/pnas.1720347115.
+
+    >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
+    True
     """
     top = _checks.integer_at_least("top_n_race_occupations", top_n_race_occupations, 1)
 
@@ -109,6 +126,12 @@ def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 
     """Words of gender: terms, definitional pairs (the female word first), equalize pairs, specific words, professions.
 
     Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> from pathlib import Path
+    >>> for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions"):
+    ...     _ = Path(f"{name}.json").write_text('[["she", "he"]]')
+    >>> fetch_debiaswe(path=".")["female_terms"]  # of a folder with the four files; without it they are downloaded
+    ['she']
     """
     definitional, equalize, specific, professions = (
         json.loads(read_file("tolga-b/debiaswe/master/data/", f"{name}.json", path, n_retries, timeout))
@@ -128,6 +151,9 @@ def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout:
     """Words of gender, ethnicity and religion, each on its own, and the definitional sets that debiasing takes.
 
     Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+
+    >>> "islam_terms" in fetch_debias_multiclass()  # doctest: +SKIP
+    True
     """
     folder = "TManzini/DebiasMulticlassWordEmbedding/master/Debiasing/data/vocab/"
     gender, ethnicity, religion = (
@@ -156,7 +182,13 @@ def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout:
 
 
 def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521."""
+    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521.
+
+    >>> from pathlib import Path
+    >>> _ = Path("male_word_file.txt").write_text("he"), Path("female_word_file.txt").write_text("she")
+    >>> fetch_gn_glove(path=".")  # of a folder with the two files; without it they are downloaded
+    {'male_terms': ['he'], 'female_terms': ['she']}
+    """
 
     def words(group: str) -> list[str]:
         content = read_file("uclanlp/gn_glove/master/wordlist/", f"{group}_word_file.txt", path, n_retries, timeout)

@@ -59,8 +59,9 @@ def direct_bias(
     tuple_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # t: (..., T, D)  groups: (..., G, P, D), tuples by position  t_mask: (..., T)  tuple_mask: (..., P)  ->  (...)
     """How much of the target words lies in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
+
+    Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; t_mask: (..., T); tuple_mask: (..., P) -> (...).
 
     "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
     centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;
@@ -68,6 +69,10 @@ def direct_bias(
     first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
     `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
     ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # he, him; she, her
+    >>> direct_bias(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)  # one word along the difference, one across it
+    tensor(0.5000, dtype=torch.float64)
     """
     check_options(strictness, n_components, direction)
     k = n_components

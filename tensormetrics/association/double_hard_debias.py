@@ -24,6 +24,13 @@ class DoubleHardDebias(Debias):
     (10 starts, drawn by `seed`); the u wins whose parts agree least with the two groups.
     `scope="all"` debiases every chosen word, "biased" only those judges. `incremental_pca` and `pca_args` have no
     effect: the components come from one pass over the table. Wang et al. 2020, arXiv:2005.00965.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> words = ["he", "she", *(f"word {k}" for k in range(18))]
+    >>> model = WordEmbeddingModel.from_tensor(torch.randn(20, 8, generator=generator), words)
+    >>> method = DoubleHardDebias(n_words=5, n_components=2)
+    >>> method.fit(model, definitional_pairs=[["he", "she"]], bias_representation=["he", "she"]).transform(model)
+    <WordEmbeddingModel named 'Unnamed model_debiased' with 20 word embeddings of 8 dims>
     """
 
     fitted = ("bias_direction", "mean", "components", "representation")
@@ -76,7 +83,7 @@ class DoubleHardDebias(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D), N >= 2  ->  (..., N, D) float64
+        """vectors: (..., N, D), N >= 2 -> the debiased ones, (..., N, D) float64."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.mean.shape[-1])
         judges = _extremes(self._leaning(vectors), self.n_words)

@@ -23,12 +23,18 @@ def ect(
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
     ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Masks, zero
     vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> ect(x, y, a)
+    tensor(-0.5000, dtype=torch.float64)
     """
     x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
     words = a.unit()

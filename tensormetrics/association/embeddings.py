@@ -19,7 +19,13 @@ def get_embeddings_from_set(
     normalize: bool = False,
     verbose: bool = False,
 ) -> tuple[list[str], Vectors]:
-    """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`."""
+    """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> get_embeddings_from_set(model, ["he", "hers"])
+    (['hers'], {'he': array([2., 1.], dtype=float32)})
+    """
     check_model(model)
     check_flag("normalize", normalize)
     check_flag("verbose", verbose)
@@ -39,7 +45,14 @@ def get_embeddings_from_query(
     warn_not_found_words: bool = False,
     verbose: bool = False,
 ) -> tuple[dict[str, Vectors], dict[str, Vectors]] | None:
-    """The method of `WordEmbeddingModel` as a function."""
+    """The method of `WordEmbeddingModel` as a function.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> targets, attributes = get_embeddings_from_query(model, Query([["he"], ["she"]], [["work", "home"]]))
+    >>> list(targets), list(attributes["Attribute set 0"])
+    (['Target set 0', 'Target set 1'], ['work', 'home'])
+    """
     check_model(model)
     return model.get_embeddings_from_query(
         query, lost_vocabulary_threshold, preprocessors, strategy, normalize, warn_not_found_words, verbose
@@ -60,6 +73,11 @@ def get_embeddings_from_tuples(
     """`{key: vector}` for each small set of words that belong together, such as definitional pairs.
 
     One that lost a word is left out, unless `discard_incomplete_sets=False`. ValueError if none is left.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> get_embeddings_from_tuples(model, [["he", "she"], ["him", "hers"]], warn_lost_sets=False)
+    [{'he': array([2., 1.], dtype=float32), 'she': array([1., 2.], dtype=float32)}]
     """
     check_model(model)
     if not isinstance(sets_name, str | None):

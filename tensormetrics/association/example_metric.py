@@ -21,11 +21,17 @@ def example_metric(
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How much nearer the mean attribute is to y than to x: cos(mean y, mean a) - cos(mean x, mean a).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     In [-2, 2]; negative: nearer to x; swapping x and y changes the sign. Masks, empty sets, zero vectors and errors as
     in `weat`.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> example_metric(x, y, a)
+    tensor(-0.1545, dtype=torch.float64)
     """
     x, y, a = (_sets.unit(s.mean()) for s in _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask)))
     return _sets.dot(y - x, a)

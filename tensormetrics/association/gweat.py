@@ -34,13 +34,19 @@ def gweat(x: Tensor, a: Tensor, *, per_group: Literal[True], **masks: Unpack[Mas
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x: (..., G, X, D)  a: (..., G, A, D)  x_mask: (..., G, X)  a_mask: (..., G, A)  ->  (...) float64
     """Does each target group go with its own attribute group? sum_g (mean x_g - mu) . (mean a_g - nu).
+
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); x_mask: (..., G, X); a_mask: (..., G, A) -> (...) float64.
 
     The means are of unit vectors, mu and nu the means of the group means. 0: no association; positive: as paired. For
     two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Masks,
     empty sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number
     of groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
+
+    >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> gweat(x, a)
+    tensor(0.5398, dtype=torch.float64)
     """
     words = _sets.read("x", "a", x=(x, x_mask), a=(a, a_mask))
     if x.shape[-3:-2] != a.shape[-3:-2] or x.shape[-3:-2] < (2,):
@@ -63,11 +69,17 @@ def group_permutation_p_value(
     a_mask: Tensor | None = None,
     x_words: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., G, X, D)  a: (..., G, A, D)  masks, x_words: (..., G, X), (..., G, A)  ->  (...) float64, in (0, 1]
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
+
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks; x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
 
     Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.
+
+    >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> group_permutation_p_value(x, a, iterations=999)
+    tensor(0.1560, dtype=torch.float64)
     """
     is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
     draws = group_draws(x, a, seed=seed, x_mask=x_mask, a_mask=a_mask, x_words=x_words)

@@ -15,6 +15,12 @@ class HalfSiblingRegression(Debias):
 
     P = I - B (B'B + alpha I)^-1 B' with the definitional vectors as columns of B: one fixed linear map, so vectors
     keep their lengths otherwise. Definitional words do not change. Yang & Feng 2020, doi:10.1609/aaai.v34i05.6486.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> method = HalfSiblingRegression().fit(model, definitional_words=["he", "him", "she", "her"], alpha=1.0)
+    >>> method.transform(model)["work"].round(3)
+    array([ 0.103, -0.064], dtype=float32)
     """
 
     fitted = ("definitional", "coefficients")
@@ -40,7 +46,7 @@ class HalfSiblingRegression(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64
+        """vectors: (..., N, D) -> the debiased ones, (..., N, D) float64."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
         return vectors - vectors @ self.definitional.mT @ self.coefficients

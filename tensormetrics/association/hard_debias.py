@@ -21,7 +21,11 @@ class HardDebias(Debias):
     ignored. All rows of the transformed model have length 1, zero rows stay.
     Bolukbasi et al. 2016, arXiv:1607.06520.
 
-        HardDebias(criterion_name="gender").fit_transform(model, definitional_pairs=[["she", "he"], ["her", "his"]])
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> fair = HardDebias().fit(model, definitional_pairs=[["he", "she"], ["him", "her"]]).transform(model)
+    >>> fair["work"].round(3), fair["home"].round(3)
+    (array([0.707, 0.707], dtype=float32), array([0.707, 0.707], dtype=float32))
     """
 
     fitted = ("bias_direction",)
@@ -58,14 +62,16 @@ class HardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the direction
+        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the direction."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
         return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
 
     def equalize(self, pairs: Tensor) -> Tensor:
-        # pairs: (..., E, 2, D), not debiased  ->  (..., E, 2, D) float64
-        """Each pair moved to mirror images of one another across the plane orthogonal to the direction."""
+        """Each pair moved to mirror images of one another across the plane orthogonal to the direction.
+
+        Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
+        """
         self.check_fitted()
         pairs = _sets.unit(_debias.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
         g = self.bias_direction.unsqueeze(-2)

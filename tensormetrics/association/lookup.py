@@ -32,7 +32,8 @@ def preprocess_word(word: str, options: PreprocessorArgs = {}, vocab_prefix: str
     word (NFKD) and drops combining marks (True or "unicode") or all that is not ASCII ("ascii"). A callable
     `preprocessor` takes the place of all of these. An unknown option is a UserWarning, an unknown value a ValueError.
 
-        preprocess_word("Ñandú", {"lowercase": True, "strip_accents": True}, "/c/es/")  # "/c/es/nandu"
+    >>> preprocess_word("Ñandú", {"lowercase": True, "strip_accents": True}, "/c/es/")
+    '/c/es/nandu'
     """
     if not isinstance(word, str):
         raise TypeError(f"word: got a {type(word).__name__}, wanted a str")

@@ -48,9 +48,12 @@ class WordEmbeddingModel:
     is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
     GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
 
-        model = WordEmbeddingModel.from_tensor(net.embedding.weight, words)  # no copy
-        index = model.index_query(query)
-        weat(*index.sets(model.vectors))
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> "she" in model, model.rows("she")
+    (True, tensor([1]))
+    >>> index = model.index_query(Query([["he"], ["she"]], [["work"]]))  # once, for any number of scores
+    >>> [tuple(words.shape) for words in index.sets(model.vectors)]
+    [(1, 3), (1, 3), (1, 3)]
     """
 
     def __init__(
@@ -252,8 +255,10 @@ class WordEmbeddingModel:
         self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
 
     def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
-        # embedding: (D,)
-        """Write the row of a word in place."""
+        """Write the row of a word in place.
+
+        Shapes: embedding: (D,).
+        """
         if not isinstance(embedding, np.ndarray | Tensor):
             raise TypeError(f"embedding: got a {type(embedding).__name__}, wanted an array or a tensor")
         self.batch_update([word], embedding[None])
@@ -262,8 +267,10 @@ class WordEmbeddingModel:
     def batch_update(
         self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
     ) -> None:
-        # embeddings: (len(words), D), or a list of (D,)
-        """Write the rows of distinct words in place: all of them, or none if an argument does not fit."""
+        """Write the rows of distinct words in place: all of them, or none if an argument does not fit.
+
+        Shapes: embeddings: (len(words), D), or a list of (D,).
+        """
         words = list(check_words("words", words))
         if unknown := [word for word in words if word not in self]:
             raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")

@@ -18,6 +18,13 @@ class MulticlassHardDebias(Debias):
     singular vectors of the unit vectors of the definitional sets, each set centred. Definitional words are not
     neutralised. All rows of the transformed model have length 1, zero rows stay.
     Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> pairs = [["he", "she"], ["him", "her"]]
+    >>> method = MulticlassHardDebias({"n_components": 1}).fit(model, definitional_sets=pairs, equalize_sets=pairs)
+    >>> method.transform(model)["work"].round(3)
+    array([0.707, 0.707], dtype=float32)
     """
 
     fitted = ("bias_subspace",)
@@ -53,14 +60,16 @@ class MulticlassHardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N, D) float64, unit vectors orthogonal to the subspace
+        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the subspace."""
         self.check_fitted()
         vectors = _debias.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
         return _sets.unit(_debias.without(_sets.unit(vectors), self.bias_subspace))
 
     def equalize(self, sets: Tensor) -> Tensor:
-        # sets: (..., E, S, D), not debiased  ->  (..., E, S, D) float64 unit vectors
-        """Each set around its mean outside the subspace, its words at equal distances inside it."""
+        """Each set around its mean outside the subspace, its words at equal distances inside it.
+
+        Shapes: sets: (..., E, S, D), not debiased -> (..., E, S, D) float64 unit vectors.
+        """
         self.check_fitted()
         sets = _sets.unit(_debias.read("sets", sets, "...", "E", "S", self.bias_subspace.shape[-1]))
         basis = self.bias_subspace.unsqueeze(-3)

@@ -53,8 +53,9 @@ def permutation_p_value(
     u_words: Tensor | None = None,
     v_words: Tensor | None = None,
 ) -> Tensor:
-    # u: (..., n) scores  v: (..., m)  masks, u_words: (..., n)  v_words: (..., m)  ->  (...) float64, in (0, 1]
     """How often does a random partition of the n + m scores differ as much as (u, v) does? d = mean u - mean v.
+
+    Shapes: u: (..., n) scores; v: (..., m); masks; u_words: (..., n); v_words: (..., m) -> (...) float64, in (0, 1].
 
     The share of the partitions into sizes n and m with d >= the observed one ("right-sided"), with d <= it
     ("left-sided"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
@@ -67,6 +68,9 @@ def permutation_p_value(
     A word may have several rows (templates, contexts): `u_words`, `v_words` number each row's word, and a word moves
     with all its rows, as one place (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092). d stays the difference
     of the means of rows. Where numbers of rows differ, "exact" and "auto" count up to 20 words.
+
+    >>> permutation_p_value(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0.1, 0.3, 0.2]))  # 1 of 20 partitions
+    tensor(0.0500, dtype=torch.float64)
     """
     scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
     if u_words is not None or v_words is not None:
@@ -102,13 +106,17 @@ def sign_flip_p_value(
     mask: Tensor | None = None,
     words: Tensor | None = None,
 ) -> Tensor:
-    # r: (..., P), one value per pair  mask, words: (..., P)  ->  (...) float64, in (0, 1]
     """How often is the mean of the values as extreme when every sign is thrown at random? Swapping a pair flips it.
+
+    Shapes: r: (..., P), one value per pair; mask; words: (..., P) -> (...) float64, in (0, 1].
 
     The share of the 2^P sign patterns whose mean is >= the observed one ("right-sided"), <= it ("left-sided") or as
     far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`
     numbers the pair of each row where a pair has several rows, which then flip together; the rest as in
     `permutation_p_value`.
+
+    >>> sign_flip_p_value(torch.tensor([0.4, 0.1, 0.3]))  # 1 of 8 patterns of signs
+    tensor(0.1250, dtype=torch.float64)
     """
     values, present, lead = _read(r=(r, mask))
     if words is not None:

@@ -43,6 +43,12 @@ def plot_queries_results(
 
     `results` is what `run_queries` answered; `figsize` (inches) is chosen by the labels unless it is given.
     Corrected p-values (`attrs["correction"]`) get a line at .05, and a star where they stay below it.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> targets = [["he", "him"], ["she", "her"]]
+    >>> queries = [Query(targets, [[word]], ["male", "female"], [word]) for word in ("work", "home")]
+    >>> plot_queries_results(run_queries(RND, queries, [model]), title="RND").savefig("rnd.png")
     """
     check_table("results", results)
     _checks.one_of("by", by, ("query", "model"))
@@ -90,6 +96,11 @@ def plot_ranking(
     """Bars of ranks: a bar for each model, the least total on top, stacked by metric or in a panel for each metric.
 
     `ranking` is that of `create_ranking`; `figsize` (inches) is chosen by the labels unless it is given.
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> plot_ranking(create_ranking(tables)).savefig("ranking.png")
     """
     check_table("ranking", ranking)
     table = ranking.loc[ranking.sum(axis=1).sort_values(kind="stable").index]
@@ -144,6 +155,12 @@ def plot_ranking_correlations(
 
     `correlation_matrix` is that of `calculate_ranking_correlations`; `figsize` (inches) is chosen by the labels unless
     it is given.
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> correlations = calculate_ranking_correlations(create_ranking(tables))
+    >>> plot_ranking_correlations(correlations).savefig("agreement.png")
     """
     check_table("correlation_matrix", correlation_matrix)
     rows, columns = (list(map(broken, names)) for names in (correlation_matrix.index, correlation_matrix.columns))

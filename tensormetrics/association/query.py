@@ -19,11 +19,13 @@ Forms = tuple[Form, Form]
 class Query:
     """Target and attribute sets of words, as association tests compare them.
 
-        Query([flowers, weapons], [pleasant], ["Flowers", "Weapons"], ["Pleasant"])
-
     Sets are lists, tuples or arrays of `str`; they are copied. At least one target set; attribute sets may be none. A
     set may be empty, which no model can score. Names default to "Target set 0", "Attribute set 0", ... and are
     distinct on each side. TypeError for anything that is no set of words, ValueError for the number or the names.
+
+    >>> query = Query([["rose", "lily"], ["gun", "axe"]], [["love", "joy"]], ["Flowers", "Weapons"], ["Pleasant"])
+    >>> query.query_name
+    'Flowers and Weapons wrt Pleasant'
     """
 
     def __init__(
@@ -154,8 +156,9 @@ class IndexedQuery:
         return self._mask(1)
 
     def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Tensor, ...]:
-        # vectors: (..., V, D)  ->  per set (..., W, D) at its own width; a side of "n": (..., n, W, D)
         """The embeddings, in the order in which metrics take them: targets, then attributes.
+
+        Shapes: vectors: (..., V, D) -> per set (..., W, D) at its own width; a side of "n": (..., n, W, D).
 
         `template` says how a side comes: a number as one tensor per set, "n" as one stack of sets, "joined" as one set
         of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:

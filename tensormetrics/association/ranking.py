@@ -23,6 +23,14 @@ def create_ranking(
 
     Rank 1 is the smallest value, with `ascending=False` the largest; `method` says how ties are ranked, as in
     `pandas.DataFrame.rank`; NaN has no rank. Columns of one name get their position: "name (1)", "name (2)".
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> print(create_ranking(tables))
+           WEAT  RND
+    small   2.0  1.0
+    large   1.0  2.0
     """
     pd = import_pandas()
     _checks.one_of("method", method, METHODS)
@@ -39,7 +47,16 @@ def create_ranking(
 def calculate_ranking_correlations(
     rankings: "pd.DataFrame", method: str | Callable[[np.ndarray, np.ndarray], float] = "spearman"
 ) -> "pd.DataFrame":
-    """How far each two columns agree, between -1 and 1: "spearman", "pearson", "kendall" (tau-b) or a function."""
+    """How far each two columns agree, between -1 and 1: "spearman", "pearson", "kendall" (tau-b) or a function.
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> print(calculate_ranking_correlations(create_ranking(tables)))
+          WEAT  RND
+    WEAT   1.0 -1.0
+    RND   -1.0  1.0
+    """
     check_table("rankings", rankings)
     if not callable(method):
         _checks.one_of("method", method, CORRELATIONS)

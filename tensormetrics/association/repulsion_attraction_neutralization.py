@@ -23,6 +23,13 @@ class RepulsionAttractionNeutralization(Debias):
     g is the first right singular vector of the unit vectors of the definitional pairs, each centred. All rows of the
     transformed model have length 1. `pca_args` is accepted; only the first component is used.
     Kumar, Bhotia & Chakraborty 2020, doi:10.1162/tacl_a_00327, arXiv:2006.01938.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> method = RepulsionAttractionNeutralization(epochs=10, n_neighbours=2)
+    >>> method = method.fit(model, definitional_pairs=[["he", "she"], ["him", "her"]])
+    >>> method.transform(model, target=["work"])["work"].round(2)
+    array([0.99, 0.11], dtype=float32)
     """
 
     fitted = ("bias_direction",)
@@ -65,8 +72,10 @@ class RepulsionAttractionNeutralization(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, rows: Tensor | None = None) -> Tensor:
-        # vectors: (..., N, D)  rows: (R,) int64, None for all  ->  (..., R, D) float64 unit vectors
-        """The debiased rows; all of `vectors` may be their neighbours."""
+        """The debiased rows; all of `vectors` may be their neighbours.
+
+        Shapes: vectors: (..., N, D); rows: (R,) int64, None for all -> (..., R, D) float64 unit vectors.
+        """
         self.check_fitted()
         units = _sets.unit(_debias.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1]))
         units, _ = torch.broadcast_tensors(units, self.bias_direction.unsqueeze(-2))

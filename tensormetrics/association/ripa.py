@@ -48,8 +48,10 @@ def ripa(
     a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x, y: (..., P, D), pairs by position  a: (..., A, D)  pair_mask: (..., P)  a_mask: (..., A)  ->  (...) float64
     """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+
+    Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D); pair_mask: (..., P); a_mask: (..., A) -> (...)
+    float64.
 
     In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
     sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
@@ -57,6 +59,11 @@ def ripa(
     without a pair or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there
     is none. ValueError where x and y differ in length, else as in `weat`.
     Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> ripa(x, y, a)
+    tensor(0.2357, dtype=torch.float64)
     """
     a, pair = _directions(x, y, a, normalize_direction, pair_mask, a_mask)
     score = _sets.dot(a.mean(), pair.mean())

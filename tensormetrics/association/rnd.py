@@ -54,13 +54,19 @@ def rnd(
     a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
 
     `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
     differences (..., A). Masks, empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
     Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> rnd(x, y, a)
+    tensor(-0.4343, dtype=torch.float64)
     """
     _checks.one_of("distance", distance, DISTANCES)
     x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))

@@ -61,8 +61,9 @@ def rnsb(
     b_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    # t: (..., T, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., T), (..., A), (..., B)  ->  (...) float64
     """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
+
+    Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D); masks: (..., T), (..., A), (..., B) -> (...) float64.
 
     Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.
@@ -70,6 +71,11 @@ def rnsb(
     0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
     largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Masks and errors as in `weat`;
     ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> rnsb(torch.cat([x, y]), a, b)
+    tensor(0.0878, dtype=torch.float64)
     """
     check_strength(C)
     score, p = _score(t, a, b, C, penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
@@ -124,6 +130,12 @@ class RNSB(BaseMetric):
     run_query print how the classifier does on such words, with `holdout=None` by a fit of its own. `estimator`, a class
     with fit, predict_proba and classes_, takes the place of the logistic regression, made with `estimator_params`; it
     runs on the host, query by query.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> query = Query([["he", "him"], ["she", "her"]], [["work"], ["home"]])  # targets; positive and negative words
+    >>> round(float(RNSB().run_query(query, model)["result"]), 3)
+    0.047
     """
 
     metric_template = ("n", 2)

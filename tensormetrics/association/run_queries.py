@@ -131,6 +131,13 @@ def run_queries(
     `as_dataframe=False` gives a `QueryScores`, whose values stay on the device. `word_embeddings_models` is `models`.
     A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
     and ValueError for arguments that do not fit, such as different queries of one name, before any work.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> targets = [["he", "him"], ["she", "her"]]
+    >>> queries = [Query(targets, [[word]], ["male", "female"], [word]) for word in ("work", "home")]
+    >>> run_queries(RND, queries, [model]).round(2).values.tolist()  # a row for the model, a column for each query
+    [[-0.7, 0.7]]
     """
     if models is not None and word_embeddings_models is not None:
         raise TypeError("models, word_embeddings_models: got both, wanted one")

@@ -69,8 +69,9 @@ def same(
     per_word: bool = False,
     terms: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    # t: (..., T, D)  groups: (..., G, W, D)  t_mask: (..., T)  groups_mask: (..., G, W)  ->  (...) float64
     """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
+
+    Shapes: t: (..., T, D); groups: (..., G, W, D); t_mask: (..., T); groups_mask: (..., G, W) -> (...) float64.
 
     b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
     l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
@@ -78,6 +79,10 @@ def same(
     words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
     skew, their standard deviation the stereotype. Masks, empty sets, zero vectors and errors as in `weat`; ValueError
     for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])
+    >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
+    tensor(0.5000, dtype=torch.float64)
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
     least = max(1e-10, _sets.resolution(groups))

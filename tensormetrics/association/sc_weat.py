@@ -23,12 +23,18 @@ def sc_weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (..., W) float64
     """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (..., W) float64.
 
     Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
     deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
     vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> sc_weat(torch.cat([x, y]), a, b)  # the first two words lean to a
+    tensor([ 1.1335,  1.3280, -1.5261, -1.6533], dtype=torch.float64)
     """
     _sets.check_correction(correction)
     w, a, b = _sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
@@ -46,8 +52,15 @@ def mean_sc_weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # w: (..., W, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., W), (..., A), (..., B)  ->  (...) float64
-    """The mean of `sc_weat` over the words."""
+    """The mean of `sc_weat` over the words.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (...) float64.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> mean_sc_weat(x, a, b)
+    tensor(1.2307, dtype=torch.float64)
+    """
     sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
     return _mean(sizes, w_mask)
 

@@ -42,14 +42,21 @@ def target_permutation_p_value(
     x_words: Tensor | None = None,
     y_words: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  masks and words: (..., X), (..., Y), (..., A)  ->  (...) float64
     """How often is a score of targets x and y as extreme when their words are partitioned at random into these sizes?
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), masks and words: (..., X), (..., Y), (..., A) -> (...)
+    float64.
 
     `metric` is `rnd`, `ect` or `example_metric`, or another of this package with these sets. "exact" scores all
     partitions, up to 20,000 of them and for targets without masks; "auto" does so whenever it can; the rest as in
     `permutation_p_value`: `x_words`, `y_words` number the word of each row, and a word moves with all its rows.
     Scores within 2^-40 (relative, above 1) of the observed one count as equal to it, NaN scores as not extreme; NaN
     where the observed score is NaN.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> target_permutation_p_value(rnd, x, y, a, alternative="two-sided")
+    tensor(0.6667, dtype=torch.float64)
     """
     masks: XYAWords = {"x_mask": x_mask, "y_mask": y_mask, "a_mask": a_mask, "x_words": x_words, "y_words": y_words}
     targets = _targets(metric, x, y, a, **masks)

@@ -26,13 +26,20 @@ def weat(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  (...) float64
     """How much more the targets x than the targets y go with the attributes a rather than b.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
 
     sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b), which lies in [-2, 2]; 0 is no
     difference, and swapping x with y or a with b changes the sign. A mask is True where a word is; leading dimensions
     broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
     dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat(x, y, a, b)
+    tensor(1.3211, dtype=torch.float64)
     """
     return _scores(x, y, a, b, 0, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
 
@@ -49,11 +56,18 @@ def weat_effect_size(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> Tensor:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  (...) float64
     """`weat` in standard deviations: (mean_x s - mean_y s) / sd of s over all targets, a word in both counting twice.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
 
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat_effect_size(x, y, a, b)
+    tensor(1.9712, dtype=torch.float64)
     """
     _sets.check_correction(correction)
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]

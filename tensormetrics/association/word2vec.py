@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import IO, TypedDict
 
 import numpy as np
+import torch
 
 from .. import _checks
+from .._columns import rows_of_words
 
 CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
+PIECE = 2**22  # bytes of text whose numbers are read together
 PROBE = 4096  # bytes by which text with a mistake in its first row is told from binary
 MOST_DIMENSIONS = 2**20
-Row = tuple[str, bytes, list[bytes] | np.ndarray]  # where it stands, its word and its numbers
+# What a row is called, the number of the first, their words, and the numbers of each
+Rows = tuple[str, int, list[bytes], np.ndarray | list[list[bytes]]]
 
 
 class Options(TypedDict, total=False):
@@ -59,7 +63,7 @@ def read_word2vec(
         raise TypeError(f"only: got the str {only!r}, wanted a collection of words")
     if binary and no_header:
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
-    table = _Table(path)
+    table = _Table(path, only, encoding, errors)
     try:
         with _opened(path, member) as file:
             head = file.read(CHUNK)
@@ -74,17 +78,18 @@ def read_word2vec(
             guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
             if guessed:
                 binary = _looks_binary(rest)
-            rows: Iterator[Row] = _text_rows(file, rest, path, dim)
+            pieces: Iterator[Rows] = _text_rows(file, rest, path, dim)
             if binary and dim is not None:
-                rows = _binary_rows(file, rest, path, dim)
+                pieces = _binary_rows(file, rest, path, dim)
             wanted = min((n for n in (count, limit) if n is not None), default=None)
             read = 0
             try:
-                for row, raw, numbers in itertools.islice(rows, wanted):
-                    word = _decoded(raw, encoding, errors, f"{path}, {row}")
-                    if only is None or word in only:
-                        table.add(row, word, numbers)
-                    read += 1
+                for called, first_row, raw, numbers in pieces:
+                    more = len(raw) if wanted is None else min(len(raw), wanted - read)
+                    table.add(called, first_row, raw[:more], numbers[:more])
+                    read += more
+                    if read == wanted:
+                        break
             except ValueError as error:
                 if read or not guessed:
                     raise
@@ -115,38 +120,54 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes] | gzip.GzipFil
             yield file
 
 
-def _decoded(raw: bytes, encoding: str, errors: str, place: str) -> str:
-    try:
-        return raw.decode(encoding, errors)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{place}: got the word {raw!r}, wanted {encoding} ({error})") from None
-
-
 class _Table:
     """Words and rows that grow in place, because the file may not tell how many are kept."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, only: Collection[str] | None, encoding: str, errors: str) -> None:
+        self.path, self.only = path, only
+        self.encoding = encoding, errors
         self.words: dict[str, None] = {}
         self.repeated: list[str] = []
         self.rows: np.ndarray | None = None
 
-    def add(self, row: str, word: str, numbers: list[bytes] | np.ndarray) -> None:
-        if word in self.words:
-            self.repeated.append(word)
+    def add(self, called: str, first: int, raw: list[bytes], numbers: np.ndarray | list[list[bytes]]) -> None:
+        before, kept = len(self.words), []
+        for i, word in enumerate(self._decoded(called, first, raw)):
+            if self.only is not None and word not in self.only:
+                continue
+            if word in self.words:
+                self.repeated.append(word)
+            else:
+                self.words[word] = None
+                kept.append(i)
+        if not kept:
             return
+        if isinstance(numbers, list):
+            numbers = np.stack([self._parsed(f"{called} {first + i}", numbers[i]) for i in kept])
+        elif len(kept) < len(raw):
+            numbers = numbers[kept]
+        if self.rows is None:
+            self.rows = np.empty(numbers.shape, np.float32)
+        elif len(self.words) > len(self.rows):
+            size = max(len(self.words), 5 * len(self.rows) // 4)
+            self.rows.resize((size, numbers.shape[1]), refcheck=False)
+        self.rows[before : len(self.words)] = numbers
+
+    def _decoded(self, called: str, first: int, raw: list[bytes]) -> Iterator[str]:
+        for row, word in enumerate(raw, first):
+            try:
+                yield word.decode(*self.encoding)
+            except UnicodeDecodeError as error:
+                place = f"{self.path}, {called} {row}"
+                raise ValueError(f"{place}: got the word {word!r}, wanted {self.encoding[0]} ({error})") from None
+
+    def _parsed(self, row: str, numbers: list[bytes]) -> np.ndarray:
         try:
-            if isinstance(numbers, list) and b"_" in b"".join(numbers):  # Python would read 1_0 as 10
+            if b"_" in b"".join(numbers):  # Python would read 1_0 as 10
                 raise ValueError(f"got {next(n for n in numbers if b'_' in n)!r}")
-            vector = np.array(numbers, np.float32)
+            return np.array(numbers, np.float32)
         except ValueError as error:
             raise ValueError(f"{self.path}, {row}: wanted {len(numbers)} numbers after the word ({error})") from None
-        if self.rows is None:
-            self.rows = np.empty((64, len(vector)), np.float32)
-        elif len(self.words) == len(self.rows):
-            self.rows.resize((2 * len(self.rows), len(vector)), refcheck=False)
-        self.rows[len(self.words)] = vector
-        self.words[word] = None
 
     def finish(self, dim: int | None) -> tuple[list[str], np.ndarray]:
         if self.repeated:
@@ -203,33 +224,44 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _lines(file: IO[bytes] | gzip.GzipFile, head: bytes, longest: int) -> Iterator[bytes]:
-    """The lines of what was read and of the rest, each cut off behind `longest` bytes."""
-    *whole, cut = head.split(b"\n")
-    yield from whole
-    if cut := cut + file.readline(longest + 1):
-        yield cut
-    yield from iter(lambda: file.readline(longest + 1), b"")
+def _pieces(file: IO[bytes] | gzip.GzipFile, rest: bytes, longest: int) -> Iterator[bytes]:
+    """What was read and what follows, in whole lines, or in more than `longest` bytes of one."""
+    while more := file.read(PIECE):
+        whole, newline, rest = (rest + more).rpartition(b"\n")
+        if newline:
+            yield whole + newline
+        elif len(rest) > longest:
+            break
+    if rest:
+        yield rest
 
 
-def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: int | None) -> Iterator[Row]:
+def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: int | None) -> Iterator[Rows]:
     longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
-    for line_number, line in enumerate(_lines(file, head, longest), 1 if dim is None else 2):
-        if len(line) > longest:
-            raise ValueError(
-                f"{path}, line {line_number}: got more than {longest} bytes, wanted a word and {dim or 'its'} numbers"
-            )
-        fields = line.split() if dim is None else line.rsplit(None, dim)
+    line = 1 if dim is None else 2
+    for piece in _pieces(file, head, longest):
         if dim is None:
-            dim = len(fields) - 1
+            dim = max(len(piece.partition(b"\n")[0].split()) - 1, 0)
+        places, vectors, other = rows_of_words(torch.frombuffer(bytearray(piece), dtype=torch.uint8), max(dim, 1))
+        if other:  # a line that is no row, or a way to write numbers that Python alone knows
+            yield from _rows_of_lines(piece, line, path, dim, longest)
+        else:
+            yield "line", line, [piece[begin:end] for begin, end in places.tolist()], vectors.numpy()
+        line += piece.count(b"\n")
+
+
+def _rows_of_lines(piece: bytes, first: int, path: Path, dim: int, longest: int) -> Iterator[Rows]:
+    for line_number, line in enumerate(piece.removesuffix(b"\n").split(b"\n"), first):
+        place = f"{path}, line {line_number}"
+        if len(line) > longest:
+            raise ValueError(f"{place}: got more than {longest} bytes, wanted a word and {dim or 'its'} numbers")
+        fields = line.rsplit(None, dim)
         if len(fields) != dim + 1 or not dim:
-            raise ValueError(
-                f"{path}, line {line_number}: got {len(fields)} fields, wanted a word and {dim or 'its'} numbers"
-            )
-        yield f"line {line_number}", fields[0], fields[1:]
+            raise ValueError(f"{place}: got {len(fields)} fields, wanted a word and {dim or 'its'} numbers")
+        yield "line", line_number, [fields[0]], [fields[1:]]
 
 
-def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim: int) -> Iterator[Row]:
+def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim: int) -> Iterator[Rows]:
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
@@ -244,5 +276,6 @@ def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim
                     )
                 return
             buffer, start = buffer[start:] + more, 0
-        yield f"row {row}", buffer[start:space].lstrip(b"\n"), np.frombuffer(buffer, "<f4", dim, space + 1)
+        vector = np.frombuffer(buffer, "<f4", dim, space + 1)[None]
+        yield "row", row, [buffer[start:space].lstrip(b"\n")], vector
         start = space + 1 + size

@@ -3,6 +3,8 @@
 from .compare import PairwiseComparisonResult as PairwiseComparisonResult
 from .compare import pairwise_compare as pairwise_compare
 from .compare import score_interval_width as score_interval_width
+from .data_sets import DataSetComparison as DataSetComparison
+from .data_sets import compare_data_sets as compare_data_sets
 from .density import Density as Density
 from .density import kde as kde
 from .dirichlet import dirichlet_prior as dirichlet_prior
@@ -44,8 +46,13 @@ from .listwise import ListwiseComparisonResult as ListwiseComparisonResult
 from .listwise import expected_reward as expected_reward
 from .listwise import listwise_compare as listwise_compare
 from .module import ConfusionPosterior as ConfusionPosterior
+from .named_tests import five_by_two_p_value as five_by_two_p_value
+from .named_tests import mcnemar_p_value as mcnemar_p_value
 from .paired import Items as Items
 from .paired import sample_paired_matrices as sample_paired_matrices
+from .planning import items_needed as items_needed
+from .planning import items_to_decide as items_to_decide
+from .planning import p_better_after as p_better_after
 from .plots import plot_difference as plot_difference
 from .plots import plot_distributions as plot_distributions
 from .plots import plot_forest as plot_forest

@@ -144,10 +144,10 @@ class PairwiseComparisonResult:
 
 
 def pairwise_compare(
-    diff: Tensor,  # (S,) or (S, P)
+    diff: Tensor,
     ci_probability: float = 0.95,
     min_sig_diff: float | None = None,
-    random_diff: Tensor | None = None,  # (S',) or (S', P)
+    random_diff: Tensor | None = None,
     observed_difference: Tensor | float | None = None,
     lhs_name: str | list[str] = "left",
     rhs_name: str | list[str] = "right",
@@ -158,9 +158,17 @@ def pairwise_compare(
 ) -> PairwiseComparisonResult:
     """What samples of a difference say; see `PairwiseComparisonResult`.
 
+    Shapes: diff: (S,) or (S, P); random_diff: (S',) or (S', P).
+
     `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
     standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
     Samples that are nan are left out. ValueError: `min_sig_diff` < 0.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
+    >>> found = pairwise_compare(diff, min_sig_diff=0.01)
+    >>> print(f"{found.median:.3f}, P(left > right) = {found.p_greater:.2f}, P(equivalent) = {found.p_rope:.2f}")
+    0.030, P(left > right) = 0.93, P(equivalent) = 0.14
     """
     _checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
@@ -264,8 +272,14 @@ def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple
     return random_rope, torch.where(rope > 0, odds[0] / odds[1], torch.nan)
 
 
-def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:  # (...) -> (...)
-    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774."""
+def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:
+    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774.
+
+    Shapes: p, n: (...) -> (...).
+
+    >>> score_interval_width(torch.tensor(0.2), 1000)
+    tensor(0.0248)
+    """
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 

@@ -21,7 +21,7 @@ class Density(NamedTuple):
 
 
 def kde(
-    samples: Tensor,  # (S, ...)
+    samples: Tensor,
     *,
     bw_adjust: float = 1.0,
     cut: float = 1.0,
@@ -31,6 +31,8 @@ def kde(
 ) -> Density:
     """A Gaussian kernel density estimate, float64, with the bandwidth S^(-1/5) * sd * `bw_adjust` (Scott's rule).
 
+    Shapes: samples: (S, ...).
+
     The grid of `grid_samples` points reaches `cut` standard deviations beyond the samples, not beyond `clip` (low,
     high). `boundary="reflect"` adds the samples' mirror images at the finite ends of `clip`, so that no mass is lost
     there. nan and infinite samples are left out. Above 20,000 samples are binned, which moves the density by less than
@@ -38,6 +40,10 @@ def kde(
 
     Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
     without `clip`.
+
+    >>> found = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
+    >>> found.grid, found.density
+    (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
     _checks.floating("samples", samples)
     _checks.one_of("boundary", boundary, ("none", "reflect"))

@@ -21,8 +21,9 @@ LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much fl
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
-    # ->  (...) = shape
     """Prior concentrations (float64) of `shape`, the last axis being the one that is drawn.
+
+    Shapes: -> (...) = shape.
 
     `strategy`: a number >= 0 for every cell; an array of `shape`, up to axes of size 1, with finite entries >= 0; or
     "bayes-laplace" (also bayes, laplace, ones, one) 1, "jeffreys" (jeffrey, halves, half) 1/2, "haldane" (zeros, zero)
@@ -31,6 +32,11 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     the right answer. With a prevalence prior "perks" that is one Dirichlet distribution over the whole table, so that
     the accuracy is Beta(right + 1/2, wrong + 1/2), Jeffreys' law, for any number of classes.
     `argument` is what errors (ValueError) call it.
+
+    >>> dirichlet_prior("balanced", (3, 3))
+    tensor([[0.1667, 0.0833, 0.0833],
+            [0.0833, 0.1667, 0.0833],
+            [0.0833, 0.0833, 0.1667]], dtype=torch.float64)
     """
     if isinstance(strategy, str):
         _checks.one_of(argument, strategy, ("perks", "balanced", *STRATEGIES))
@@ -73,7 +79,7 @@ def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
 
 
 def sample_log_gamma(
-    alpha: Tensor,  # (..., K)
+    alpha: Tensor,
     num_samples: int,
     *,
     seed: int = 0,
@@ -82,8 +88,10 @@ def sample_log_gamma(
     stream: str = "prevalence",
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, ..., K)
+) -> Tensor:
     """Logarithms of Gamma(alpha, 1) variates, S = `num_samples`, from Marsaglia & Tsang's method.
+
+    Shapes: alpha: (..., K) -> (S, ..., K).
 
     A variate depends on its address alone: the words `seed`, `name`, `method`, `stream`, its place in `alpha` and its
     sample number, which runs from `start`. Shards join: [0, 5) and [5, 9) are [0, 9). alpha = 0 gives -inf.
@@ -92,6 +100,9 @@ def sample_log_gamma(
     whether a proposal is accepted.
 
     Raises ValueError for an alpha that is negative, not finite or above 1e37. Reference: doi:10.1145/358407.358414.
+
+    >>> sample_log_gamma(torch.tensor([2.0, 0.0]), 3).shape, sample_log_gamma(torch.tensor([0.0]), 1)
+    (torch.Size([3, 2]), tensor([[-inf]]))
     """
     _checks.shape("alpha", alpha, "...", "K")
     _checks.one_of("dtype", dtype, DTYPES)
@@ -105,15 +116,21 @@ def sample_log_gamma(
 
 
 def sample_dirichlet(
-    alpha: Tensor,  # (..., K)
+    alpha: Tensor,
     num_samples: int,
     *,
     dtype: torch.dtype = torch.float32,
     **address: Any,
-) -> Tensor:  # (S, ..., K)
+) -> Tensor:
     """Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
 
+    Shapes: alpha: (..., K) -> (S, ..., K).
+
     Any alpha > 0 gives finite vectors, alpha = 0 an exact 0, a row of nothing but zeros nan.
+
+    >>> shares = sample_dirichlet(torch.tensor([2.0, 3.0, 5.0]), 1000)
+    >>> shares.shape, shares.mean(0).sum().round(decimals=3)
+    (torch.Size([1000, 3]), tensor(1.))
     """
     _checks.one_of("dtype", dtype, DTYPES)
     return sample_log_gamma(alpha, num_samples, dtype=torch.float64, **address).softmax(-1).to(dtype)
@@ -121,7 +138,7 @@ def sample_dirichlet(
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
     """Shares that sum to 1, or to 0 where nothing has a mass."""
-    rows = log_masses.movedim(-1, 0).contiguous()  # each a vector of its own, whose digits depend on no other sample
+    rows = log_masses.movedim(-1, 0)
     return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
 

@@ -15,7 +15,7 @@ from .syntax import MetricCollection
 
 
 def sample_metrics(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     metrics: str | Quantity | Iterable[str | Quantity],
     num_samples: int,
     *,
@@ -25,14 +25,23 @@ def sample_metrics(
     memory_limit: int = 2**26,
     items: Items | None = None,
     **draws: Any,
-) -> list[Tensor]:  # (S, E, C) or (S, E, 1) for each metric
+) -> list[Tensor]:
     """S = `num_samples` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C) or (S, E, 1) for each metric.
 
     `draws` are the priors, `seed` and `names` of `sample_sums`, which also explains `method`, `start` and `dtype`.
     Only what the metrics need is drawn: O(C) variates per sample where the diagonal suffices, and matrices (C, C) only
     for metrics that depend on a root of that shape. Scratch memory stays near `memory_limit` bytes, or what one sample
     takes; neither it nor the other metrics change a value. Equal metrics share one tensor.
     `items`, which `counts` count, make the posterior one with that of other experiments: see `sample_paired_matrices`.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> accuracy, f1 = sample_metrics(counts, ["acc", "f1"], 1000)
+    >>> accuracy.shape, f1.shape
+    (torch.Size([1000, 1, 1]), torch.Size([1000, 1, 2]))
+    >>> round(float(accuracy.median()), 2)
+    0.89
     """
     _checks.one_of("method", method, METHODS)
     num_samples = _checks.integer_at_least("num_samples", num_samples, 0)

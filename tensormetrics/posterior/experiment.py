@@ -101,6 +101,11 @@ class Experiment:
     Draws are addressed by the seed of `rng` and `name`; those of the posterior also by the label of `items`, if given,
     which the matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError:
     see `validate_confusion_matrix` and `dirichlet_prior`. `labels` are the names of the classes.
+
+    >>> experiment = Experiment("mlp", RNG(0), [[90, 10], [12, 88]])
+    >>> ((metric, found),) = experiment.sample_metrics("acc", "posterior", 1000).items()
+    >>> found.values.shape
+    torch.Size([1000, 1])
     """
 
     truth: bytes | None = None  # a digest of y_true, where it may be that of other experiments
@@ -181,7 +186,14 @@ class Experiment:
 
 
 class ExperimentGroup:
-    """Experiments of one kind, with equally many classes, that can be pooled."""
+    """Experiments of one kind, with equally many classes, that can be pooled.
+
+    >>> group = ExperimentGroup("mlp", RNG(0))
+    >>> for fold, right in enumerate((88, 90)):
+    ...     _ = group.add_experiment(f"fold {fold}", [[right, 100 - right], [12, 88]])
+    >>> sorted(group.experiments)
+    ['fold 0', 'fold 1']
+    """
 
     def __init__(self, name: str, rng: RNG) -> None:
         self.name, self.rng = name, rng

@@ -73,6 +73,17 @@ class Metric(Extension, Quantity):
     `compute_metric` takes the dependencies by name, (rows, C) or (rows, 1) each, on which numpy functions work like
     torch's, and returns (rows, C), or with `is_multiclass` (rows, 1) or (rows,). Row i may depend on rows i alone.
     Options are keyword arguments of an `__init__` that calls `super().__init__()` first.
+
+    >>> with temporary_registrations():
+    ...     class Mean(Metric):
+    ...         full_name, aliases, sklearn_equivalent = "Mean of precision and recall", ["mpr"], None
+    ...         bounds, is_multiclass, dependencies = (0.0, 1.0), False, ("ppv", "tpr")
+    ...
+    ...         def compute_metric(self, ppv, tpr):  # (rows, C) each
+    ...             return (ppv + tpr) / 2
+    ...     value = get_metric("mpr")(torch.tensor([[8, 2], [2, 8]]))
+    >>> value
+    tensor([0.8000, 0.8000], dtype=torch.float64)
     """
 
     is_multiclass: bool
@@ -97,6 +108,16 @@ class Averaging(Extension):
 
     `compute_average` takes the values (rows, C), then the dependencies by name, and returns (rows,) or (rows, 1).
     Options and numpy functions as in `Metric`. With `pools_sums` it is given the metric of the pooled sums (rows, 1).
+
+    >>> with temporary_registrations():
+    ...     class Median(Averaging):
+    ...         full_name, aliases, sklearn_equivalent, dependencies = "Median over classes", ["median"], None, ()
+    ...
+    ...         def compute_average(self, metric_values):
+    ...             return metric_values.median(-1).values
+    ...     value = get_metric("tpr@median")(torch.tensor([[8, 2, 0], [1, 9, 0], [5, 0, 5]]))
+    >>> value
+    tensor([0.8000], dtype=torch.float64)
     """
 
     leading = 1
@@ -120,6 +141,16 @@ class ExperimentAggregator(torch.nn.Module):
     `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
     the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S,
     classes). Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
+
+    >>> with temporary_registrations():
+    ...     class Best(ExperimentAggregator):
+    ...         full_name, aliases = "The largest", ["best"]
+    ...
+    ...         def aggregate(self, experiment_samples, bounds):
+    ...             return experiment_samples.amax(1)
+    ...     pooled = get_experiment_aggregator("best")(torch.tensor([[0.1, 0.2], [0.4, 0.3]]), (0.0, 1.0))
+    >>> pooled
+    tensor([0.2000, 0.4000])
     """
 
     full_name: str
@@ -155,7 +186,13 @@ class ExperimentAggregator(torch.nn.Module):
 
 
 def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **options: Any) -> ExperimentAggregator:
-    """The aggregator that an alias names, with its options. ValueError: unknown alias or option."""
+    """The aggregator that an alias names, with its options. ValueError: unknown alias or option.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
+    >>> round(float(get_experiment_aggregator("fe")(samples, (0.0, 1.0)).mean()), 2)
+    0.85
+    """
     if aggregation not in AGGREGATION_REGISTRY:
         raise ValueError(
             f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
@@ -171,7 +208,20 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
 
 @contextmanager
 def temporary_registrations() -> Iterator[None]:
-    """Classes defined inside are forgotten on leaving."""
+    """Classes defined inside are forgotten on leaving.
+
+    >>> from tensormetrics.posterior import METRIC_REGISTRY
+    >>> with temporary_registrations():
+    ...     class Half(Metric):
+    ...         full_name, aliases, sklearn_equivalent = "Half of the accuracy", ["half"], None
+    ...         bounds, is_multiclass, dependencies = (0.0, 0.5), True, ("acc",)
+    ...
+    ...         def compute_metric(self, acc):
+    ...             return acc / 2
+    ...     inside = "half" in METRIC_REGISTRY
+    >>> inside, "half" in METRIC_REGISTRY
+    (True, False)
+    """
     stores: tuple[dict[str, Any], ...] = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES
     before = [dict(store) for store in stores]
     try:

@@ -15,14 +15,22 @@ from .. import _checks
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
+SEPARATED = re.compile(r"[+-]?[0-9]+([.,][0-9]+)+")
+GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perhaps of thousands
 COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:  # (C, C)
+def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:
     """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
+
+    Shapes: confusion_matrix: (C, C) -> (C, C).
 
     ConfMatIOError says what is wrong, also of rows that add up to more than 1e37, of which float32 could not draw. A
     class that is never predicted: ConfMatIOWarning.
+
+    >>> validate_confusion_matrix([[2, 1], [0, 1]])
+    tensor([[2., 1.],
+            [0., 1.]], dtype=torch.float64)
     """
     try:
         given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
@@ -63,14 +71,23 @@ def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
 
 def load_csv(
     location: str | Path, *, encoding: str = "utf-8-sig", delimiter: str | None = None, with_labels: bool = False
-) -> Tensor | tuple[Tensor, list[str] | None]:  # (C, C)
+) -> Tensor | tuple[Tensor, list[str] | None]:
     """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
 
+    Shapes: -> (C, C).
+
     Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
-    names where both stand, or from 0 on. With
-    `with_labels` the answer is (matrix, names), names being None where there are none. `delimiter=None` takes
-    semicolons, tabs or commas, whichever separate the cells of the first line. ConfMatIOError names the line that is
-    wrong. FileNotFoundError: there is no such file.
+    names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
+    are none. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first line, or what
+    a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
+    ConfMatIOError names the line that is wrong, or says that the last row and column are totals. FileNotFoundError:
+    there is no such file.
+
+    >>> from pathlib import Path
+    >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))
+    >>> load_csv("matrix.csv", with_labels=True)
+    (tensor([[90.5000,  6.0000],
+            [ 5.0000, 88.0000]], dtype=torch.float64), ['cat', 'dog'])
     """
     rows = _csv_rows(location, encoding, delimiter)
     height, width = len(rows), len(rows[0][1]) if rows else 0
@@ -94,6 +111,10 @@ def load_csv(
             raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
     counts = [[float(cell) for cell in cells[index:]] for _, cells in rows[header:]]
     matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
+    inner = matrix[:-1, :-1]
+    if len(inner) > 1 and matrix.sum() > 0 and torch.equal(matrix[:-1, -1], inner.sum(1)):
+        if torch.equal(matrix[-1], matrix[:-1].sum(0)):
+            raise ConfMatIOError(f"{location}: the last row and column are the totals of the others; leave them out")
     return (matrix, names) if with_labels else matrix
 
 
@@ -109,6 +130,8 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
             "write encoding='utf-16' or what the file is written in"
         ) from None
     lines = text.splitlines()
+    if lines and re.fullmatch("sep=[;,\t]", lines[0]):  # for spreadsheets
+        delimiter, lines[0] = delimiter or lines[0][-1], ""
     if delimiter is None:
         first = next((line for line in lines if line.strip()), "")
         splits = (d for d in (";", "\t", ",") if len(next(csv.reader([first], delimiter=d), ())) > 1)
@@ -118,7 +141,35 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
         rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error as error:
         raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
-    return [(line, cells) for line, cells in rows if any(cells)]
+    rows = [(line, cells) for line, cells in rows if any(cells)]
+    while rows and len(rows[0][1]) > 1 and all(cells[-1:] == [""] for _, cells in rows):
+        rows = [(line, cells[:-1]) for line, cells in rows]  # columns that a spreadsheet only thinks are in use
+    return _with_points(location, rows, delimiter)
+
+
+def _with_points(
+    location: str | Path, rows: list[tuple[int, list[str]]], delimiter: str
+) -> list[tuple[int, list[str]]]:
+    """The rows with decimal points and without groups of thousands, where cells show which sign is which."""
+    found = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
+    decimal = {"."} if delimiter == "," else set()
+    for _, cell in found:
+        groups = GROUPS.fullmatch(cell)
+        last = cell[max(cell.rfind("."), cell.rfind(","))]
+        if not groups:
+            decimal.add(last)
+        elif cell.count(last) > 1:
+            decimal.add(",."[last == ","])
+    if found and len(decimal) != 1:
+        line, cell = found[0]
+        raise ConfMatIOError(f"{location}, line {line}: got {cell!r}, wanted one sign for decimals, as 1090.0 or 1,5")
+    point = "".join(decimal) or "."
+    group = ",."[point == ","]
+
+    def plain(cell: str) -> str:
+        return cell.replace(group, "").replace(point, ".") if SEPARATED.fullmatch(cell) else cell
+
+    return [(line, list(map(plain, cells))) for line, cells in rows]
 
 
 def _are_names(cells: list[str]) -> bool:
@@ -132,15 +183,21 @@ def _is_count(cell: str) -> bool:
 
 
 def compute_confusion_matrix(
-    y_true: Any,  # (N,)
-    y_pred: Any,  # (N,)
+    y_true: Any,
+    y_pred: Any,
     *,
     labels: Sequence | None = None,
     num_classes: int | None = None,
-) -> Tensor:  # (C, C) int64
+) -> Tensor:
     """Counts of the pairs of labels, which may be numbers or strings.
 
+    Shapes: y_true: (N,); y_pred: (N,) -> (C, C) int64.
+
     The classes are `labels` in this order, or 0..num_classes-1, or all labels that occur, sorted.
+
+    >>> compute_confusion_matrix(["cat", "dog", "dog"], ["cat", "cat", "dog"])  # rows are the truth
+    tensor([[1, 0],
+            [1, 1]])
     """
     cells, found = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
     C = len(found)
@@ -190,8 +247,17 @@ def _places(
     return torch.from_numpy(places[0] * C + places[1]), labels
 
 
-def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:  # (C, C) -> (N, 2)
-    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`."""
+def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
+    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
+
+    Shapes: confusion_matrix: (C, C) -> (N, 2).
+
+    >>> confusion_matrix_to_pred_cond([[2, 1], [0, 1]])
+    tensor([[0, 0],
+            [0, 0],
+            [1, 0],
+            [1, 1]])
+    """
     matrix = validate_confusion_matrix(confusion_matrix, allow_empty_rows=True)
     counts = matrix.long()
     if (counts != matrix).any():
@@ -203,12 +269,19 @@ def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = T
 
 
 def pred_cond_to_confusion_matrix(
-    pairs: Any,  # (N, 2)
+    pairs: Any,
     *,
     pred_first: bool = True,
     num_classes: int | None = None,
-) -> Tensor:  # (C, C) int64
-    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given."""
+) -> Tensor:
+    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given.
+
+    Shapes: pairs: (N, 2) -> (C, C) int64.
+
+    >>> pred_cond_to_confusion_matrix([[0, 0], [1, 0], [1, 1]])
+    tensor([[1, 1],
+            [0, 1]])
+    """
     pairs = torch.as_tensor(pairs)
     _checks.shape("pairs", pairs, "N", 2)
     _checks.integral("pairs", pairs)

@@ -34,7 +34,8 @@ class ConfusionPosterior(Metric):
     and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
     `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
     `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
-    `labels` are the names of the classes in `as_scalars` and `plot_posterior`.
+    `labels` are the names of the classes in `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one
+    score an item, which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
@@ -47,9 +48,14 @@ class ConfusionPosterior(Metric):
 
     Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
 
-        ConfusionPosterior(2, "f1", batch_shape=(L,)).update((probabilities > 0.5).mT, target.mT)
+        ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(L,)).update(probabilities.mT, target.mT)
 
     Reference: doi:10.7717/peerj-cs.398.
+
+    >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
+    >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.compute()["acc"]))
+    0.75 [0.61, 0.86]
     """
 
     counts: Tensor
@@ -73,6 +79,7 @@ class ConfusionPosterior(Metric):
         seed: int = 0,
         name: str = "posterior",
         ignore_index: int | None = None,
+        threshold: float | None = None,
         batch_shape: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
         labels: Sequence[str] | None = None,
@@ -102,6 +109,11 @@ class ConfusionPosterior(Metric):
         if ignore_index is not None:
             _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
+        if threshold is not None:
+            _checks.number("threshold", threshold, "None or a number", math.isfinite)
+            if C != 2:
+                raise ValueError(f"threshold: got {threshold} for {C} classes, wanted num_classes=2")
+        self.threshold = threshold
         self.labels = checked_labels(labels, C)
         if not isinstance(batch_shape, Sequence):
             raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
@@ -114,9 +126,10 @@ class ConfusionPosterior(Metric):
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
-        # preds: (*batch, N, ...) labels or (*batch, N, C, ...) scores, of which the largest counts
-        # target: (*batch, N, ...) labels  ids, groups: (N,) integers or names
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
+        which the largest counts; target: (*batch, N, ...) labels; ids; groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
         whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies
@@ -132,13 +145,16 @@ class ConfusionPosterior(Metric):
             wanted = ", ".join(map(str, (*batch, "N", "...")))
             raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({wanted})")
         axis = len(batch) + 1
-        scores = (*target.shape[:axis], C, *target.shape[axis:])
+        one_each = self.threshold is not None
+        scores = (*target.shape[:axis], *([] if one_each else [C]), *target.shape[axis:])
         if preds.shape != (scores if scored else target.shape):
             raise ValueError(
                 f"preds: got {preds.dtype} of shape {tuple(preds.shape)} with a target of shape {tuple(target.shape)}, "
                 f"wanted integer labels {tuple(target.shape)} or floating scores {scores}"
             )
-        if scored:
+        if scored and self.threshold is not None:
+            preds = (preds > self.threshold).long().masked_fill(preds.isnan(), -1)
+        elif scored:
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
         count = target.shape[len(batch)]

@@ -36,14 +36,20 @@ def sample_paired_matrices(
     names: Sequence[str] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, E, C, C)
+) -> Tensor:
     """S = `num_samples` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
+
+    Shapes: items.cells: (E, N) -> (S, E, C, C).
 
     With `items.groups`, such as patients or documents, a weight goes to a whole group, and the prevalence too is that
     of the weighted items.
 
     The prevalence and the weights of the items are drawn under the label of the items, the mass of the confusion prior
     under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
+
+    >>> cells = torch.tensor([[0, 1, 3, 3, 2], [0, 0, 3, 3, 3]])  # truth * 2 + prediction of two models
+    >>> sample_paired_matrices(Items("test", cells), 2, 1000).shape
+    torch.Size([1000, 2, 2, 2])
     """
     C = _checks.integer_at_least("num_classes", num_classes, 2)
     num_samples = _checks.integer_at_least("num_samples", num_samples, 0)

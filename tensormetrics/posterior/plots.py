@@ -67,6 +67,11 @@ def plot_distributions(
     """One axes for each distribution, with its median and highest density interval.
 
     `centre`: the position of the one in whose middle the x axis has its own.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
+    >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
+    >>> study.plot_metric_summaries("acc", title="Two models").savefig("both.png")  # which calls this
     """
     look = Look(parts=DISTRIBUTION, **options)
     names = [broken(found.name) for found in shown]
@@ -118,6 +123,10 @@ def plot_difference(
     """The distribution of a difference: what lies below, within and above the region of practical equivalence.
 
     `metric`: how the x axis calls it, by default as the result does.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
+    >>> plot_difference(pairwise_compare(diff, min_sig_diff=0.01), title="A and B").savefig("difference.png")
     """
     left, right = map(short, result.pair)
     look = Look(parts=DIFFERENCE, **options)
@@ -184,6 +193,11 @@ def plot_forest(
     """The intervals of all experiments below each other, and below each group's the pooled one.
 
     `gap` is the room around a group in rows; `info` writes median, interval and its width on the right.
+
+    >>> study = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
+    >>> for fold, right in enumerate((88, 90)):
+    ...     study.add_experiment(f"mlp/fold {fold}", [[right, 100 - right], [12, 88]])
+    >>> study.plot_forest_plot("acc").savefig("forest.png")  # which calls this
     """
     look = Look(parts=FOREST, **options)
     blocks = [_rows(group, ci_probability) for group in groups]

@@ -50,15 +50,21 @@ class Quantity(torch.nn.Module, ABC):
         return type(self).find, (self.name,)  # copies and pickles are the one object of that name
 
     def forward(self, matrices: Tensor) -> Tensor:
-        # matrices: (..., C, C) counts >= 0, rows are the truth  ->  (..., C), or (..., 1) for one value per matrix
-        """Point values in float64; nan for a matrix whose total is 0 or not finite."""
+        """Point values in float64; nan for a matrix whose total is 0 or not finite.
+
+        Shapes: matrices: (..., C, C) counts >= 0, rows are the truth -> (..., C), or (..., 1) for one value per matrix.
+        """
         _checks.shape("matrices", matrices, "...", "C", "C")
         found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
         return found.reshape(*matrices.shape[:-2], *found.shape[1:])
 
 
 class RootMetric(Quantity):
-    """A quantity that metrics are made of. It can be sampled but is no metric: it has no bounds and no report."""
+    """A quantity that metrics are made of. It can be sampled but is no metric: it has no bounds and no report.
+
+    >>> RootMetric("diag_mass").name
+    'diag_mass'
+    """
 
     def __init__(self, name: str, formula: Callable[..., Tensor] | None = None) -> None:
         super().__init__()

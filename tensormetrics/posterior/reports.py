@@ -51,7 +51,7 @@ def report_metric_summaries(
     precision: int = 4,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """Each experiment's posterior. `columns` are some of SUMMARY_COLUMNS."""
+    """Each experiment's posterior. `columns`: some of Observed, Median, Mean, SD, HDI, ...; an error names all."""
     columns = ["Observed", *DEFAULT_COLUMNS] if columns is None else list(columns)
     if wrong := [column for column in columns if column not in SUMMARY_COLUMNS]:
         raise ValueError(f"columns: got {wrong[0]!r}, wanted some of {', '.join(SUMMARY_COLUMNS)}")

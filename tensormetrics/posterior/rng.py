@@ -16,7 +16,12 @@ Size = int | Sequence[int]
 
 
 class RNG:
-    """A stream of random numbers that `seed` and `name` determine. Results are float64 tensors on `device`."""
+    """A stream of random numbers that `seed` and `name` determine. Results are float64 tensors on `device`.
+
+    >>> rng = RNG(0, "mine")
+    >>> rng.uniform(3).shape, bool((RNG(0, "mine").random(4) == RNG(0, "mine").random(4)).all())
+    (torch.Size([3]), True)
+    """
 
     def __init__(self, seed: int, name: str = "", *, device: torch.device | str = "cpu") -> None:
         self.name, self.device = name, torch.device(device)
@@ -69,8 +74,10 @@ class RNG:
     def choice(
         self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None
     ) -> Tensor:
-        # values, p: (N,)
-        """Values drawn with replacement, with the probabilities `p` or equal ones."""
+        """Values drawn with replacement, with the probabilities `p` or equal ones.
+
+        Shapes: values, p: (N,).
+        """
         values = torch.as_tensor(values, device=self.device)
         p = values.new_ones(len(values), dtype=torch.float64) if p is None else torch.as_tensor(p, dtype=torch.float64)
         non_negative("p", p)

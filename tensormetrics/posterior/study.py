@@ -36,11 +36,18 @@ class Study:
     alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
     `zero_division` as in `get_metric`, for all metrics.
 
-        study = Study(seed=0, metrics={"acc": {}})
-        study.add_experiment("mlp/fold_0", [[13, 2], [3, 20]])
-        print(study.report_metric_summaries("acc"))
-
     ConfigError says what is wrong; ConfigWarning what was chosen or converted.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
+    >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
+    >>> print(study.report_metric_summaries("acc", columns=["Observed", "Median"]))
+    | Group | Experiment | Observed | Median |
+    | ----- | ---------- | -------- | ------ |
+    | mlp   | mlp        |   0.8900 | 0.8896 |
+    | cnn   | cnn        |   0.9250 | 0.9238 |
+    >>> print(study.report_pairwise_comparison("acc", experiment_a="cnn", experiment_b="mlp").splitlines()[1])
+    P(cnn > mlp) = 88.58%, P(cnn < mlp) = 11.42%.
     """
 
     def __init__(

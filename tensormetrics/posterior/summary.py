@@ -49,11 +49,16 @@ class PosteriorSummary(NamedTuple):
 
 
 def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
-    # samples: (..., S, ...)  ->  low and high: (..., ...), without axis `dim`
     """The highest density interval: the narrowest one over floor(ci_probability * S) gaps of the sorted samples.
+
+    Shapes: samples: (..., S, ...) -> low and high: (..., ...), without axis `dim`.
 
     The lowest of equally narrow ones is taken; everything, if ci_probability = 1. Equal infinities are 0 apart. nan
     samples are left out; where no sample remains the result is nan. float64. ValueError: ci_probability not in (0, 1].
+
+    >>> samples = torch.distributions.Exponential(1.0).icdf(torch.linspace(0, 0.999, 1000))
+    >>> hdi(samples, 0.9)  # from 0 on, as the density falls
+    (tensor(0., dtype=torch.float64), tensor(2.3026, dtype=torch.float64))
     """
     return estimate(samples, ci_probability, dim)[1:]
 
@@ -79,13 +84,18 @@ def equal_tailed(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) ->
 
 
 def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> PosteriorSummary:
-    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
     """What samples say, in float64, from one sort.
+
+    Shapes: samples: (..., S, ...) -> each (..., ...), without axis `dim`.
 
     nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
     excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,
     interpolated linearly. The mode is the middle of the fullest of equally wide bins, or an infinity that more than
     half of the samples equal. Where no sample remains every field is nan. ValueError: ci_probability not in (0, 1].
+
+    >>> found = summarize(torch.linspace(0, 1, 101), 0.9)
+    >>> found.median, found.hdi[0]
+    (tensor(0.5000, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
     check_probability("ci_probability", ci_probability)
     x, n = sort_samples(samples, dim)

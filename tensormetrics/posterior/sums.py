@@ -32,8 +32,14 @@ class ConfusionSums(NamedTuple):
 
 
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
-    # matrices: (..., C, C)  weights: (W, C, C)  ->  (..., C) and (..., W)
-    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite."""
+    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
+
+    Shapes: matrices: (..., C, C); weights: (W, C, C) -> (..., C) and (..., W).
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums_from_matrices(counts).tp
+    tensor([0.4500, 0.4400], dtype=torch.float64)
+    """
     _check_square("matrices", matrices)
     matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
@@ -43,7 +49,7 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
 
 
 def sample_sums(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     num_samples: int,
     *,
     prevalence_prior: str | float | Any = "perks",
@@ -53,10 +59,12 @@ def sample_sums(
     names: Sequence[str] | None = None,
     start: int = 0,
     need: str = "margins",
-    weights: Tensor | None = None,  # (W, C, C)
+    weights: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
-) -> ConfusionSums:  # (S, E, C), weighted (S, E, W)
+) -> ConfusionSums:
     """Sums of S = `num_samples` confusion matrices drawn for each matrix of `counts`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
 
     The prevalence is Dirichlet(prior + row sums), each row given the truth Dirichlet(prior + counts), independently;
     priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the rates of right answers are Beta(m r,
@@ -72,6 +80,11 @@ def sample_sums(
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums = sample_sums(counts, 1000)
+    >>> sums.tp.shape, round(float((sums.tp + sums.fn).sum(-1).mean()), 3)
+    (torch.Size([1000, 1, 2]), 1.0)
     """
     _checks.one_of("need", need, NEEDS)
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
@@ -108,7 +121,7 @@ def sample_sums(
 
 
 def sample_confusion_matrices(
-    counts: Tensor,  # (E, C, C), or (C, C) for E = 1
+    counts: Tensor,
     num_samples: int,
     *,
     prevalence_prior: str | float | Any = "perks",
@@ -118,11 +131,18 @@ def sample_confusion_matrices(
     names: Sequence[str] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
-) -> Tensor:  # (S, E, C, C)
+) -> Tensor:
     """The matrices whose sums `sample_sums` gives, each summing to 1; all their cells stand in memory.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C, C).
 
     They are drawn in float64. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
     a rounding error decides whether a proposal is accepted.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> matrices = sample_confusion_matrices(counts, 1000)
+    >>> matrices.shape, matrices.sum((-2, -1)).mean().round(decimals=3)
+    (torch.Size([1000, 1, 2, 2]), tensor(1.))
     """
     counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
     if method == "input":

@@ -19,7 +19,12 @@ WORDS = {"true": True, "false": False, "none": None, "nan": math.nan}
 
 
 class AveragedMetric(Quantity):
-    """A metric with one value per class, averaged: "f1@macro"."""
+    """A metric with one value per class, averaged: "f1@macro".
+
+    >>> metric = get_metric("tpr@macro")
+    >>> isinstance(metric, AveragedMetric), metric(torch.tensor([[8, 2], [1, 9]]))
+    (True, tensor([0.8500], dtype=torch.float64))
+    """
 
     is_multiclass = True
 
@@ -63,6 +68,9 @@ def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
     `zero_division` (0, 1 or nan) is what the metric is where it is undefined, as by 0 / 0, like the option of that
     name: "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
     Raises ValueError for anything else, with the closest aliases.
+
+    >>> get_metric("fbeta+beta=2.0@macro")(torch.tensor([[90, 10], [12, 88]]))
+    tensor([0.8900], dtype=torch.float64)
     """
     if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
         raise ValueError(
@@ -158,6 +166,9 @@ class MetricCollection:
     """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them.
 
     `zero_division` as in `get_metric`.
+
+    >>> list(MetricCollection(["acc", "f1@macro"]).items())[0][0], len(MetricCollection(["acc", "f1@macro"]))
+    ('acc', 2)
     """
 
     def __init__(

@@ -24,6 +24,11 @@ def format_table(
     "records" gives the rows with Python numbers, "pd" or "pandas" a DataFrame of them. "github", "pipe", "html",
     "latex", "csv" and "plain" are texts, and any other format tabulate's. Text shows `precision` decimals, columns of
     `percent` as such, and leaves cells of at most `blank_below` empty.
+
+    >>> print(format_table([{"model": "a", "acc": 0.9, "HDI": (0.85, 0.94)}], ["model", "acc", "HDI"], precision=2))
+    | model |  acc |          HDI |
+    | ----- | ---- | ------------ |
+    | a     | 0.90 | [0.85, 0.94] |
     """
     precision = _checks.integer_at_least("precision", precision, 0)
     rows = [{header: _plain(row[header]) for header in headers} for row in rows]

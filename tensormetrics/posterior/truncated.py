@@ -21,8 +21,13 @@ NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
 
 
 def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
-    # u: (S, ...) in [0, 1]  mean, sd, low, high: (...)  ->  (S, ...)
-    """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies."""
+    """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies.
+
+    Shapes: u: (S, ...) in [0, 1]; mean; sd, low, high: (...) -> (S, ...).
+
+    >>> truncated_normal_icdf(torch.tensor([0.0, 0.5]), torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
+    tensor([1.0000, 1.3364], dtype=torch.float64)
+    """
     a, b = (low - mean) / sd, (high - mean) / sd
     upper = a > 0  # mirrored, because log_ndtr is precise in the lower tail
     a, b = torch.where(upper, -b, a), torch.where(upper, -a, b)
@@ -43,8 +48,13 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
 def truncated_t_icdf(
     u: Tensor, df: Tensor | float, loc: Tensor, scale: Tensor, low: Tensor | float, high: Tensor | float
 ) -> Tensor:
-    # u: (S, ...) in [0, 1]  the others: (...)  ->  (S, ...)
-    """Quantiles of loc + scale * t restricted to [low, high], t having Student's distribution of `df` degrees."""
+    """Quantiles of loc + scale * t restricted to [low, high], t having Student's distribution of `df` degrees.
+
+    Shapes: u: (S, ...) in [0, 1], the others: (...) -> (S, ...).
+
+    >>> truncated_t_icdf(torch.tensor([0.0, 0.5]), 4.0, torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
+    tensor([1.0000, 1.3615], dtype=torch.float64)
+    """
     root = torch.as_tensor(df, dtype=torch.float64, device=u.device).sqrt()
     low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
     table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
@@ -54,8 +64,13 @@ def truncated_t_icdf(
 def truncated_gamma_icdf(
     u: Tensor, shape: Tensor, scale: Tensor, low: Tensor | float = 0.0, high: Tensor | float = math.inf
 ) -> Tensor:
-    # u: (S, ...) in [0, 1]  the others: (...)  ->  (S, ...)
-    """Quantiles of a gamma distribution restricted to [low, high], low >= 0."""
+    """Quantiles of a gamma distribution restricted to [low, high], low >= 0.
+
+    Shapes: u: (S, ...) in [0, 1], the others: (...) -> (S, ...).
+
+    >>> truncated_gamma_icdf(torch.tensor([0.5, 1.0]), torch.tensor(2.0), torch.tensor(1.0), 0.0, 3.0)
+    tensor([1.3776, 3.0000], dtype=torch.float64)
+    """
     k = shape[..., None]
     low_y, high_y = ((end / scale).log() for end in (low, high))
     table = tabulate(lambda y: k * y - y.exp(), shape.log(), low_y, high_y)
@@ -63,8 +78,13 @@ def truncated_gamma_icdf(
 
 
 def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    # u: (S, ...) in [0, 1]  a, b: (...)  ->  (S, ...)
-    """Quantiles of a beta distribution."""
+    """Quantiles of a beta distribution.
+
+    Shapes: u: (S, ...) in [0, 1]; a; b: (...) -> (S, ...).
+
+    >>> beta_icdf(torch.tensor([0.025, 0.5]), torch.tensor(9.0), torch.tensor(3.0))
+    tensor([0.4822, 0.7642], dtype=torch.float64)
+    """
     wide = torch.full_like(a, math.inf)
     a1, b1 = a[..., None], b[..., None]
     table = tabulate(lambda y: -a1 * softplus(-y) - b1 * softplus(y), (a / b).log(), -wide, wide)

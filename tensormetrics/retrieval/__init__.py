@@ -1,7 +1,8 @@
 """Nearest-neighbour search, and scores of embeddings by their neighbours and their clusters."""
 
 # The rooms; each stands on those above it.
-#   sums, relevance, rows: exact sums, which references count for a query, and rows with labels
+#   sums, relevance: exact sums, and which references count for a query
+#   sources, rows: files of rows that are read in blocks, and rows with labels
 #   search: the nearest neighbours of rows
 #   ranks: the places of relevant references, also over several processes
 #   scores: precision, recall, ...: a file for each family, and how sure they are
@@ -68,10 +69,19 @@ from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
 from .scores.uncertainty import bootstrap as bootstrap
 from .scores.uncertainty import paired_randomisation as paired_randomisation
+from .scores.verification import EqualErrorRate as EqualErrorRate
+from .scores.verification import OperatingPoints as OperatingPoints
+from .scores.verification import PairwiseROC as PairwiseROC
+from .scores.verification import TARAtFAR as TARAtFAR
+from .scores.verification import equal_error_rate as equal_error_rate
+from .scores.verification import pairwise_roc as pairwise_roc
+from .scores.verification import tar_at_far as tar_at_far
 from .search.backends.faiss_knn import FaissKNN as FaissKNN
 from .search.backends.keops_knn import KeOpsKNN as KeOpsKNN
 from .search.backends.sharded import ShardedKNN as ShardedKNN
 from .search.knn import TorchKNN as TorchKNN
+from .sources.files import open_rows as open_rows
+from .sources.source import RowSource as RowSource
 
 # Whatever is imported above: what `import *` brings and the reference shows.
 __all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]

@@ -12,6 +12,8 @@ from torch.distributed import ProcessGroup
 from .. import _checks
 from .._exact_sums import COARSE, parts, total, unit_of
 from .relevance import Comparison, Ignore, as_int64
+from .sources.source import RowSource
+from .sources.state import State
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -215,6 +217,13 @@ class Spread(NamedTuple):
         return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
 
+class Stream(NamedTuple):
+    """References that are read in blocks, and where what is known of them so far is kept."""
+
+    source: RowSource
+    state: State | None
+
+
 class Sides(NamedTuple):
     """Who is scored against whom.
 
@@ -223,6 +232,7 @@ class Sides(NamedTuple):
     own (Q,) int64: the same for any arrangement, in place of `shared`: the reference that is this query, -1 = none.
     ignore, gains: as in `positive_ranks`.
     spread: query and reference are the rows of this rank alone; all else is of all ranks.
+    stream: the references, in place of `reference`, which then holds none.
     """
 
     query: Tensor
@@ -234,6 +244,7 @@ class Sides(NamedTuple):
     gains: Tensor | Comparison | None = None
     own: Tensor | None = None
     spread: Spread | None = None
+    stream: Stream | None = None
 
     def self_index(self) -> Tensor:
         # ->  (Q,) int64, the reference that is this query, -1 = none

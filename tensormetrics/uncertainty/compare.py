@@ -25,10 +25,15 @@ def compare(
     1 / (1 + replicates). `rope`: differences up to it do not matter in practice, and `p_rope` is their probability.
     Metrics of several values give a `Comparison` for each by name. ValueError for different kinds or items.
 
-        a, b = PrecisionAtK(1), PrecisionAtK(1)
-        a.update(embeddings_of_a, labels, ids=ids)  # batches in any order
-        b.update(embeddings_of_b, labels, ids=ids)
-        compare(a, b).p_better
+    >>> from tensormetrics.retrieval import HitRate
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> labels = torch.arange(60) % 3
+    >>> a, b = HitRate(1), HitRate(1)
+    >>> a.update(torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=generator), labels)
+    >>> b.update(torch.eye(3)[labels] + 0.6 * torch.randn(60, 3, generator=generator), labels)
+    >>> found = compare(a, b)
+    >>> print(f"{found.difference:.2f} [{found.low:.2f}, {found.high:.2f}], p = {found.p_value:.3f}")
+    0.43 [0.31, 0.55], p = 0.001
     """
     for name, metric in (("a", a), ("b", b)):
         if not hasattr(metric, "_resampled"):

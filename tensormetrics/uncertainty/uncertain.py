@@ -25,6 +25,14 @@ class Uncertain(SumMetric):
         for preds, target in loader:
             metric.update(preds, target)
         value, low, high = metric.interval()
+
+    >>> from torchmetrics.classification import MulticlassF1Score
+    >>> metric = Uncertain(MulticlassF1Score(3), replicates=200)
+    >>> for patient in range(40):
+    ...     labels = torch.arange(patient, patient + 6) % 3
+    ...     metric.update(labels.clone().clamp(max=2 - patient % 2), labels)
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.interval()))
+    0.82 [0.75, 0.88]
     """
 
     def __init__(self, metric: torchmetrics.Metric, *, replicates: int = 1000, seed: int = 0, **kwargs: Any) -> None:
@@ -51,7 +59,8 @@ class Uncertain(SumMetric):
     ) -> None:
         """Add an item, or a group of items: what `metric.update` takes, and whose it is, a number or a name.
 
-        Updates of one group may come in any number and order; see `Identity`.
+        Updates of one group may come in any number and order. `ids`: items of one id have one weight in a replicate, in
+        whatever order they come. `groups`: documents, patients, speakers; items of one group share a weight.
         """
         with self._turn:
             self.metric.reset()

@@ -199,13 +199,13 @@ def test_input_table_of_a_transformer(bert):
 @pytest.mark.parametrize("layer", [0, 1, -1])
 def test_words_in_their_contexts(bert, layer):
     net, tokenizer, ids = bert
-    templates = ["this is {} .", "{} is {}"]
+    templates = ["this is .{}.", "{} is {}"]  # full stops that touch a word are no part of it
     model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=layer, templates=templates, batch_size=2)
     rows = model.rows("ab")
     found = model.vectors[rows]
     assert model.index_query(Query([["c"], ["ab"]], [["d"]])).reason is None  # batches of unequal lengths
-    tokens = [["this", "is", "a", "##b", "."], ["a", "##b", "is", "a", "##b"]]
-    for row, words, places in zip(found, tokens, ([3, 4], [1, 2, 4, 5]), strict=True):
+    tokens = [["this", "is", ".", "a", "##b", "."], ["a", "##b", "is", "a", "##b"]]
+    for row, words, places in zip(found, tokens, ([4, 5], [1, 2, 4, 5]), strict=True):
         numbers = torch.tensor([[2, *(ids[word] for word in words), 3]])
         with torch.no_grad():
             states = net(input_ids=numbers, output_hidden_states=True).hidden_states[layer]

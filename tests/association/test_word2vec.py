@@ -232,3 +232,31 @@ def test_a_binary_word_without_end(tmp_path):
         file.write(b"2 2\n" + b"a" * 2**23)
     with pytest.raises(ValueError, match="bomb.bin.gz, row 1: got a word of more than 1048576 bytes"):
         read_word2vec(path, binary=True)
+
+
+def test_numbers_of_text_are_rounded_as_numpy_rounds(write):
+    """From float64: the first lies just below the middle of two float32, and just at it once it is a float64."""
+    numbers = "1.00000017881393432617187499", "0.1", "-1e-46", "1e39", "+.5", "5.", "-0", "1e-400", "nan", "-Infinity"
+    with np.errstate(over="ignore"):
+        wanted = np.array([float(number) for number in numbers]).astype(np.float32)
+    _, vectors = read_word2vec(write(f"1 {len(numbers)}\nword {' '.join(numbers)}\n".encode()))
+    assert wanted[0] == 1 + 2**-22 and vectors.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 2**22])
+def test_lines_are_whole_wherever_the_file_is_cut(write, monkeypatch, piece):
+    monkeypatch.setattr("tensormetrics.association.word2vec.PIECE", piece)
+    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 2**9)
+    words = [f"word  {n}" * (1 + n % 3) for n in range(200)]
+    rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    lines = (f"{word}\t{' '.join(map(str, row.tolist()))} \r" for word, row in zip(words, rows, strict=True))
+    found, vectors = read_word2vec(write("\n".join(["200 3", *lines]).encode()))
+    assert found == words and np.array_equal(vectors, rows)
+
+
+@pytest.mark.parametrize("line", ["b 1", "b 1 2 x", "", "b 1 2 3_0", "b 1 2 nan(3)", "b 1 2 0x3", "1 2 3"])
+def test_a_line_that_is_no_row_is_named(write, line):
+    path = write(f"5 3\na 1 2 3\na2 1 2 3\n{line}\nc 1 2 3\nd 1 2 3\n".encode())
+    with pytest.raises(ValueError, match="vectors.txt, line 4: .*wanted"):
+        read_word2vec(path)
+    assert read_word2vec(path, limit=2)[0] == ["a", "a2"]  # what is not asked for is not judged

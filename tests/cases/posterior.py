@@ -209,6 +209,19 @@ FUNCTIONS = {
         rtol=1e-9,
         not_finite="nan",
     ),
+    "mcnemar_p_value": FunctionCase(
+        lambda a, b: (posterior.mcnemar_p_value(a, b),),
+        lambda generator, lead: tuple(torch.randint(2, (2, *lead, 30), generator=generator)),
+        compiles=True,
+        rtol=1e-12,
+        not_finite="no floats",
+    ),
+    "five_by_two_p_value": FunctionCase(
+        lambda differences: (posterior.five_by_two_p_value(differences),),
+        lambda generator, lead: (torch.randn(*lead, 5, 2, generator=generator),),
+        rtol=1e-12,
+        not_finite=LeftOut("an infinite difference is as sure as can be, NaN gives NaN"),
+    ),
     "compare_folds": FunctionCase(
         lambda a, b: tuple(posterior.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)),
         means_and_variances,
@@ -228,6 +241,9 @@ FUNCTIONS = {
 }
 
 ROWLESS = {
+    "compare_data_sets": "its data sets belong together: another leading shape is another posterior",
+    "p_better_after": "takes a comparison; its fields are broadcast",
+    "items_to_decide": "as `p_better_after`",
     "dirichlet_prior": "makes a prior of a word",
     "sample_log_gamma": "one address of draws for all that it draws: another shape is another draw",
     "sample_dirichlet": "as `sample_log_gamma`",

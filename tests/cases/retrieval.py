@@ -88,6 +88,39 @@ def nearest_mean(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
     return [np.mean(right)]
 
 
+def pairs_by_distance(query, query_labels, reference=None, reference_labels=None):
+    """All pairs in float64: the share of each kind that is within each distance, from none on: (n, 2), same first."""
+    if reference is None:
+        i, j = np.triu_indices(len(query), 1)
+        difference, same = query[i] - query[j], query_labels[i] == query_labels[j]
+    else:
+        difference = (query[:, None] - reference).reshape(-1, query.shape[1])
+        same = (query_labels[:, None] == reference_labels).ravel()
+    distance = (difference.astype(np.float64) ** 2).sum(1)
+    steps = np.unique(distance)
+    return np.array([(0.0, 0.0)] + [[(distance[kind] <= step).mean() for kind in (same, ~same)] for step in steps])
+
+
+def rates(far: tuple[float, ...], *sides: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*sides)
+    return [max(curve[curve[:, 1] <= most, 0]) for most in far]
+
+
+def crossing(*sides: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*sides)
+    after = np.flatnonzero(curve.sum(1) >= 1)[0]
+    (tar, far), (next_tar, next_far) = curve[after - 1], curve[after]
+    share = (1 - tar - far) / (next_tar + next_far - tar - far)
+    return [far + share * (next_far - far)]
+
+
+def roc_points(*sides: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*sides)
+    distances = sorted(((a - b) ** 2).sum() for i, a in enumerate(sides[0]) for b in sides[0][:i])
+    last = np.flatnonzero(curve[:, 1] <= 0.4)[-1]
+    return [curve[last, 1], curve[last, 0], np.unique(distances)[last] ** 0.5]
+
+
 def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
     counts = np.array([[np.sum((labels == a) & (clusters == b)) for b in range(4)] for a in range(4)])
     rows, columns = scipy.optimize.linear_sum_assignment(counts, maximize=True)
@@ -141,6 +174,23 @@ METRICS = {
     "NearestCentroidAccuracy": MetricCase(
         retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
+    "EqualErrorRate": MetricCase(
+        retrieval.EqualErrorRate, class_embeddings, crossing, bad=EMBEDDINGS_BAD, not_finite="raises"
+    ),
+    "TARAtFAR": MetricCase(
+        lambda: retrieval.TARAtFAR(0.2),
+        class_embeddings,
+        lambda *sides: rates((0.2,), *sides),
+        bad=EMBEDDINGS_BAD,
+        not_finite="raises",
+    ),
+    "PairwiseROC": MetricCase(
+        lambda: retrieval.PairwiseROC((0.4,)),
+        class_embeddings,
+        roc_points,
+        bad=EMBEDDINGS_BAD,
+        not_finite="raises",
+    ),
     "ClusterAccuracy": clustering(retrieval.ClusterAccuracy, best_matching),
     "EmbeddingClusterAccuracy": MetricCase(
         lambda: retrieval.EmbeddingClusterAccuracy(kmeans_func=first_columns),
@@ -157,6 +207,14 @@ METRICS = {
     "VMeasure": clustering(retrieval.VMeasure, scores.v_measure_score),
     "FowlkesMallows": clustering(retrieval.FowlkesMallows, scores.fowlkes_mallows_score),
 }
+
+
+def verification(function: Callable[..., Tensor | tuple], **options: object) -> FunctionCase:
+    def call(*sides: Tensor) -> tuple[Tensor, ...]:
+        found = function(*sides, **options)
+        return found if isinstance(found, tuple) else (found,)
+
+    return FunctionCase(call, query_and_references, not_finite="raises")
 
 
 def found_ranks(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -298,6 +356,9 @@ FUNCTIONS = {
             LeftOut("a reference is left out of its mean", centroids_of_finite) if place == 2 else "nan"
         ),
     ),
+    "equal_error_rate": verification(retrieval.equal_error_rate),
+    "tar_at_far": verification(retrieval.tar_at_far, far=0.2),
+    "pairwise_roc": verification(retrieval.pairwise_roc, far=(0.05, 0.4)),
     "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
     "mutual_info": partition_score(retrieval.mutual_info),
     "expected_mutual_info": partition_score(retrieval.expected_mutual_info),

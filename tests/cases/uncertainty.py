@@ -1,5 +1,8 @@
 """Rows of the words that all domains share."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Generator, Tensor
@@ -14,7 +17,58 @@ def two_sides(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     return tuple(torch.randint(0, 9, (2, items), generator=generator).double())  # sums in float32 are exact
 
 
+def two_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    preds = torch.rand(items, generator=generator).mul(20).round() / 20  # ties
+    return preds, torch.rand(items, generator=generator).lt(preds * 0.8 + 0.1).long()
+
+
+def as_rows(made: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    def several(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+        sides = made(generator, 11 * math.prod(lead))
+        return tuple(side.view(*lead, 11, *side.shape[1:]) for side in sides)
+
+    return several
+
+
+def three_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    preds = torch.randn(items, 3, generator=generator).double().softmax(-1)
+    return preds, torch.randint(3, (items,), generator=generator)
+
+
+def pairs_won(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    """The definition of the area: over all pairs of a positive and a negative."""
+    gaps = preds[target == 1][:, None] - preds[target == 0][None]
+    return [float(((gaps > 0) + 0.5 * (gaps == 0)).mean())]
+
+
+def precision_of_positives(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    return [float(np.mean([target[preds >= score].mean() for score in preds[target == 1]]))]
+
+
+def squares(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    return [float(((preds - np.eye(3)[target]) ** 2).sum(1).mean())]
+
+
+def gaps_in_bins(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    place = np.minimum((preds.astype(float) * 7).astype(int), 6)
+    inside = [place == k for k in range(7) if (place == k).any()]
+    return [sum(abs(target[one].mean() - preds[one].mean()) * one.mean() for one in inside)]
+
+
+BAD = (
+    (torch.rand(5), torch.rand(5)),
+    (torch.rand(5), torch.zeros(4, dtype=torch.int64)),
+    (torch.zeros(5, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)),
+)
 METRICS = {
+    "BinaryAUROC": MetricCase(uncertainty.BinaryAUROC, two_classes, pairs_won, bad=BAD, not_finite="nan"),
+    "BinaryAveragePrecision": MetricCase(
+        uncertainty.BinaryAveragePrecision, two_classes, precision_of_positives, bad=BAD, not_finite="nan"
+    ),
+    "BrierScore": MetricCase(uncertainty.BrierScore, three_classes, squares, rtol=1e-7, bad=BAD, not_finite="nan"),
+    "CalibrationError": MetricCase(
+        lambda: uncertainty.CalibrationError(7), two_classes, gaps_in_bins, rtol=1e-6, bad=BAD, not_finite="nan"
+    ),
     "Uncertain": MetricCase(
         lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py
         two_sides,
@@ -43,6 +97,21 @@ def without_them(p_values: Tensor) -> tuple[Tensor, ...]:
 
 
 FUNCTIONS = {
+    "auroc": FunctionCase(
+        lambda *sides: (uncertainty.auroc(*sides), uncertainty.auroc(*sides, sides[0].double() + 1)),
+        as_rows(two_classes),
+        compiles=True,
+        not_finite="nan",
+    ),
+    "average_precision": FunctionCase(
+        lambda *sides: (uncertainty.average_precision(*sides),), as_rows(two_classes), not_finite="nan"
+    ),
+    "brier_score": FunctionCase(
+        lambda *sides: (uncertainty.brier_score(*sides),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
+    ),
+    "calibration_error": FunctionCase(
+        lambda *sides: (uncertainty.calibration_error(*sides),), as_rows(two_classes), rtol=1e-12, not_finite="nan"
+    ),
     "correct_p_values": FunctionCase(
         lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
         some_p_values,

@@ -1,6 +1,7 @@
 """`tensormetrics posterior` on small matrices."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -96,8 +97,8 @@ def test_a_folder_is_a_group(folder):
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
         (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
         (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted a number >= 0"),
-        (["a.csv", "--ci", "2"], "Invalid value for '--ci': 2.0 is not in the range 0<x<=1. See: tensormetrics "
-         "posterior --help"),
+        (["a.csv", "--confidence", "2"], "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1. See: "
+         "tensormetrics posterior --help"),
     ],
 )  # fmt: skip
 def test_bad_options_are_one_line_and_status_2(folder, arguments, message):
@@ -130,3 +131,28 @@ def test_paired_classes_are_in_the_order_of_numbers(folder):
     scores = json.loads(result.stdout)["scores"]
     assert list(scores)[1:] == [f"tpr, class {label}" for label in range(11)]
     assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten are one off, one is ten off
+
+
+def test_how_many_more_items_decide(folder):
+    (folder / "c.csv").write_text("60,40\n40,60\n")
+    result = run(folder / "a.csv", folder / "b.csv", folder / "c.csv", "--metric", "acc", "--compare", "--json",
+                 folder / "o.json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    pairs = json.loads((folder / "o.json").read_text())["scores"]["acc"]["pairs"]
+    assert [row["more_items"] == 0 for row in pairs] == [False, True, True]
+    # 178 against 185 of 200: z is 1.19, and 1.645 is wanted
+    z = (0.925 - 0.89) / (0.925 * 0.075 / 200 + 0.89 * 0.11 / 200) ** 0.5
+    assert pairs[0]["more_items"] == pytest.approx(200 * ((1.645 / z) ** 2 - 1), rel=0.1)
+    assert "not decided at 95%" in result.stdout
+    (line,) = [line for line in result.stdout.splitlines() if "more items" in line]
+    assert re.fullmatch(r"a and b: with about \d\d0 more items this difference would be decided", line.strip())
+    assert "not decided" not in run(folder / "a.csv", folder / "c.csv", "--metric", "acc", "--compare").stdout
+
+
+def test_items_for_an_interval_of_a_width(folder):
+    result = run(folder / "a.csv", "--metric", "acc", "--metric", "tpr", "--width", "0.02", "--json", folder / "o.json")
+    assert result.exit_code == 0, result.output
+    scores = json.loads((folder / "o.json").read_text())["scores"]
+    assert scores["acc"]["items"] == [pytest.approx(0.89 * 0.11 * (2 * 1.96 / 0.02) ** 2, rel=0.05)]
+    assert scores["tpr, class 1"]["items"][0] > scores["acc"]["items"][0]
+    assert "items for an interval of 0.02" in result.stdout

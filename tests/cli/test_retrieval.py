@@ -190,3 +190,49 @@ def test_ranks_answer_as_one_process(digits):
         subprocess.run([*start, *command, *options, str(file)], check=True, capture_output=True)
         answers.append(json.loads(file.read_text())["metrics"])
     assert answers[0] == answers[1]
+
+
+def test_references_in_several_files_and_a_kept_state(digits):
+    folder, pixels, labels = digits
+    np.save(folder / "q.npy", pixels[:50])
+    for number, rows in enumerate(np.array_split(np.arange(500), 3)):
+        np.save(folder / f"base-{number}.npy", pixels[rows])
+        (folder / f"words-{number}.txt").write_text("\n".join(WORDS[labels[rows]]))
+    (folder / "q.txt").write_text("\n".join(WORDS[labels[:50]]))
+    given = [folder / "q.npy", folder / "q.txt", "--reference", folder / "base-*.npy", "--reference-labels",
+             folder / "words-*.txt", "--metric", "mean_average_precision", "--json", folder / "o.json"]  # fmt: skip
+    calculator = AccuracyCalculator(include=("mean_average_precision",))
+    wanted = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)["mean_average_precision"]
+    for _ in range(2):
+        result = run(*given, "--state", folder / "state.pt")
+        assert result.exit_code == 0, result.output
+        assert json.loads((folder / "o.json").read_text())["metrics"]["mean_average_precision"]["value"] == wanted
+    result = run(*given, "--state", folder / "state.pt", "--distance", "ip")
+    assert result.exit_code == 2 and "state.pt was written with distance = 'l2', got 'ip'; delete it" in result.output
+    result = run(folder / "pixels.npy", folder / "labels.npy", "--state", folder / "state.pt")
+    assert result.exit_code == 2 and "--state: wanted a --reference, which is read in blocks" in result.output
+    result = run(folder / "none-*.npy", folder / "labels.npy")
+    assert result.exit_code == 2 and f"{folder}/none-*.npy: no file has such a name" in result.output
+
+
+def test_columns_of_tables(digits):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder, pixels, labels = digits
+    for number, rows in enumerate(np.array_split(np.arange(500), 2)):
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(pixels[rows].ravel()), pixels.shape[1])
+        columns = {"x": lists, "word": WORDS[labels[rows]], "number": labels[rows]}
+        parquet.write_table(pa.table(columns), folder / f"digits-{number}.parquet")
+    wanted = AccuracyCalculator(include=("precision_at_1",)).get_accuracy(pixels, labels)["precision_at_1"]
+    for column in ("word", "number"):
+        table = f"{folder}/digits-*.parquet"
+        given = ["--metric", "precision_at_1", "--json", folder / "o.json", "--per-class"]
+        result = run(f"{table}:x", f"{table}:{column}", *given)
+        assert result.exit_code == 0, result.output
+        answer = json.loads((folder / "o.json").read_text())
+        assert answer["metrics"]["precision_at_1"]["value"] == pytest.approx(wanted)
+        assert set(answer["per_class"]) == (set(WORDS) if column == "word" else set("0123456789"))
+    result = run(f"{table}:word", f"{table}:number")
+    assert (
+        result.exit_code == 2
+        and "word: got a column of string, wanted a list of D numbers in each row" in result.output
+    )

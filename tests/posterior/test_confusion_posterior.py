@@ -389,3 +389,28 @@ def test_plot_shows_all_ranks_or_nothing():
         [tuple(line.get_xdata()) for line in found.plot_posterior().axes[0].lines] for found in (metric, alone)
     )
     assert lines == expected and torch.equal(metric.counts, here)
+
+
+def test_scores_above_a_threshold_are_class_1(device):
+    scores, target = torch.rand(3, 40, 2, device=device), torch.randint(0, 2, (3, 40, 2), device=device)
+    scores[0, 0, 0] = 0.3  # not above
+    by_threshold, by_label = (ConfusionPosterior(2, "f1", threshold=t, batch_shape=(3,)) for t in (0.3, None))
+    by_threshold.to(device).update(scores, target)
+    by_label.to(device).update((scores > 0.3).long(), target)
+    assert torch.equal(by_threshold.counts, by_label.counts) and same(by_threshold.compute(), by_label.compute())
+    labels = ConfusionPosterior(2, threshold=0.3).to(device)
+    labels.update(target[0], target[0])  # labels stay labels
+    assert labels.counts[0, 1] == 0 == labels.counts[1, 0]
+    for options, message in (
+        ((3, 0.5), "threshold: got 0.5 for 3 classes, wanted num_classes=2"),
+        ((2, "x"), "threshold: got 'x', wanted None or a number"),
+        ((2, float("nan")), "threshold: got nan, wanted None or a number"),
+    ):
+        with pytest.raises(ValueError) as error:
+            ConfusionPosterior(options[0], threshold=options[1])
+        assert str(error.value) == message
+    single = ConfusionPosterior(2, threshold=0.5)
+    with pytest.raises(ValueError, match=r"wanted integer labels \(4,\) or floating scores \(4,\)$"):
+        single.update(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="^preds: got nan scores, wanted 0 to 1$"):
+        single.update(torch.tensor([torch.nan]), torch.tensor([1]))

@@ -190,3 +190,34 @@ def test_pairs_of_fractions():
     with pytest.raises(ValueError) as caught:
         confusion_matrix_to_pred_cond([[0.5, 1], [1, 1]])
     assert str(caught.value) == "confusion_matrix: got fractional counts, which are no pairs; round them first"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (";cat;dog\ncat;90,5;6,0\ndog;5;88\n", [[90.5, 6], [5, 88]]),
+        (";cat;dog\ncat;1.090,5;6\ndog;5;88\n", [[1090.5, 6], [5, 88]]),
+        (";cat;dog\ncat;1.234.567;6\ndog;5;1.088\n", [[1234567, 6], [5, 1088]]),
+        ("cat\tdog\n0.125\t6.5\n5\t88\n", [[0.125, 6.5], [5, 88]]),
+        (',cat,dog\ncat,"1,090",6\ndog,5,1.088\n', [[1090, 6], [5, 1.088]]),
+        ("sep=;\n;cat;dog;\ncat;90;6;\ndog;5;88;\n;;;\n", [[90, 6], [5, 88]]),
+    ],
+)
+def test_numbers_as_spreadsheets_write_them(tmp_path, text, expected):
+    (tmp_path / "m.csv").write_text(text)
+    assert load_csv(tmp_path / "m.csv").tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (";cat;dog\ncat;1.090;6\ndog;5;88\n", r"line 2: got '1\.090', wanted one sign for decimals"),
+        (";cat;dog\ncat;1,5;6\ndog;5;8.8\n", r"line 2: got '1,5', wanted one sign for decimals"),
+        (',cat,dog\ncat,"1,09",6\ndog,5,88\n', r"line 2: got '1,09', wanted one sign for decimals"),
+        (",cat,dog,All\ncat,90,6,96\ndog,5,88,93\nAll,95,94,189\n", "the last row and column are the totals"),
+    ],
+)
+def test_numbers_that_may_mean_two_things(tmp_path, text, message):
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(ConfMatIOError, match=message):
+        load_csv(tmp_path / "m.csv")

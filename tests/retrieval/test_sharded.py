@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
+from tensormetrics.retrieval.search.backends.sharded import merge_block
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 N = 30
@@ -188,10 +189,10 @@ def test_at_most_two_blocks_besides_own_rows(ranks):
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_blocks_in_any_order(distance):
     x = torch.randint(0, 3, (60, 2)).float()  # ties within and between blocks
-    knn = ShardedKNN(knn=TorchKNN(distance, memory_budget=1000))  # three pairs at a time
+    knn = TorchKNN(distance, memory_budget=1000)  # three pairs at a time
     delta, indices = torch.full((60, 12), torch.inf, dtype=torch.float64), torch.full((60, 12), -1)
     for start in (40, 0, 20):
-        knn._merge(delta, indices, x, torch.arange(60), None, x[start : start + 20], start)
+        merge_block(knn, (delta, indices), x, torch.arange(60), None, x[start : start + 20], start)
     assert torch.equal(indices, TorchKNN(distance).indices(x, 12, x, True))
 
 

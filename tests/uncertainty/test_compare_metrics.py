@@ -54,6 +54,16 @@ def test_a_comparison_by_hand(generator, device):
     assert float(found.p_value) == pytest.approx(theirs.pvalue, abs=0.03)
 
 
+def test_the_region_of_equivalence_may_be_a_point_and_never_less(generator):
+    a, b = (torch.rand(20, generator=generator) < 0.5 for _ in range(2))
+    ones = torch.ones(20, dtype=torch.int64)
+    metrics = fed(a.long(), ones), fed(b.long(), ones)
+    assert float(compare(*metrics, rope=0)["precision"].p_rope) == 0
+    assert float(compare(metrics[0], metrics[0], rope=0)["precision"].p_rope) == 1
+    with pytest.raises(ValueError, match="rope: got -0.1, wanted None or a number >= 0"):
+        compare(*metrics, rope=-0.1)
+
+
 def test_less_may_be_better(generator):
     labels = torch.arange(100) % 10
     points = torch.eye(10)[labels] + 0.3 * torch.randn(100, 10, generator=generator)

@@ -1,5 +1,6 @@
 """Credible intervals of the scores of confusion matrices."""
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -7,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ..._plots import legend_below, new_axes
-from ...posterior import Study, get_metric, load_csv
+from ...posterior import (
+    Experiment,
+    PairwiseComparisonResult,
+    Study,
+    get_metric,
+    items_needed,
+    items_to_decide,
+    load_csv,
+    pairwise_compare,
+)
 from ...posterior.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..output import Table, find_device, percent, publish
@@ -21,10 +31,11 @@ def answer(
     paired: str | None,
     compare: bool,
     min_sig_diff: float | None,
+    width: float | None,
     prior: str,
     zero_division: str | None,
     samples: int,
-    ci: float,
+    confidence: float,
     seed: int,
     device: str | None,
     **outputs: Any,
@@ -36,10 +47,10 @@ def answer(
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
     of_rows = prior in ("balanced", "hierarchical")
     given = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
-    with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--ci"):
+    with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--confidence"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
-        study = Study(seed, samples, ci, device=find_device(device), zero_division=undefined)
+        study = Study(seed, samples, confidence, device=find_device(device), zero_division=undefined)
         for metric in metrics:
             study.add_metric(metric)
     classes: list[str] | None = None
@@ -67,10 +78,15 @@ def answer(
                 metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
             )
             scores[name] = {"summaries": rows}
-            head = [name, "observed", "median", f"{percent(ci)} interval"]
+            head = [name, "observed", "median", f"{percent(confidence)} interval"]
             tables.append(Table.of(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
             if compare:
                 tables += _compare(study, metric, label, min_sig_diff, scores[name])
+            if width is not None:
+                needed = _needed(study, metric, label, width, given)
+                scores[name]["items"] = needed
+                head = [name, f"items for an interval of {width:g}"]
+                tables.append(Table.of(head, zip(map(_label, rows), needed, strict=True)))
     answer = {
         "files": list(matrices),
         "paired": paired,
@@ -128,10 +144,55 @@ def _compare(
     answer["pairs"] = pairs
     short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
     yield Table.of(list(pairs[0]), ([short.get(cell, cell) for cell in row.values()] for row in pairs))
+    compared = study.compare_all_pairs(metric, label, min_sig_diff=min_sig_diff)
+    undecided = []
+    for place, row in enumerate(pairs):
+        names = row["Experiment A"], row["Experiment B"]
+        row["more_items"] = more = _more_items(study, compared, place, names)
+        if more:
+            undecided.append(f"{' and '.join(short.get(name, name) for name in names)}: {_in_words(more)}")
+    if undecided:
+        yield Table.of([f"not decided at {percent(study.ci_probability)}"], ([line] for line in undecided))
     if get_metric(metric).higher_is_better is not None:
         ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
         answer["ranks"] = ranks
         yield Table.of(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks))
+
+
+def _more_items(study: Study, compared: PairwiseComparisonResult, place: int, names: tuple[str, str]) -> float | None:
+    """How many more items decide which of a pair is better; None where its difference is undefined."""
+    items = max(_experiment(study, name).num_predictions for name in names)
+    differences = compared.diff_dist[:, place]
+    if items < 1 or differences.isnan().all():
+        return None
+    alone = pairwise_compare(differences, min_sig_diff=0.0, higher_is_better=compared.higher_is_better)
+    return float(items_to_decide(alone, items, study.ci_probability))
+
+
+def _experiment(study: Study, name: str) -> Experiment:
+    found = study[name]
+    assert isinstance(found, Experiment)
+    return found
+
+
+def _in_words(more: float) -> str:
+    if math.isinf(more):
+        return "no number of items would decide this difference"
+    size = 10 ** max(len(str(int(more))) - 2, 0)
+    return f"with about {math.ceil(more / size) * size:,} more items this difference would be decided"
+
+
+def _needed(study: Study, metric: str, label: int | None, width: float, priors: tuple[Any, Any]) -> list[int | None]:
+    """How many items in all each experiment needs for an interval of this width; None where it is undefined."""
+    found: list[int | None] = []
+    options = {"prevalence_prior": priors[0], "confusion_prior": priors[1], "seed": study.seed}
+    options |= {"confidence": study.ci_probability, "num_samples": study.num_samples}
+    for name in study.list_experiments():
+        try:
+            found.append(items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options))
+        except ValueError:
+            found.append(None)
+    return found
 
 
 def _label(row: dict[str, Any]) -> str:

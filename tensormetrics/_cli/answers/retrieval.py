@@ -13,7 +13,8 @@ from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import statistic_of
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
-from ..inputs import BadInput, Column, naming, read_columns, read_labels, read_tensor
+from ...retrieval.sources.source import RowSource
+from ..inputs import BadInput, Column, naming, read_columns, read_labels, read_rows
 from ..output import Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
@@ -40,15 +41,15 @@ OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": 
 class Side(NamedTuple):
     """Queries or references."""
 
-    rows: Tensor  # (N, D)
+    rows: Tensor | RowSource  # (N, D)
     labels: list[Column]  # one, or one a level
     cameras: Column | None
 
-    def to(self, place: torch.device) -> dict[str, Tensor]:
+    def to(self, place: torch.device) -> dict[str, Any]:
         """What `AccuracyCalculator.update` is given, but the role."""
         numbers = [column.numbers.to(place) for column in self.labels]
         given = {
-            "embeddings": self.rows.to(place),
+            "embeddings": self.rows.to(place) if isinstance(self.rows, Tensor) else self.rows,
             "labels": numbers[0] if len(numbers) == 1 else torch.stack(numbers, 1),
         }
         return given if self.cameras is None else given | {"cameras": self.cameras.numbers.to(place)}
@@ -63,6 +64,8 @@ def answer(
     average: str,
     levels: bool,
     per_class: bool,
+    state: str | None,
+    state_seconds: float,
     replicates: int,
     confidence: float,
     device: str | None,
@@ -76,8 +79,10 @@ def answer(
     if per_class and (levels or ranks > 1):
         why = "together with --levels; leave one out" if levels else "on several ranks; run it without torchrun"
         raise BadInput(f"--per-class: not {why}")
+    if state and (ranks > 1 or not files["reference"]):
+        raise BadInput("--state: wanted a --reference, which is read in blocks, and one process; leave it out")
     place = find_device(device)
-    query, reference, groups = _read(files, levels)
+    query, reference, groups = _read(files, levels, bool(state))
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
     with naming(HINTS, **files, **OPTIONS), aside:
         searcher: dict[str, Any] = {"distance": distance}
@@ -98,7 +103,8 @@ def answer(
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
-            values = _in_one_process(calculator, query.to(place), reference and reference.to(place))
+            kept = {"state": state, "state_seconds": state_seconds}
+            values = _in_one_process(calculator, query.to(place), reference and reference.to(place), kept)
         assert calculator.last is not None  # what it has just scored
         scored = calculator.last.scores
         intervals = {}
@@ -142,7 +148,7 @@ def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
     raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
 
 
-def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | None, Column]:
+def _read(files: Mapping[str, str | None], levels: bool, in_blocks: bool) -> tuple[Side, Side | None, Column]:
     """The queries, the references if there are any, and the groups of the queries."""
     if (files["reference"] is None) != (files["reference_labels"] is None):
         raise BadInput("--reference and --reference-labels: give both or neither")
@@ -158,10 +164,10 @@ def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | N
         first = torch.from_numpy(np.unique(ids.numpy(), return_index=True)[1])
         cameras = query.cameras and query.cameras.at(first)
         labels = [column.at(first) for column in query.labels]
-        query, groups = Side(query.rows[first], labels, cameras), groups.at(first)
+        query, groups = Side(_part(query.rows, slice(None))[first], labels, cameras), groups.at(first)
     if not files["reference"]:
         return query, None, groups
-    reference = _side(files, "reference", levels)
+    reference = _side(files, "reference", levels, in_blocks)
     if len(query.labels) != len(reference.labels):
         got = f"{len(reference.labels)} columns, wanted the {len(query.labels)} of {files['query_labels']}"
         raise BadInput(f"{files['reference_labels']}: got {got}")
@@ -175,21 +181,26 @@ def _read(files: Mapping[str, str | None], levels: bool) -> tuple[Side, Side | N
     return query, reference, groups
 
 
-def _side(files: Mapping[str, str | None], side: str, levels: bool) -> Side:
+def _part(rows: Any, some: slice) -> Any:
+    """Some of them; those of a source are read."""
+    return rows.read(*some.indices(len(rows))[:2]) if isinstance(rows, RowSource) else rows[some]
+
+
+def _side(files: Mapping[str, str | None], side: str, levels: bool, in_blocks: bool = False) -> Side:
     embeddings, labels, cameras = str(files[side]), str(files[f"{side}_labels"]), files[f"{side}_cameras"]
-    rows = read_tensor(embeddings)
-    if rows.ndim != 2:
+    rows = read_rows(embeddings, in_blocks)
+    if len(rows.shape) != 2:
         raise BadInput(f"{embeddings}: got an array of shape {tuple(rows.shape)}, wanted one row per item: (N, D)")
     columns = read_columns(labels) if levels else [read_labels(labels)]
     _check_length(labels, columns[0], rows, embeddings)
     return Side(rows, columns, _as_many(cameras, rows, embeddings) if cameras else None)
 
 
-def _as_many(file: str, rows: Tensor, embeddings: str | None) -> Column:
+def _as_many(file: str, rows: Tensor | RowSource, embeddings: str | None) -> Column:
     return _check_length(file, read_labels(file), rows, embeddings)
 
 
-def _check_length(file: str, column: Column, rows: Tensor, embeddings: str | None) -> Column:
+def _check_length(file: str, column: Column, rows: Tensor | RowSource, embeddings: str | None) -> Column:
     given = len(column.numbers)
     if given != len(rows):
         hint = "; leave out the header" if given == len(rows) + 1 and column.names else ""
@@ -213,7 +224,7 @@ def _joined(a: Column, b: Column, files: Mapping[str, str | None], what: str) ->
 
 
 def _in_one_process(
-    calculator: AccuracyCalculator, query: dict[str, Tensor], reference: dict[str, Tensor] | None
+    calculator: AccuracyCalculator, query: dict[str, Any], reference: dict[str, Any] | None, kept: dict[str, Any]
 ) -> dict[str, float]:
     references = reference or {}
     return calculator.get_accuracy(
@@ -223,11 +234,12 @@ def _in_one_process(
         references.get("labels"),
         query_cameras=query.get("cameras"),
         reference_cameras=references.get("cameras"),
+        **kept,
     )
 
 
 def _on_ranks(
-    calculator: AccuracyCalculator, query: dict[str, Tensor], reference: dict[str, Tensor] | None, groups: Column
+    calculator: AccuracyCalculator, query: dict[str, Any], reference: dict[str, Any] | None, groups: Column
 ) -> dict[str, float]:
     """Each rank holds a part of the rows; all get the answer of one process."""
     torch.distributed.init_process_group("gloo")
@@ -235,9 +247,9 @@ def _on_ranks(
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
         def own(rows: Any) -> Any:
-            return rows[len(rows) * rank // ranks : len(rows) * (rank + 1) // ranks]
+            return _part(rows, slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks))
 
-        def parts(side: dict[str, Tensor]) -> dict[str, Any]:
+        def parts(side: dict[str, Any]) -> dict[str, Any]:
             return {name: own(rows) for name, rows in side.items()}
 
         role: Role = "both" if reference is None else "query"

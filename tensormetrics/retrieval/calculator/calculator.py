@@ -1,6 +1,7 @@
 """The door: names of metrics in, a dictionary of numbers out."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,11 +23,14 @@ from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
+from ..sources.source import RowSource
+from ..sources.state import SECONDS
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
 from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
+from .streaming import check_blocks, state_of
 
 
 def _calculates(name: str) -> Callable[..., Tensor]:
@@ -49,7 +53,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
-            mean_reciprocal_rank, precision_at_1, r_precision. `NAMES` lists all.
+            mean_reciprocal_rank, precision_at_1, r_precision. The error for another lists all.
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
         return_per_class: these means themselves, in the order of `class_labels`.
@@ -67,7 +71,16 @@ class AccuracyCalculator(EmbeddingMetric):
         keep: "all" keeps in `last` also the ranks of all relevant references.
         progress: show how many queries are scored.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
-        kwargs: store_dtype, as in `EmbeddingMetric`, and what every metric takes, such as process_group.
+        kwargs: store_dtype, in which embeddings are kept (default their own), and what every metric takes, such as
+            process_group.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> calculator = AccuracyCalculator(include=("precision_at_1", "mean_average_precision"))
+    >>> calculator.update(x, labels)  # batch by batch
+    >>> calculator.compute()["precision_at_1"]
+    tensor(0.8000, dtype=torch.float64)
+    >>> calculator.get_accuracy(x, labels)  # the same at once, as pytorch-metric-learning has it
+    {'mean_average_precision': 0.8833333333333332, 'precision_at_1': 0.8}
     """
 
     higher_is_better = True
@@ -166,6 +179,8 @@ class AccuracyCalculator(EmbeddingMetric):
         query_cameras: Any = None,
         reference_cameras: Any = None,
         gains: Any = None,
+        state: str | os.PathLike | None = None,
+        state_seconds: float = SECONDS,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
         """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
@@ -175,6 +190,11 @@ class AccuracyCalculator(EmbeddingMetric):
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
         one camera, are left out. `gains`: as in `positive_ranks`, for this call.
 
+        `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once where k or the metrics look at few
+        neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
+        same call goes on from there, to the same bits, after whatever ended it; a file of other options, rows or labels
+        is a ValueError.
+
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
         label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
@@ -182,9 +202,13 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         self.current = self._select(include, exclude)
         device = self.placed or default_device(query)
-        sides = as_sides(
-            query, query_labels, reference, reference_labels, ref_includes_query, device, self.label_columns
-        )
+        given = {"query": query, "query_labels": query_labels, "reference": reference}
+        given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+        others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
+        kept = state_of(state, state_seconds, self, given | others)
+        if isinstance(reference, RowSource):
+            check_blocks(self)
+        sides = as_sides(**given, device=device, columns=self.label_columns, state=kept)
         if reference is None and reference_cameras is None:
             reference_cameras = query_cameras
         sides = with_options(

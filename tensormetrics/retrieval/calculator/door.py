@@ -11,6 +11,9 @@ from torch import Tensor
 from ... import _checks
 from ..rows import (
     Sides,
+    Stream,
+    as_embeddings,
+    as_labels,
     as_tensor,
     both_or_neither,
     check_finite,
@@ -20,6 +23,8 @@ from ..rows import (
     few_rows,
     labelled,
 )
+from ..sources.source import RowSource
+from ..sources.state import State
 
 
 def default_device(rows: Any) -> torch.device:
@@ -37,15 +42,22 @@ def as_sides(
     ref_includes_query: bool,
     device: torch.device,
     columns: bool,
+    state: State | None = None,
 ) -> Sides:
     """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
     both_or_neither(reference=reference, reference_labels=reference_labels)
+    query = query.read(0, len(query)) if isinstance(query, RowSource) else query
+    stream = Stream(reference, state) if isinstance(reference, RowSource) else None
+    if state and not stream:
+        raise ValueError("state: got one without references in blocks, wanted reference=open_rows(...)")
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None:
         return Sides(query, query_labels, query, query_labels, len(query))
     names = ("reference", "reference_labels")
+    if stream:
+        return _streamed(query, query_labels, stream, reference_labels, ref_includes_query, columns)
     reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
@@ -54,6 +66,24 @@ def as_sides(
     if ref_includes_query:
         _check_prefix(query, query_labels, reference, reference_labels)
     return Sides(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
+
+
+def _streamed(
+    query: Tensor, query_labels: Tensor, stream: Stream, labels: Any, ref_includes_query: bool, columns: bool
+) -> Sides:
+    # query: (Q, D)  query_labels: (Q[, L])
+    source = stream.source
+    if source.shape[1] != query.shape[1]:
+        raise ValueError(f"reference: got shape {tuple(source.shape)}, wanted (N, {query.shape[1]})")
+    labels = as_labels("reference_labels", as_tensor("reference_labels", labels, query.device), columns)
+    _checks.same_length(reference=source, reference_labels=labels)
+    check_finite(reference_labels=labels)
+    query_labels, labels = comparable_labels(query_labels, labels)
+    if ref_includes_query:
+        head = source.read(0, min(len(query), len(source))).to(query.device)
+        _check_prefix(query, query_labels, as_embeddings("reference", head), labels)
+    shared = len(query) if ref_includes_query else 0
+    return Sides(query, query_labels, query[:0], labels, shared, stream=stream)
 
 
 def with_options(
@@ -65,8 +95,8 @@ def with_options(
     ignore: Any = None,
 ) -> Sides:
     """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
-    device = sides.query.device
-    sides = sides.without(_as_groups(groups, (sides.query, sides.reference), device))
+    device, references = sides.query.device, len(sides.reference_labels)
+    sides = sides.without(_as_groups(groups, (len(sides.query_labels), references), device))
     if isinstance(ignore, tuple):
         names = ("ignore: query groups", "ignore: reference groups")
         ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
@@ -76,20 +106,18 @@ def with_options(
         gains = as_tensor("gains", gains, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
-        sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), len(sides.reference)))
+        sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), references))
     return sides._replace(gains=gains).without(ignore)
 
 
-def _as_groups(
-    groups: tuple[Any, Any], sides: tuple[Tensor, Tensor], device: torch.device
-) -> tuple[Tensor, Tensor] | None:
+def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor] | None:
     names = ("query_cameras", "reference_cameras")
     both_or_neither(**dict(zip(names, groups, strict=True)))
     if groups[0] is None:
         return None
     of_query, of_reference = (as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
-    for name, group, rows in zip(names, (of_query, of_reference), sides, strict=True):
-        _checks.shape(name, group, len(rows))
+    for name, group, length in zip(names, (of_query, of_reference), lengths, strict=True):
+        _checks.shape(name, group, length)
     return of_query, of_reference
 
 

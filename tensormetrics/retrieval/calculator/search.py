@@ -63,20 +63,21 @@ class Search:
         # relevant: (Q,)
         """Slices of the queries with their ranks; `neighbours` are those of `sides`, for whatever labels."""
         allowed = budget(self.memory_budget, sides.query.device)
-        few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference) // 32)
+        few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference_labels) // 32)
         special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
         if special and self.counted is None:
             name = "cameras" if isinstance(sides.ignore, tuple) else special[0]
             raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
-        few &= not special and not sides.spread
+        few &= not special and not sides.spread and not sides.stream
         counted = None if few and 8 * (depth or 0) * len(sides.query) <= allowed else self.counted
+        stay = "ranks of rows that stay where they are" if sides.spread or sides.stream else "ranks"
         log.info(
             "%d queries, %d references, D=%d, k=%s: %s",
             len(sides.query_labels),
             len(sides.reference_labels),
             sides.query.shape[1],
             depth or "all",
-            "ranks of rows that stay on their processes" if sides.spread else "ranks" if counted else "neighbours",
+            stay if counted else "neighbours",
         )
         if counted:
             ranking = Ranking(self.comparison, depth, self.ties, counted, memory_budget=self.memory_budget)

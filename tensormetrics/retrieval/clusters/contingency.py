@@ -34,10 +34,16 @@ class Contingency(NamedTuple):
 
 
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
-    # labels, clusters: (..., N) integer or floating  ->  see Contingency
     """Count the pairs of label and cluster, in memory proportional to N.
 
+    Shapes: labels, clusters: (..., N) integer or floating -> see Contingency.
+
     ValueError for NaN and infinity, other shapes, dtypes or devices.
+
+    >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
+    >>> table = contingency(labels, clusters)
+    >>> table.row, table.col, table.count
+    (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
     return _counted(labels, clusters)[0]
 
@@ -121,8 +127,10 @@ class ClusteringMetric(Metric):
         """The score of a table, or of a batch of them."""
 
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[Identity]) -> None:
-        # labels, clusters: (N,) or (N, 1) integer or floating  ids, groups: see `Identity`
-        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting)."""
+        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+
+        Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids; groups: (N,), for `interval`.
+        """
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))
         clusters = as_labels("clusters", as_tensor("clusters", clusters, device))

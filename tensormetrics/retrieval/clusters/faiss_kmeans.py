@@ -17,6 +17,10 @@ class FaissKMeans:
     the rows. Rows are handed over in float32 through the host; the result is on the device of `x`. A call leaves
     `centroids` (K, D). ValueError for NaN and infinity, ImportError where faiss is not installed. Johnson, Douze and
     Jégou, 2019, DOI 10.1109/TBDATA.2019.2921572.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> FaissKMeans(min_points_per_centroid=1)(x, 2)
+    tensor([1, 1, 0, 0])
     """
 
     def __init__(self, **options: Any) -> None:

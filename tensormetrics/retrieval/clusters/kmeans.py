@@ -32,6 +32,10 @@ class TorchKMeans:
         tol: also stop when an update changes the inertia by less than this fraction of it.
         max_points_per_centroid: centroids are found from at most this many times K rows, drawn; all rows are assigned.
         spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> TorchKMeans()(x, 2)
+    tensor([1, 1, 0, 0])
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class TorchKMeans:
 
     @torch.no_grad()
     def clusters(self, x: Tensor, n_clusters: int) -> Tensor:
-        # x: (N, D)  ->  (N,) int64
-        """Of rows that a door has checked."""
+        """Of rows that a door has checked.
+
+        Shapes: x: (N, D) -> (N,) int64.
+        """
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")

@@ -7,11 +7,16 @@ from .contingency import ClusteringMetric, Contingency, as_contingency
 
 
 def adjusted_rand(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Share of pairs on which class and cluster agree, adjusted for chance.
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [-0.5, 1], higher is better: 1 for equal partitions (also N < 2), about 0 for independent ones. ValueError as
     `contingency`. Hubert and Arabie, Comparing Partitions, 1985, DOI 10.1007/BF01908075.
+
+    >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
+    >>> adjusted_rand(labels, clusters)
+    tensor(0.1667, dtype=torch.float64)
     """
     table = as_contingency(labels, clusters)
     together, same_class, same_cluster = _ordered_pairs(table)
@@ -23,11 +28,16 @@ def adjusted_rand(labels: Tensor | Contingency, clusters: Tensor | None = None) 
 
 
 def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    # labels, clusters: (..., N), or a Contingency alone  ->  (...) float64
     """Geometric mean of precision and recall over pairs: TP / sqrt((TP + FP) (TP + FN)).
+
+    Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; 0 when no pair is together in both. ValueError as `contingency`. Fowlkes and Mallows,
     A Method for Comparing Two Hierarchical Clusterings, 1983, DOI 10.1080/01621459.1983.10478008.
+
+    >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
+    >>> fowlkes_mallows(labels, clusters)
+    tensor(0.5000, dtype=torch.float64)
     """
     together, same_class, same_cluster = _ordered_pairs(as_contingency(labels, clusters))
     share = (together.clamp(min=0) / same_class).sqrt() * (together.clamp(min=0) / same_cluster).sqrt()

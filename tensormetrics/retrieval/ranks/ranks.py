@@ -36,8 +36,10 @@ class PositiveRanks(NamedTuple):
     depth: int | None = None
 
     def within(self, depth: int | Tensor) -> Tensor:
-        # depth: broadcasts against (..., Q, P)  ->  (..., Q, P) bool
-        """Which entries are positives of rank <= depth."""
+        """Which entries are positives of rank <= depth.
+
+        Shapes: depth: broadcasts against (..., Q, P) -> (..., Q, P) bool.
+        """
         return (self.rank > 0) & (self.rank <= depth)
 
 
@@ -60,10 +62,11 @@ def positive_ranks(
     query_mask: Tensor | None = None,
     reference_mask: Tensor | None = None,
 ) -> PositiveRanks:
-    # query: (..., Q, D)  query_labels: (..., Q) or (..., Q, L)  reference: (..., N, D)
-    # reference_labels: (..., N) or (..., N, L)  self_index: (..., Q) int64  gains, ignore: (..., Q, N)
-    # query_mask: (..., Q) bool  reference_mask: (..., N) bool  ->  rank (..., Q, P) int32, P = max R
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q) or (..., Q, L); reference: (..., N, D); reference_labels: (...,
+    N) or (..., N, L); self_index: (..., Q) int64; gains; ignore: (..., Q, N); query_mask: (..., Q) bool;
+    reference_mask: (..., N) bool -> rank (..., Q, P) int32, P = max R.
 
     Takes O(Q P) memory. A relevant reference that holds NaN or
     infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
@@ -82,6 +85,17 @@ def positive_ranks(
             "pessimistic" (last).
         distance, exact, memory_budget: as in `TorchKNN`.
         query_mask, reference_mask: False = padding, which counts for nothing and has R = 0.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)  # each row is a query among the others
+    >>> ranks.rank, ranks.relevant
+    (tensor([[1, 0],
+            [1, 0],
+            [1, 2],
+            [1, 2],
+            [3, 4]], dtype=torch.int32), tensor([1, 1, 2, 2, 2]))
+    >>> average_precision(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
     sides = Given(query, query_labels, reference, reference_labels, self_index, gains, ignore)
     ranking = Ranking(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
@@ -307,8 +321,14 @@ def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:
-    # query_labels: (..., Q)  reference_labels: (..., N), of the same dtype  ->  (..., Q) int64
-    """R: how many references share the query's label, the query itself not counted."""
+    """R: how many references share the query's label, the query itself not counted.
+
+    Shapes: query_labels: (..., Q); reference_labels: (..., N), of the same dtype -> (..., Q) int64.
+
+    >>> labels = torch.tensor([0, 0, 1, 1, 1])
+    >>> count_relevant(labels, labels, ref_includes_query=True)
+    tensor([1, 1, 2, 2, 2])
+    """
     ordered, query_labels = reference_labels.sort(-1).values, query_labels.contiguous()
     through = torch.searchsorted(ordered, query_labels, right=True)
     return through - torch.searchsorted(ordered, query_labels) - int(ref_includes_query)
@@ -317,8 +337,16 @@ def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_
 def ranks_of_neighbours(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
 ) -> PositiveRanks:
-    # indices: (..., Q, K), -1 = no neighbour  query_labels: (..., Q)  reference_labels: (..., N)  relevant: (..., Q)
-    """The ranks among the K nearest references, which `indices` lists nearest first; P = K."""
+    """The ranks among the K nearest references, which `indices` lists nearest first; P = K.
+
+    Shapes: indices: (..., Q, K), -1 = no neighbour; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
+    Q).
+
+    >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])
+    >>> neighbours = torch.tensor([[2, 1, 3]])  # of the query, nearest first
+    >>> ranks_of_neighbours(neighbours, query_labels, reference_labels, relevant=torch.tensor([2])).rank
+    tensor([[0, 2, 3]])
+    """
     labels = torch.take_along_dim(reference_labels.unsqueeze(-2), indices.clamp(min=0), -1)
     match = (labels == query_labels.unsqueeze(-1)) & (indices >= 0)
     return PositiveRanks(match * torch.arange(1, indices.shape[-1] + 1, device=indices.device), relevant)

@@ -15,19 +15,23 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
-from ..relevance import Positives, Relevance, columns_of
+from ..relevance import Relevance
 from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
-from ..search.distance import Distance, equal_rows
+from ..search.distance import equal_rows
 from ..search.knn import TorchKNN
 from ..search.ring.passing import Ring, in_places
-from .counting import Asked, RankCounter, in_order, ranks_of
+from .counting import RankCounter
+from .measured import Measured, parts_of, pieces
 from .ranking import Ranking
 from .ranks import PositiveRanks, rank_tiles, read_off, within_depth
+from .streamed import streamed_tiles
 
 
 def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Ranks of all queries, or where they are spread of those of this process, numbered among these."""
+    if sides.stream is not None:
+        return streamed_tiles(sides, sides.stream, ranking)
     return rank_tiles(sides, ranking) if sides.spread is None else _spread_tiles(sides, ranking)
 
 
@@ -53,7 +57,7 @@ def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator
         found["index"] = knn.search(sides.query, depth, sides.reference, own, spread.reference)[1]
     relevance = _relevance(sides, ranking)
     rows = max(spread.memory // 4 // (relevance.bytes_per_query + 96 * depth), 1)
-    for tile in _pieces(len(sides.query), rows):
+    for tile in pieces(len(sides.query), rows):
         positives = relevance(tile)
         yield tile, within_depth(*read_off(found["index"][tile, :depth], positives), positives, depth)
 
@@ -68,7 +72,7 @@ class _SpreadCounter:
         self.most = max(self.memory // 4 // _relevance(sides, ranking).bytes_per_query, 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
         relevance = _relevance(sides, ranking)
-        number = [relevance(tile).relevant for tile in _pieces(len(sides.query), self.most)]
+        number = [relevance(tile).relevant for tile in pieces(len(sides.query), self.most)]
         self.number, self.order = torch.cat([sides.self_index()[:0], *number]).sort(stable=True)
         self.relevance = _relevance(sides, ranking, self.order)
         check_squares(query=sides.query, reference=sides.reference)
@@ -77,7 +81,7 @@ class _SpreadCounter:
     def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         spread, row = self.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
         width = int(self.number[-1]) if len(self.number) else 0
-        told = exchange((width, len(self._parts())), self.group)
+        told = exchange((width, len(parts_of(self.number, self.memory))), self.group)
         width, parts = (max(of_ranks) for of_ranks in zip(*told, strict=True))
         # Distances and counts, 8 bytes each, go twice: to be added, and the sum back.
         if sum(spread.query) * (row + 32 * width) < 2 * parts * sum(spread.reference) * row:
@@ -92,7 +96,7 @@ class _SpreadCounter:
         each = 64 * (width + 1) + 8 * sides.query.shape[1]
         size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // each), 1)
         for owner, count in enumerate(self.spread.query):
-            for piece in _pieces(count, size):
+            for piece in pieces(count, size):
                 here = slice(first + piece.start, first + piece.stop)
                 query = (
                     sides.query[piece].contiguous()
@@ -101,7 +105,7 @@ class _SpreadCounter:
                 )
                 exchange(None, self.group)
                 from_rank(query, owner, self.group)
-                known = _Known.of(query, own[here], relevance(here))
+                known = Measured.of(query, own[here], relevance(here))
                 known.measure(sides.reference, self.first[rank], self.ranking.order, self.memory // 8)
                 known.delta = reduced(known.delta, dist.ReduceOp.MIN, self.group)
                 known.put_in_order()
@@ -119,23 +123,15 @@ class _SpreadCounter:
 
     def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
         ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.spread.reference, self.group)
-        parts = self._parts()
+        parts = parts_of(self.number, self.memory)
         for part in range(max(exchange(len(parts), self.group))):
             yield from self._ranks(ring, parts[part] if part < len(parts) else slice(0, 0))
 
-    def _parts(self) -> list[slice]:
-        """Of the queries in order, as many at once as the memory takes."""
-        parts, start, width = [], 0, self.number.clamp(min=1).tolist()
-        for stop in range(1, len(width) + 1):
-            # About as many numbers are kept of each positive.
-            if stop == len(width) or 64 * (stop + 1 - start) * width[stop] > self.memory // 2:
-                parts.append(slice(start, stop))
-                start = stop
-        return parts
-
     def _ranks(self, ring: Ring, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        tiles = [slice(rows.start + part.start, rows.stop + part.start) for rows in _pieces(_size(part), self.most)]
-        known = [_Known.of(self.sides.query[self.order[tile]], self.own[tile], self.relevance(tile)) for tile in tiles]
+        tiles = [slice(rows.start + part.start, rows.stop + part.start) for rows in pieces(_size(part), self.most)]
+        known = [
+            Measured.of(self.sides.query[self.order[tile]], self.own[tile], self.relevance(tile)) for tile in tiles
+        ]
 
         def measure(rank: int, rows: Tensor, equal: Tensor) -> None:
             for of_tile in known:
@@ -152,56 +148,6 @@ class _SpreadCounter:
         ring(count)
         for tile, of_tile in zip(tiles, known, strict=True):
             yield self.order[tile], of_tile.ranks(self.ranking.depth)
-
-
-class _Known:
-    """What is known of some queries: their positives' distances, and how many references come before each."""
-
-    def __init__(self, query: Tensor, own: Tensor, positives: Positives, ignored: Tensor | None) -> None:
-        # query: (Q, D)  own: (Q,) int64  ignored: (Q, I) int64, -1 = none
-        self.query, self.own, self.ignored = query, own, ignored
-        self.positives, self.index, self.gain = positives, positives.index, positives.gain
-        self.delta = torch.full(self.index.shape, torch.inf, dtype=torch.float64, device=own.device)
-
-    @classmethod
-    def of(cls, query: Tensor, own: Tensor, positives: Positives) -> "_Known":
-        # A list of what is ignored is shorter than a mask.
-        ignored = None if positives.ignored is None else columns_of(positives.ignored)
-        return cls(query, own, positives._replace(ignored=None), ignored)
-
-    def measure(self, rows: Tensor, first: int, distance: Distance, memory: int) -> None:
-        # rows: (R, D), references first, first + 1, ...
-        here = (self.index >= first) & (self.index < first + len(rows))
-        row, place = here.nonzero().unbind(1)
-        pairs = row, self.index[row, place] - first, memory
-        self.delta[row, place] = distance.of_pairs(self.query, rows, *pairs).nan_to_num(nan=torch.inf)
-
-    def put_in_order(self) -> None:
-        # The width has to be known on the host: once per tile.
-        width = int(self.positives.relevant.max()) if len(self.own) else 0
-        self.delta, self.index, self.gain = in_order(self.delta, self.index, self.gain, width)
-        self.found = (self.delta < torch.inf).sum(1)
-        self.before = self.index.new_zeros(len(self.index), width + 1)
-
-    def ranks(self, depth: int | None) -> PositiveRanks:
-        return within_depth(*ranks_of(self.before, self.found, self.gain), self.positives, depth)
-
-    def count(self, counter: RankCounter, first: int) -> None:
-        if self.before.shape[1] == 1:
-            return
-        for rows in _pieces(len(self.own), counter.rows):
-            ignored = None
-            if self.ignored is not None:
-                inside = (self.ignored[rows] >= first) & (self.ignored[rows] < first + len(counter.reference))
-                ignored = torch.zeros(len(inside), len(counter.reference), dtype=torch.bool, device=inside.device)
-                row, place = inside.nonzero().unbind(1)
-                ignored[row, self.ignored[rows][row, place] - first] = True
-            # Positives of other processes are before or behind all of these references.
-            index = torch.where(self.index[rows] < 0, -1, self.index[rows] - first)
-            own = self.own[rows] - first
-            own = own.where((own >= 0) & (own < len(counter.reference)), -1)
-            asked = Asked(self.query[rows], own, ignored, self.delta[rows], index, self.found[rows])
-            self.before[rows] += counter.before(asked)
 
 
 def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> Relevance:
@@ -270,7 +216,3 @@ def rows_in_places(
 
 def _size(part: slice) -> int:
     return part.stop - part.start
-
-
-def _pieces(count: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, count)) for start in range(0, count, step)]

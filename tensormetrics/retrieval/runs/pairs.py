@@ -71,7 +71,12 @@ class Run(Pairs):
     documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`). Ranks in files are ignored, as trec_eval
     does: documents are ordered by score, rounded to float32, and equal scores by name, the greater first.
 
-        Run({"q1": {"d1": 0.9, "d2": 0.3}})
+    >>> run = Run({"q1": {"d1": 0.9, "d2": 0.3}})
+    >>> evaluate_run(run, {"q1": {"d2": 1}}, ["recip_rank"]).summary()
+    {'recip_rank': 0.5}
+    >>> run = Run.from_scores(torch.tensor([[0.9, 0.3]]), ["q1"], ["d1", "d2"])  # of all documents
+    >>> evaluate_run(run, {"q1": {"d2": 1}}, ["recip_rank"]).values["recip_rank"]
+    tensor([0.5000], dtype=torch.float64)
     """
 
     def __init__(self, run: Mapping[str, Mapping[str, float]]) -> None:
@@ -130,7 +135,9 @@ class Qrels(Pairs):
     From a file (`Qrels.read`) in TREC's four columns (`query 0 document gain`) or BEIR's three with a heading
     (`query-id corpus-id score`), or `{query: {document: gain}}`. What is not judged counts as not relevant.
 
-        Qrels({"q1": {"d1": 1, "d3": 2}})
+    >>> qrels = Qrels({"q1": {"d1": 1, "d3": 2}})
+    >>> evaluate_run({"q1": {"d3": 0.9, "d1": 0.3}}, qrels, ["ndcg"]).summary()
+    {'ndcg': 1.0}
     """
 
     def __init__(self, qrels: Mapping[str, Mapping[str, int]]) -> None:

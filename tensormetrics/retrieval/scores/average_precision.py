@@ -16,12 +16,18 @@ Denominator = Literal["relevant", "min"]
 
 
 def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: Denominator = "relevant") -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> average_precision(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
     k = _checked(k, denominator)
     found = ranks.rank > 0 if k is None else ranks.within(k)
@@ -29,11 +35,17 @@ def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: D
 
 
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Average precision cut at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Musgrave, Belongie and Lim, A Metric Learning Reality
     Check, 2020, DOI 10.1007/978-3-030-58595-2_41; the mean over queries is MAP@R.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> average_precision_at_r(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
 
@@ -53,7 +65,7 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
 
 
 class AveragePrecision(QueryMetric):
-    """Mean `average_precision` (MAP), cut at k or not; options as in `QueryMetric`."""
+    """Mean `average_precision` (MAP), cut at k or not; options as in `PrecisionAtK`."""
 
     def __init__(
         self,
@@ -66,7 +78,7 @@ class AveragePrecision(QueryMetric):
 
 
 class AveragePrecisionAtR(QueryMetric):
-    """Mean `average_precision_at_r` (MAP@R); options as in `QueryMetric`."""
+    """Mean `average_precision_at_r` (MAP@R); options as in `PrecisionAtK`."""
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(average_precision_at_r, "relevant", **options)

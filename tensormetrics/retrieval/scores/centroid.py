@@ -34,14 +34,19 @@ def nearest_centroid(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (..., Q, D)  query_labels, self_index: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)
-    # ->  (..., Q) float64
     """1 if no class mean of the references is nearer than that of the query's own class, else 0.
+
+    Shapes: query: (..., Q, D); query_labels; self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
+    -> (..., Q) float64.
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
     out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
     for "cosine" of rows of length 1. References that hold NaN or infinity are left out of the means; a query that does
     has NaN. Higher is better. ValueError for arguments that do not fit each other.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> nearest_centroid(x, labels)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
@@ -122,7 +127,7 @@ def _each_item(
 
 
 class NearestCentroidAccuracy(QueryMetric):
-    """Mean of `nearest_centroid`; options as in `QueryMetric`."""
+    """Mean of `nearest_centroid`; options as in `PrecisionAtK`."""
 
     def __init__(
         self,

@@ -77,9 +77,10 @@ class EmbeddingMetric(Metric):
         cameras: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        # embeddings, reference: (N, D)  labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a
-        # label_comparison_fn  cameras: (N,) integer  ids, groups: (N,) integer or names
         """Append a batch of queries, of references, or of items that are both.
+
+        Shapes: embeddings, reference: (N, D); labels; reference_labels: (N,) or (N, 1), or (N, L) where there is a;
+        label_comparison_fn; cameras: (N,) integer; ids; groups: (N,) integer or names.
 
         With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
         in updates of their own: `metric(query, labels, reference, reference_labels)` is the score of one against the
@@ -88,8 +89,8 @@ class EmbeddingMetric(Metric):
         With `ids`, positions in the dataset, `compute` takes every item once and in their order: samplers repeat items
         to fill the last batch, and a copy would be a perfect neighbour. Relevant references of the query's own camera
         are left out, where there are `cameras` (or other sources that make the task too easy). `groups` of queries,
-        such as patients, classes or pictures of one scene, are weighed together by `interval`, see `Identity`. NaN and
-        infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+        such as patients, classes or pictures of one scene, are weighed together by `interval`. NaN and infinity are
+        a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
         """
         _checks.one_of("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)

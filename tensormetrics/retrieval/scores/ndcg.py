@@ -18,12 +18,18 @@ GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
 def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  gain, ideal: (..., Q, P) or None  ->  (..., Q) float64
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q); gain; ideal: (..., Q, P) or None -> (..., Q) float64.
 
     `gain="exp2"` takes 2^g - 1 for g; ranks without gains have g = 1. No k: as deep as the ranks go. In [0, 1],
     higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,
     2002, DOI 10.1145/582415.582418; exp2: Burges et al., 2005, DOI 10.1145/1102351.1102363.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> ndcg(ranks, k=3)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3066], dtype=torch.float64)
     """
     _checks.one_of("gain", gain, GAINS)
     k = ranks.depth if k is None else _checks.integer_at_least("k", k, 1)
@@ -47,7 +53,7 @@ def _scaled(gains: Tensor, gain: Gain) -> Tensor:
 
 
 class NDCG(QueryMetric):
-    """Mean `ndcg`, cut at k or not; options as in `QueryMetric`.
+    """Mean `ndcg`, cut at k or not; options as in `PrecisionAtK`.
 
     Args:
         gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N);

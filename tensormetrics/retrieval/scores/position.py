@@ -11,21 +11,33 @@ from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 
 def first_rank(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """r_1, the rank of the nearest relevant reference; inf where none was found, NaN for a lone query (R = 0).
 
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+
     At least 1, lower is better.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> first_rank(ranks)
+    tensor([1., 1., 1., 1., 3.], dtype=torch.float64)
     """
     rank = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
     return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
 
 
 def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """R / r_R, the precision where the last relevant reference is found; 0 where it was not found.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Ye et al., Deep Learning for Person Re-identification:
     A Survey and Outlook, 2022, DOI 10.1109/TPAMI.2021.3054775.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> inverse_negative_penalty(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.5000], dtype=torch.float64)
     """
     last = pad(ranks.rank, (0, 1)).amax(-1)
     score = ranks.relevant.double() / last
@@ -34,12 +46,18 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
 
 
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant, candidates: (..., Q)  ->  (..., Q) float64
     """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
+
+    Shapes: rank: (..., Q, P); relevant; candidates: (..., Q) -> (..., Q) float64.
 
     Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
     better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley
     and McNeil, 1982, DOI 10.1148/radiology.143.1.7063747.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> ranking_auroc(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     if ranks.candidates is None:
         raise ValueError("ranks: got candidates=None, wanted the number of candidates of every query")
@@ -51,7 +69,7 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
 
 
 class FirstRank(QueryMetric):
-    """Median or mean of `first_rank`, at least 1, lower is better; options as in `QueryMetric`."""
+    """Median or mean of `first_rank`, at least 1, lower is better; options as in `PrecisionAtK`."""
 
     higher_is_better = False
     plot_lower_bound: float | None = 1.0
@@ -65,14 +83,14 @@ class FirstRank(QueryMetric):
 
 
 class InverseNegativePenalty(QueryMetric):
-    """Mean `inverse_negative_penalty` (mINP); options as in `QueryMetric`."""
+    """Mean `inverse_negative_penalty` (mINP); options as in `PrecisionAtK`."""
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(inverse_negative_penalty, None, **options)
 
 
 class RankingAUROC(QueryMetric):
-    """Mean `ranking_auroc`; options as in `QueryMetric`. Queries without irrelevant reference count as lone too."""
+    """Mean `ranking_auroc`; options as in `PrecisionAtK`. Queries without irrelevant reference count as lone too."""
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(ranking_auroc, None, **options)

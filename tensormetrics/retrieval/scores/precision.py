@@ -12,27 +12,58 @@ from .query_metric import QueryMetric, QueryOptions
 
 
 def precision(ranks: PositiveRanks, k: int) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
 
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> precision(ranks, k=1)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     k = _checks.integer_at_least("k", k, 1)
     return (ranks.within(k).sum(-1).double() / k).masked_fill(ranks.relevant == 0, torch.nan)
 
 
 def r_precision(ranks: PositiveRanks) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Precision at the number of relevant references: #{r_j <= R} / R.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). Manning, Raghavan and Schütze, Introduction to
     Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> r_precision(ranks)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     return ranks.within(ranks.relevant.unsqueeze(-1)).sum(-1).double() / ranks.relevant
 
 
 class PrecisionAtK(QueryMetric):
-    """Mean `precision` at k; options as in `QueryMetric`."""
+    """Mean over queries of `precision` at k: `update(embeddings, labels)`, (n, D) and (n,), then `compute()`.
+
+    The options of all metrics of ranks:
+
+    Args:
+        k: how many nearest references count.
+        average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
+            each label in `class_labels`; "none", (Q,), NaN for lone queries.
+        on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
+            ValueError ("error").
+        label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
+        ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
+        distance, memory_budget: as in `TorchKNN`.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> metric = PrecisionAtK(1)
+    >>> metric.update(x, labels)
+    >>> metric.compute()
+    tensor(0.8000, dtype=torch.float64)
+    """
 
     def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
         k = _checks.integer_at_least("k", k, 1)
@@ -40,7 +71,7 @@ class PrecisionAtK(QueryMetric):
 
 
 class RPrecision(QueryMetric):
-    """Mean `r_precision`; options as in `QueryMetric`."""
+    """Mean `r_precision`; options as in `PrecisionAtK`."""
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(r_precision, "relevant", **options)

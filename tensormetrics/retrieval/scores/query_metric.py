@@ -15,6 +15,7 @@ from ..._uncertainty.weights import or_places
 from ..ranks.ranking import TIES, Ranking, Ties
 from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of
+from ..ranks.streamed import counts_by_blocks
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
 from ..search.distance import DISTANCES, DistanceName
@@ -33,6 +34,8 @@ log = logging.getLogger("tensormetrics.retrieval")
 def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
     # ->  (Q,) int64, R of every query
     own = sides.self_index()
+    if sides.stream is not None:
+        return counts_by_blocks(sides, comparison, memory_budget)
     if comparison is None and sides.gains is None and sides.ignore is None:
         return count_relevant(sides.query_labels, sides.reference_labels) - (own >= 0).long()
     relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, sides.gains, sides.ignore)

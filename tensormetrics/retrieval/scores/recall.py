@@ -12,32 +12,50 @@ from .query_metric import QueryMetric, QueryOptions
 
 
 def recall(ranks: PositiveRanks, k: int) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """Fraction of the relevant references that are among the k nearest: #{r_j <= k} / R, as in information retrieval.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     What papers on metric learning call Recall@K is `hit_rate`. In [0, 1], higher is better; NaN for a lone query
     (R = 0). ValueError for k < 1.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> recall(ranks, k=1)
+    tensor([1.0000, 1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
     """
     return ranks.within(_checks.integer_at_least("k", k, 1)).sum(-1).double() / ranks.relevant
 
 
 def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """1 if a relevant reference is among the k nearest, else 0.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     The Recall@K of papers on metric learning and a point of the cumulative match curve; the share of all relevant
     references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
     Jégou, Douze and Schmid, Product Quantization for Nearest Neighbor Search, 2011, DOI 10.1109/TPAMI.2010.57.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> hit_rate(ranks, k=1)
+    tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
     hit = ranks.within(_checks.integer_at_least("k", k, 1)).any(-1)
     return hit.double().masked_fill(ranks.relevant == 0, torch.nan)
 
 
 class RecallAtK(QueryMetric):
-    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `QueryMetric`.
+    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `PrecisionAtK`.
 
     Not the Recall@K of papers on metric learning, which asks for one of them: that is `HitRate(k)`, also named
     `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> metric = RecallAtK(1)
+    >>> metric.update(x, labels)
+    >>> metric.compute()
+    tensor(0.6000, dtype=torch.float64)
     """
 
     def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
@@ -46,7 +64,14 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `QueryMetric`."""
+    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `PrecisionAtK`.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> metric = HitRate(1)
+    >>> metric.update(x, labels)
+    >>> metric.compute()
+    tensor(0.8000, dtype=torch.float64)
+    """
 
     def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
         k = _checks.integer_at_least("k", k, 1)

@@ -13,11 +13,17 @@ from .query_metric import QueryMetric, QueryOptions
 
 
 def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
-    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q) float64
     """1 / r_1, one over the rank of the nearest relevant reference; 0 where that is deeper than k.
+
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1. Voorhees, The TREC-8 Question
     Answering Track Report, 1999, DOI 10.6028/NIST.SP.500-246.qa-overview.
+
+    >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+    >>> ranks = positive_ranks(x, labels)
+    >>> reciprocal_rank(ranks)
+    tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3333], dtype=torch.float64)
     """
     first = first_rank(ranks)
     if k is not None:
@@ -26,7 +32,7 @@ def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
 
 
 class ReciprocalRank(QueryMetric):
-    """Mean `reciprocal_rank` (MRR), cut at k or not; options as in `QueryMetric`."""
+    """Mean `reciprocal_rank` (MRR), cut at k or not; options as in `PrecisionAtK`."""
 
     def __init__(self, k: int | None = None, **options: Unpack[QueryOptions]) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)

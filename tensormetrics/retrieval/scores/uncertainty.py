@@ -33,8 +33,9 @@ def bootstrap(
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> Estimate:
-    # scores: (..., Q)  groups: (Q,)  ->  Estimate of (...) float64
     """Confidence interval of the mean over queries, from resampled queries; NaN scores (lone queries) are left out.
+
+    Shapes: scores: (..., Q); groups: (Q,) -> Estimate of (...) float64.
 
     With `groups`, for example the queries' labels, whole groups are resampled. Queries of one class share their
     references and are not independent, so that intervals without groups are too narrow: groups are recommended.
@@ -43,6 +44,10 @@ def bootstrap(
     `method`: "percentile" and "basic" (Davison and Hinkley, 1997, DOI 10.1017/CBO9780511802843), or "bca", corrected
     for bias and skewness (Efron, 1987, DOI 10.1080/01621459.1987.10478410). NaN without any score. ValueError for other
     methods, shapes, `replicates` < 1 and a confidence outside (0, 1). Metrics have `interval`, which needs no scores.
+
+    >>> scores = torch.tensor([1.0, 0.5, 0.0, 1.0, 0.75, 1.0])  # of six queries
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*bootstrap(scores)))
+    0.71 [0.42, 0.96]
     """
     _checks.one_of("method", method, METHODS)
     replicates = _checks.integer_at_least("replicates", replicates, 1)
@@ -73,8 +78,9 @@ def paired_randomisation(
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> Comparison:
-    # a, b: (..., Q), broadcast against each other  groups: (Q,)  ->  Comparison of (...)
     """Randomisation test of the mean difference of paired scores: are a and b exchangeable within each query?
+
+    Shapes: a, b: (..., Q), broadcast against each other; groups: (Q,) -> Comparison of (...).
 
     The signs of the differences are flipped at random, with `groups` those of a whole group at once; the p-value is
     the share of flips whose mean is at least as extreme: in size ("two-sided"), or so high ("greater": a above b), or
@@ -83,6 +89,11 @@ def paired_randomisation(
     interval and `p_better`, for scores of which more is better, are those of at most 10,000 resamples, see `bootstrap`.
     ValueError for other alternatives, shapes and `replicates` < 1. Smucker, Allan and Carterette, A Comparison of
     Statistical Significance Tests for Information Retrieval Evaluation, 2007, DOI 10.1145/1321440.1321528.
+
+    >>> a, b = torch.tensor([1.0, 0.5, 0.4, 1.0, 0.75, 1.0]), torch.tensor([0.5, 0.5, 0.0, 0.8, 0.7, 0.9])
+    >>> found = paired_randomisation(a, b)
+    >>> print(f"{found.difference:.3f}, p = {found.p_value:.4f}")  # 2 of 32 patterns of signs
+    0.208, p = 0.0625
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     replicates = _checks.integer_at_least("replicates", replicates, 1)

@@ -45,6 +45,16 @@ class TorchKNN:
             rounding error, and may change with the device, the memory budget and from call to call.
         memory_budget: bytes that temporaries may take, besides a few numbers for each row and on a GPU one copy of the
             references; default 256 MiB on a CPU, 1 GiB on a GPU.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = TorchKNN()(x, 1, x, True)  # the references include the queries
+    >>> indices
+    tensor([[1],
+            [0],
+            [3],
+            [2]])
+    >>> TorchKNN()(torch.tensor([[4.0]]), 2, x)
+    (tensor([[1.0000, 1.3000]]), tensor([[2, 3]]))
     """
 
     def __init__(
@@ -77,9 +87,10 @@ class TorchKNN:
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
-        # query: (..., Q, D)  reference: (..., R, D)  self_index: (..., Q) int64  ignore: (..., Q, R) bool
-        # query_mask: (..., Q) bool  reference_mask: (..., R) bool  ->  (..., Q, k) floating, (..., Q, k) int64
         """Distances and indices of the k nearest references, nearest first.
+
+        Shapes: query: (..., Q, D); reference: (..., R, D); self_index: (..., Q) int64; ignore: (..., Q, R) bool;
+        query_mask: (..., Q) bool; reference_mask: (..., R) bool -> (..., Q, k) floating, (..., Q, k) int64.
 
         `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
         arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
@@ -99,18 +110,24 @@ class TorchKNN:
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
-        # as above  ->  (..., Q, k) int64
-        """The indices alone, which cost less: most of them need no canonical distance."""
+        """The indices alone, which cost less: most of them need no canonical distance.
+
+        Shapes: as above -> (..., Q, k) int64.
+        """
         return self._search(query, k, reference, ref_includes_query, False, **candidates)[1]
 
     def train(self, embeddings: Tensor) -> None:
-        # embeddings: (R, D)
-        """Keep these references, in place of any before."""
+        """Keep these references, in place of any before.
+
+        Shapes: embeddings: (R, D).
+        """
         self._kept = self._prepared(as_embeddings("embeddings", embeddings))
 
     def add(self, embeddings: Tensor) -> None:
-        # embeddings: (R, D)
-        """Keep these too, behind those before."""
+        """Keep these too, behind those before.
+
+        Shapes: embeddings: (R, D).
+        """
         if self._kept is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
@@ -219,9 +236,11 @@ class TorchKNN:
         with_distances: bool = False,
         known: KnownQueries | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  references: (R, D)  own: (Q,) int64
-        # ->  (Q, k) floating, or (Q, 0) without distances, (Q, k) int64
-        """Neighbours of rows that a door has checked; `known`: these rows."""
+        """Neighbours of rows that a door has checked; `known`: these rows.
+
+        Shapes: query: (Q, D); references: (R, D); own: (Q,) int64 -> (Q, k) floating, or (Q, 0) without distances, (Q,
+        k) int64.
+        """
         distance = self.order
         reference = _rows_of(references)
         if own is None:

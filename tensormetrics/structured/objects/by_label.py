@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any
 
 import torch
+import torchmetrics
 from torch import Tensor
 
+from ..._ranks import check_same_options, described, exchange
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
 from .invalid import EMPTY
@@ -32,7 +34,7 @@ class ByLabel:
         normalizers: Mapping[str, Normalizer],
         labels: Sequence[Hashable] | None = None,
     ) -> None:
-        self.normalizers, self.labels = normalizers, labels
+        self.normalizers, self.labels, self.by = normalizers, labels, by
         self.zero_division = metric.policy.zero_division
         policy = dataclasses.replace(metric.policy, empty="zero")  # other labels' items are no empty collection
         self.metric = StructuredMetric(partial(_collection, metric), Raw(), policy).to(metric.device)
@@ -48,13 +50,23 @@ class ByLabel:
         """Add the `sums_of` some documents."""
         self.sums = added([self.sums, sums])
 
-    def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64; of all ranks where there are several."""
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    def compute(self, beside: torchmetrics.Metric) -> dict[str, Tensor]:
+        """Key -> () float64; of all ranks where there are several, as those of the metric `beside` are.
+
+        ValueError on all ranks where they differ in an option, which it names; RuntimeError on all where one fails.
+        """
+        if not (beside._to_sync and beside.distributed_available_fn()):
             return self.scores(self.sums)
-        ranks: list[Any] = [None] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(ranks, self.sums)
-        return self.scores(added(ranks))
+        options = {
+            "by": self.by,
+            "labels": self.labels,
+            "scores": self.normalizers,
+            "zero_division": self.zero_division,
+        }
+        said = {name: described(value) for name, value in options.items()}
+        of_ranks, sums = zip(*exchange((said, self.sums), beside.process_group), strict=True)
+        check_same_options(of_ranks)
+        return self.scores(added(sums))
 
     def sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
         # ->  label: (3,) float64

@@ -34,18 +34,19 @@ def metametric(
     and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.
     policy, empty, zero_division, duplicates: see `Policy`; "conventional" unless the enclosing metric says otherwise.
 
-        @metametric(normalizer="f1")
-        @dataclass
-        class Bag:
-            items: list[str]
-
-        Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"]))  # 0.8
-
     A class that holds a `Variable` outside of any collection gets a `latent_metric` instead: collections of it are
     matched under the best one-to-one mapping of their variables.
 
     TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
     are looked up at first use.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
+    0.8
     """
     # Without arguments it is the class that stands at the normalizer's place.
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
@@ -75,6 +76,14 @@ def metric_of(tp: type) -> StructuredMetric:
     """The metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
 
     TypeError for a class that has none.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> metric_of(Bag).score(Bag(["a"]), Bag(["a"]))
+    1.0
     """
     metric = getattr(tp, "metric", None)
     if not isinstance(metric, StructuredMetric):
@@ -89,7 +98,11 @@ def derive(
     policy: str | Policy = "conventional",
     localns: Mapping[str, Any] | None = None,
 ) -> StructuredMetric:
-    """The metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`."""
+    """The metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
+
+    >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
+    1.0
+    """
     constraint, policy = Constraint.parse(constraint), Policy.parse(policy)
     names = {**sys._getframe(1).f_locals, **(localns or {})}
     return StructuredMetric(Plan(tp, constraint, names, decorated=False), Normalizer.parse("none"), policy)

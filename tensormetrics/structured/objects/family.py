@@ -41,12 +41,34 @@ class Reduction(NamedTuple):
 
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are summed over documents, then normalised."""
+    """Overlaps are summed over documents, then normalised.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
+    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+    >>> scores.compute()
+    {'f1': tensor(0.6667, dtype=torch.float64)}
+    """
     return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are normalised in each document; the mean is over the documents where the score is defined."""
+    """Overlaps are normalised in each document; the mean is over the documents where the score is defined.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
+    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+    >>> scores.compute()
+    {'f1': tensor(0.7500, dtype=torch.float64)}
+    """
     return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
@@ -127,12 +149,24 @@ class Family(Corpus):
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
     of the normalizer, such as "micro-f1"; before the first document its value is NaN. "none" is the metric as it is,
-    under its own normalizer if it has one; its name is empty, or "overlap" on its own. by, labels: see `ByLabel`.
+    under its own normalizer if it has one; its name is empty, or "overlap" on its own.
+    by: the path, from an item of the one collection of an object, to the value that is its label: also "f1[label]" and
+    the averages "types-f1" and "weighted-f1". labels: those that count, in this order; default all that are met.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
     replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values
     of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
     there were as "invalid". References are always to be valid.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
+    >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
+    >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
+    {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
     def __init__(
@@ -225,7 +259,7 @@ class Family(Corpus):
         for count in self.invalid:
             values |= computed(count)
         for scores in self.by_label:
-            values |= scores.compute()
+            values |= scores.compute(self.averages[0])
         return self.extended(values)
 
     def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
@@ -275,7 +309,18 @@ class Family(Corpus):
 
 
 class Suite(Corpus):
-    """Families and suites by name, fed with the same objects; the names are the first part of the keys."""
+    """Families and suites by name, fed with the same objects; the names are the first part of the keys.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
+    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
+    >>> suite.compute()
+    {'all-recall': tensor(0.5000, dtype=torch.float64)}
+    """
 
     def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
         super().__init__()

@@ -94,7 +94,17 @@ class Hook(Protocol):
 
 
 class Matching:
-    """The matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built when read."""
+    """The matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built when read.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
+    >>> [(str(match.pred_path), str(match.ref_path)) for match in matching]
+    [('@', '@'), ('items', 'items'), ('items[0]', 'items[1]')]
+    """
 
     def __init__(self, find: Callable[[], Iterator[Match]]) -> None:
         self._find = find

@@ -41,14 +41,21 @@ class LabelScores(CountMetric):
 
     def count_equal(
         self,
-        pred_keys: Tensor,  # (D, N, F) int: two rows are worth 1 if they are equal, else 0
-        ref_keys: Tensor,  # (D, M, F) int
-        pred_labels: Tensor,  # (D, N) int, equal where the keys are if there are `labels`; negative rows do not count
-        ref_labels: Tensor,  # (D, M) int
-        n_pred: Tensor,  # (D,)
-        n_ref: Tensor,  # (D,)
-    ) -> Tensor:  # (D, 3) or (D, 3 L)
-        """How many rows are matched, predicted and wanted: exact counts, no table of pairs."""
+        pred_keys: Tensor,
+        ref_keys: Tensor,
+        pred_labels: Tensor,
+        ref_labels: Tensor,
+        n_pred: Tensor,
+        n_ref: Tensor,
+    ) -> Tensor:
+        """How many rows are matched, predicted and wanted: exact counts, no table of pairs.
+
+        Shapes: pred_keys: (D, N, F) int: two rows are worth 1 if they are equal, else 0; ref_keys: (D, M, F) int;
+        pred_labels: (D, N) int, equal where the keys are if there are `labels`; negative rows do not count; ref_labels:
+        (D, M) int; n_pred: (D,); n_ref: (D,).
+
+        Shapes: (D, 3) or (D, 3 L).
+        """
         n = pred_keys.shape[1]
         group = numbered(torch.cat([pred_keys, ref_keys], 1).long())
         p, r = (
@@ -63,13 +70,19 @@ class LabelScores(CountMetric):
 
     def count_matched(
         self,
-        worth: Tensor,  # (D, N, M) of pairs; with `labels` > 0 for equal labels alone
-        pred_labels: Tensor,  # (D, N) int, negative rows do not count
-        ref_labels: Tensor,  # (D, M) int
-        n_pred: Tensor,  # (D,)
-        n_ref: Tensor,  # (D,)
-    ) -> Tensor:  # (D, 3) or (D, 3 L)
-        """What the best one-to-one matching is worth, and how many items are predicted and wanted."""
+        worth: Tensor,
+        pred_labels: Tensor,
+        ref_labels: Tensor,
+        n_pred: Tensor,
+        n_ref: Tensor,
+    ) -> Tensor:
+        """What the best one-to-one matching is worth, and how many items are predicted and wanted.
+
+        Shapes: worth: (D, N, M) of pairs; with `labels` > 0 for equal labels alone; pred_labels: (D, N) int, negative
+        rows do not count; ref_labels: (D, M) int; n_pred: (D,); n_ref: (D,).
+
+        Shapes: (D, 3) or (D, 3 L).
+        """
         pred_inside, ref_inside = _counted(pred_labels, n_pred), _counted(ref_labels, n_ref)
         negative = pred_labels < 0, ref_labels < 0
         if worth.device.type != "cpu" or any(bool(side.any()) for side in negative):
@@ -84,8 +97,10 @@ class LabelScores(CountMetric):
         return torch.cat([self._per_label(labels, counted) for labels, counted in sides], -1)
 
     def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
-        # labels: (D, N) int  lengths: (D,)
-        """ValueError for a number that no label has; on the CPU alone, since it reads values."""
+        """ValueError for a number that no label has; on the CPU alone, since it reads values.
+
+        Shapes: labels: (D, N) int; lengths: (D,).
+        """
         if self.labels is None or labels.device.type != "cpu":
             return
         wrong = ((labels >= len(self.labels)) & _counted(labels, lengths)).nonzero()

@@ -29,6 +29,9 @@ def read_penman(text: str, top: bool | str = True) -> list[Prop]:
     """The triples of a graph in PENMAN notation; see `read_triples` for what is made of them.
 
     ValueError for text that is no graph, holds more than one or anything behind it, or defines a variable twice.
+
+    >>> [(prop.subj.name, prop.pred) for prop in read_penman("(w / want :ARG0 (b / boy))")]
+    [('w', 'instance'), ('w', 'arg0'), ('b', 'instance'), ('w', 'top')]
     """
     try:
         import penman
@@ -72,6 +75,10 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     Roles and constants are written small and without quotes; the inverse role in (x, role-of, y) is turned round;
     (x, mod, y) between variables is (y, domain, x). `top=True` adds (root, top, "top"), "concept" adds (root, top, its
     concept), False nothing. `root` is the source of the first triple if it is not given.
+
+    >>> found = read_triples([("w", "instance", "want"), ("b", "ARG0-of", "w")], top=False)
+    >>> [(prop.subj.name, prop.pred) for prop in found]  # the inverse role is turned round
+    [('w', 'instance'), ('w', 'arg0')]
     """
     _checks.one_of("top", top, (True, False, "concept"))
     triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
@@ -106,6 +113,11 @@ class Smatch(CountMetric):
     `top` is that of `read_triples`; `AMR`s and `Prop`s are taken as they are. `solver`, `restarts`, `node_limit` and
     `seed` are those of `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the share of pairs whose
     match is proved to be the best; and `bound-f1`, which the F1 of the best matches does not exceed.
+
+    >>> metric = Smatch()
+    >>> metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])
+    >>> round(float(metric.compute()["f1"]), 3)
+    0.75
     """
 
     def __init__(

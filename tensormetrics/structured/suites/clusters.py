@@ -19,14 +19,21 @@ class ClusterAccuracy(CountMetric):
     """Share of items whose cluster is the reference's, after the one-to-one relabelling that is best for each document.
 
     In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
+
+    >>> metric = ClusterAccuracy()
+    >>> metric.update(torch.tensor([1, 1, 2, 2]), torch.tensor([7, 7, 7, 8]))
+    >>> metric.compute()
+    {'accuracy': tensor(0.7500, dtype=torch.float64)}
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(2, **kwargs)
 
     def update(self, pred: Tensor, ref: Tensor, **items: Unpack[Identity]) -> None:
-        # pred, ref: (..., W) int, negative where either is padding
-        """Add documents of W items."""
+        """Add documents of W items.
+
+        Shapes: pred, ref: (..., W) int, negative where either is padding.
+        """
         _checks.integral("pred", pred)
         _checks.integral("ref", ref)
         _checks.shape("ref", ref, *pred.shape)

@@ -13,6 +13,10 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
 
     `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
     `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line.
+
+    >>> lines = ["#begin document (a)", "Ann (0)", "saw -", "her (1", "car 1)", "she (0)", "#end document"]
+    >>> list(read_conll_coref(lines))
+    [('(a)', [[(0, 0), (4, 4)], [(2, 3)]])]
     """
     if isinstance(lines, str | bytes):
         raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")

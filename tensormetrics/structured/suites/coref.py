@@ -35,6 +35,11 @@ class CorefScores(CountMetric):
     "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
     `singletons="drop"` takes clusters of one mention away on both sides first. Other arguments: see `CountMetric`,
     and `normalize` for `zero_division`.
+
+    >>> metric = CorefScores(["muc", "conll"])
+    >>> metric.update_clusters([[["Ann", "she"], ["it", "car"]]], [[["Ann", "she", "her"], ["it", "car"]]])
+    >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+    {'muc-precision': 1.0, 'muc-recall': 0.667, 'muc-f1': 0.8, 'conll-f1': 0.833}
     """
 
     def __init__(
@@ -53,8 +58,10 @@ class CorefScores(CountMetric):
         super().__init__(len(_COUNTS), average, **kwargs)
 
     def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[Identity]) -> None:
-        # pred_ids, ref_ids: (..., W) int
-        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none."""
+        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none.
+
+        Shapes: pred_ids, ref_ids: (..., W) int.
+        """
         for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
             if not isinstance(ids, Tensor):
                 raise TypeError(

@@ -30,6 +30,13 @@ class EventScores(CountMetric):
     spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument counts under an
     event of the same trigger span and type, events being matched one-to-one so that most do; with "type" under any
     event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
+
+    >>> attack = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "agent")])
+    >>> other = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "place")])
+    >>> metric = EventScores()
+    >>> metric.update_events([[attack]], [[other]])
+    >>> [float(metric.compute()[f"argument_{kind}-f1"]) for kind in ("identification", "classification")]
+    [1.0, 0.0]
     """
 
     def __init__(
@@ -41,17 +48,22 @@ class EventScores(CountMetric):
 
     def update(
         self,
-        pred_triggers: Tensor,  # (..., N, 3) int: type, first, last
-        ref_triggers: Tensor,  # (..., M, 3) int
-        pred_args: Tensor,  # (..., A, 4) int: number of the event, role, first, last
-        ref_args: Tensor,  # (..., C, 4) int
-        n_pred: Tensor | None = None,  # (...) triggers
-        n_ref: Tensor | None = None,  # (...)
-        n_pred_args: Tensor | None = None,  # (...)
-        n_ref_args: Tensor | None = None,  # (...)
+        pred_triggers: Tensor,
+        ref_triggers: Tensor,
+        pred_args: Tensor,
+        ref_args: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
+        n_pred_args: Tensor | None = None,
+        n_ref_args: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add documents."""
+        """Add documents.
+
+        Shapes: pred_triggers: (..., N, 3) int: type; first; last, ref_triggers: (..., M, 3) int; pred_args: (..., A, 4)
+        int: number of the event; role; first, last, ref_args: (..., C, 4) int; n_pred: (...) triggers; n_ref: (...);
+        n_pred_args: (...); n_ref_args: (...).
+        """
         _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
         batch = pred_triggers.shape[:-2]
         _checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)

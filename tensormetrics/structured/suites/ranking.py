@@ -31,6 +31,11 @@ class RankingScores(CountMetric):
     that name has it: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
     o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; a gain
     that is not finite makes its query's ndcg NaN. The mean leaves out NaN. Other arguments: see `CountMetric`.
+
+    >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
+    >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant
+    >>> {name: float(value) for name, value in metric.compute().items()}
+    {'precision@2': 0.5, 'rr': 0.5}
     """
 
     def __init__(
@@ -51,14 +56,18 @@ class RankingScores(CountMetric):
 
     def update(
         self,
-        pred_keys: Tensor,  # (..., N) int, best first
-        ref_keys: Tensor,  # (..., M) int, distinct
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
-        ref_gain: Tensor | None = None,  # (..., M), default 1
+        pred_keys: Tensor,
+        ref_keys: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
+        ref_gain: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add queries."""
+        """Add queries.
+
+        Shapes: pred_keys: (..., N) int, best first; ref_keys: (..., M) int; distinct; n_pred: (...); n_ref: (...);
+        ref_gain: (..., M), default 1.
+        """
         _checks.integral("pred_keys", pred_keys)
         _checks.integral("ref_keys", ref_keys)
         *batch, n = pred_keys.shape

@@ -21,17 +21,27 @@ class RelationScores(LabelScores):
     `labels` names the types 0, 1, ... and adds a score for each, such as `f1[born-in]`; then the average may also be
     "types", the mean over types that occur, or "weighted", by the number of reference relations. Repeats are counted.
     Other arguments: see `CountMetric`.
+
+    >>> born, died = (Relation(type, Mention(0, 0), Mention(3, 3)) for type in ("born-in", "died-in"))
+    >>> metric = RelationScores(labels=["born-in", "died-in"])
+    >>> metric.update_relations([[born, died]], [[born]])
+    >>> metric.compute()["precision"]
+    tensor(0.5000, dtype=torch.float64)
     """
 
     def update(
         self,
-        pred_relations: Tensor,  # (..., N, F) int: type, then what tells subject and object, such as their ends
-        ref_relations: Tensor,  # (..., M, F) int
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_relations: Tensor,
+        ref_relations: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add documents. Rows of a negative type do not count."""
+        """Add documents. Rows of a negative type do not count.
+
+        Shapes: pred_relations: (..., N, F) int: type, then what tells subject and object, such as their ends;
+        ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...).
+        """
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
         *batch, n, width = pred_relations.shape
         _checks.shape("ref_relations", ref_relations, *batch, "M", width)

@@ -26,6 +26,11 @@ class BoxMatch(CountMetric):
     Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or "cxcywh". A box that is not
     finite makes the scores of an image with boxes on both sides NaN, and micro averages with them.
     Other arguments: see `CountMetric`.
+
+    >>> metric = BoxMatch(threshold=0.5)
+    >>> metric.update(torch.tensor([[[0.0, 0, 2, 2], [5, 5, 6, 6]]]), torch.tensor([[[0.0, 0, 2, 3]]]))  # one image
+    >>> {name: round(float(metric.compute()[name]), 3) for name in ("precision", "recall", "mean_iou")}
+    {'precision': 0.5, 'recall': 1.0, 'mean_iou': 0.667}
     """
 
     def __init__(
@@ -49,15 +54,19 @@ class BoxMatch(CountMetric):
 
     def update(
         self,
-        pred_boxes: Tensor,  # (..., N, 4)
-        ref_boxes: Tensor,  # (..., M, 4)
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
-        pred_labels: Tensor | None = None,  # (..., N) int
-        ref_labels: Tensor | None = None,  # (..., M) int
+        pred_boxes: Tensor,
+        ref_boxes: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
+        pred_labels: Tensor | None = None,
+        ref_labels: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add images."""
+        """Add images.
+
+        Shapes: pred_boxes: (..., N, 4); ref_boxes: (..., M, 4); n_pred: (...); n_ref: (...); pred_labels: (..., N) int;
+        ref_labels: (..., M) int.
+        """
         _checks.shape("pred_boxes", pred_boxes, "...", "N", 4)
         *batch, n, _ = pred_boxes.shape
         _checks.shape("ref_boxes", ref_boxes, *batch, "M", 4)
@@ -107,8 +116,13 @@ class BoxMatch(CountMetric):
 
 
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
-    # a: (..., N, 4)  b: (..., M, 4) as x1, y1, x2, y2  ->  (..., N, M)
-    """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not."""
+    """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not.
+
+    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M).
+
+    >>> box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 3], [4, 4, 5, 5]]))
+    tensor([[0.6667, 0.0000]])
+    """
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
     shared = sides.clamp(min=0).prod(-1)

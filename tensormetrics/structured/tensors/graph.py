@@ -17,8 +17,15 @@ STARTS = 8  # of the search
 
 
 def reachability(adjacency: Tensor) -> Tensor:
-    # adjacency: (..., N, N) bool  ->  (..., N, N) bool
-    """Which node reaches which along edges, in any number of steps; every node reaches itself."""
+    """Which node reaches which along edges, in any number of steps; every node reaches itself.
+
+    Shapes: adjacency: (..., N, N) bool -> (..., N, N) bool.
+
+    >>> reachability(torch.tensor([[0, 1, 0], [0, 0, 1], [0, 0, 0]]).bool()).int()
+    tensor([[1, 1, 1],
+            [0, 1, 1],
+            [0, 0, 1]], dtype=torch.int32)
+    """
     _check_square("adjacency", adjacency)
     n = adjacency.shape[-1]
     reach = adjacency | torch.eye(n, dtype=torch.bool, device=adjacency.device)
@@ -28,16 +35,19 @@ def reachability(adjacency: Tensor) -> Tensor:
 
 
 def graph_overlap(
-    similarity: Tensor,  # (..., N, M)
-    pred_reach: Tensor,  # (..., N, N) bool
-    ref_reach: Tensor,  # (..., M, M) bool
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    similarity: Tensor,
+    pred_reach: Tensor,
+    ref_reach: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
     solver: str = "auto",
     node_limit: int = 200_000,
 ) -> Solved:
     """Largest sum of similarities over pairs of nodes that `constraint` allows and that agree on reachability.
+
+    Shapes: similarity: (..., N, M); pred_reach: (..., N, N) bool; ref_reach: (..., M, M) bool; n_pred: (...); n_ref:
+    (...).
 
     Two pairs agree if one predicted node reaches the other exactly when their reference nodes do so, in both
     directions; see `reachability`. Lengths, NaN and pairs of similarity <= 0 as in `set_overlap`, whose value is the

@@ -19,6 +19,14 @@ class Normalizer(ABC):
     """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`.
 
     `reads` are the self-overlaps that the ratio needs: the others may be 0, and are not computed for objects.
+
+    >>> class OverSmaller(Normalizer):
+    ...     name = "over-smaller"
+    ...
+    ...     def ratio(self, cross, pred, ref):
+    ...         return cross, pred.minimum(ref)
+    >>> normalize(torch.tensor(3), torch.tensor(4), torch.tensor(6), OverSmaller())
+    tensor(0.7500, dtype=torch.float64)
     """
 
     name: str
@@ -26,8 +34,10 @@ class Normalizer(ABC):
 
     @abstractmethod
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
-        # cross, pred, ref: (...)  ->  numerator (...), denominator (...)
-        """The two sides of the fraction."""
+        """The two sides of the fraction.
+
+        Shapes: cross, pred, ref: (...) -> numerator (...), denominator (...).
+        """
 
     @staticmethod
     def parse(text: "str | Normalizer") -> "Normalizer":
@@ -130,18 +140,24 @@ _NAMED = {
 
 
 def normalize(
-    cross: Tensor,  # (...)
-    pred: Tensor,  # (...)
-    ref: Tensor,  # (...)
+    cross: Tensor,
+    pred: Tensor,
+    ref: Tensor,
     normalizer: str | Normalizer = "f1",
     zero_division: float | str = 0.0,
-) -> Tensor:  # (...)
+) -> Tensor:
     """The ratio of overlaps that `normalizer` names, in [0, 1] as long as cross is not above the selves.
+
+    Shapes: cross: (...); pred: (...); ref: (...) -> (...).
 
     `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
     A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
     an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided in float64. What is
     not finite gives nothing finite.
+
+    >>> cross, pred, ref = torch.tensor(3), torch.tensor(4), torch.tensor(6)
+    >>> normalize(cross, pred, ref, "f1"), normalize(cross, pred, ref, "recall")
+    (tensor(0.6000, dtype=torch.float64), tensor(0.5000, dtype=torch.float64))
     """
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)

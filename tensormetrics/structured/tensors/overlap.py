@@ -82,13 +82,15 @@ def set_overlap(
     return_pairs: Literal[True],
 ) -> Pairs: ...
 def set_overlap(
-    similarity: Tensor,  # (..., N, M)
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    similarity: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
     return_pairs: bool = False,
-) -> Tensor | Pairs:  # (...)
+) -> Tensor | Pairs:
     """Largest sum of similarities over pairs of items that `constraint` allows, in float64; higher is better.
+
+    Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...) -> (...).
 
     A pair of similarity <= 0 is never taken, so -inf forbids one. `n_pred` and `n_ref` (int) say how many items count;
     what lies beyond never matters. With NaN or +inf among a document's similarities its value is NaN.
@@ -136,16 +138,19 @@ def _drop_worthless(partner: Tensor, gain: Tensor) -> Tensor:
 
 
 def multiset_overlap(
-    pred_keys: Tensor,  # (..., N) int, or (..., N, F) with columns=True
-    ref_keys: Tensor,  # (..., M) int, or (..., M, F)
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    pred_keys: Tensor,
+    ref_keys: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
     duplicates: str = "multiset",
     *,
     columns: bool = False,
 ) -> Overlap:  # int64
     """Overlap of two multisets of items that are either equal or not: exact counts, no pairwise matrix.
+
+    Shapes: pred_keys: (..., N) int, or (..., N, F) with columns=True; ref_keys: (..., M) int, or (..., M, F); n_pred:
+    (...); n_ref: (...) -> int64.
 
     With p and r the times an item occurs on the two sides, cross is the sum over items of min(p, r) under `<->`,
     p [r > 0] under `->`, r [p > 0] under `<-` and p r under `~`; a self is the number of items, under `~` the sum of

@@ -49,14 +49,18 @@ class Policy:
 
     def count_empty(
         self,
-        cross: Tensor,  # (...)
-        pred: Tensor,  # (...)
-        ref: Tensor,  # (...)
-        n_pred: Tensor,  # (...)
-        n_ref: Tensor,  # (...)
+        cross: Tensor,
+        pred: Tensor,
+        ref: Tensor,
+        n_pred: Tensor,
+        n_ref: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # -> cross, pred, ref: (...)
-        """The overlaps after this policy's word on empty collections."""
+        """The overlaps after this policy's word on empty collections.
+
+        Shapes: cross: (...); pred: (...); ref: (...); n_pred: (...); n_ref: (...).
+
+        Shapes: -> cross, pred, ref: (...).
+        """
         if self.empty == "zero":
             return cross, pred, ref
         no_pred, no_ref = n_pred == 0, n_ref == 0

@@ -21,7 +21,22 @@ class CountMetric(SumMetric):
     """Base of the metrics that count something in each document and read named scores off the counts.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
-    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents, see `Identity`.
+    Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents,
+    integers or names: items of one id, or group, share a weight in every replicate of `interval`.
+
+    >>> class Share(CountMetric):
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(2, **kwargs)
+    ...
+    ...     def update(self, right, all):
+    ...         self.add_documents(torch.stack([right, all], -1))
+    ...
+    ...     def read_scores(self, counts):
+    ...         return {"share": counts[..., 0] / counts[..., 1]}
+    >>> metric = Share()
+    >>> metric.update(torch.tensor([3, 1]), torch.tensor([4, 4]))  # two documents
+    >>> metric.compute()
+    {'share': tensor(0.5000, dtype=torch.float64)}
     """
 
     def __init__(
@@ -40,12 +55,16 @@ class CountMetric(SumMetric):
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        # counts: (..., K)  ->  name: (...)
-        """The scores that counts of one document, or of many together, stand for."""
+        """The scores that counts of one document, or of many together, stand for.
+
+        Shapes: counts: (..., K) -> name: (...).
+        """
 
     def add_documents(self, counts: Tensor, **items: Unpack[Identity]) -> None:
-        # counts: (..., K)
-        """Add documents to the running sums."""
+        """Add documents to the running sums.
+
+        Shapes: counts: (..., K).
+        """
         counts = torch.atleast_2d(counts.detach().double()).flatten(0, -2)
         if self.average == "micro":
             return self.add_items(torch.cat([counts, torch.ones_like(counts[:, :1])], -1), **items)
@@ -53,8 +72,10 @@ class CountMetric(SumMetric):
         self.add_items(torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1), **items)
 
     def add_update(self, counts: Tensor, **items: Unpack[Identity]) -> None:
-        # counts: (..., K)
-        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails."""
+        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails.
+
+        Shapes: counts: (..., K).
+        """
         self._wrap_update(self.add_documents)(counts, **items)
 
     def compute(self) -> dict[str, Tensor]:
@@ -72,7 +93,16 @@ class CountMetric(SumMetric):
 
 
 class OverlapMetric(CountMetric):
-    """Base of the metrics over overlaps: counts are cross, pred and ref, the scores are normalizers."""
+    """Base of the metrics over overlaps: counts are cross, pred and ref, the scores are normalizers.
+
+    >>> class Lengths(OverlapMetric):
+    ...     def update(self, pred, ref):
+    ...         self.add_overlap(Overlap(pred.minimum(ref), pred, ref), pred, ref)
+    >>> metric = Lengths()
+    >>> metric.update(torch.tensor([3, 1]), torch.tensor([4, 1]))
+    >>> metric.compute()["recall"]
+    tensor(0.8000, dtype=torch.float64)
+    """
 
     def __init__(
         self,
@@ -98,7 +128,9 @@ class OverlapMetric(CountMetric):
         return {name: normalize(cross, pred, ref, score, zero_division) for name, score in self.scores.items()}
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
-        # overlap, n_pred, n_ref: (...)
-        """Add the overlaps of documents whose collections have these lengths."""
+        """Add the overlaps of documents whose collections have these lengths.
+
+        Shapes: overlap, n_pred, n_ref: (...).
+        """
         overlap = self.policy.count_empty(*overlap, n_pred, n_ref)
         self.add_documents(torch.stack([o.double() for o in overlap], -1), **items)

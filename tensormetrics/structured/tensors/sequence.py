@@ -31,12 +31,14 @@ _native.batch_first("tensormetrics::heaviest_chain", _batched)
 
 
 def sequence_overlap(
-    similarity: Tensor,  # (..., N, M)
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    similarity: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
-) -> Tensor:  # (...)
+) -> Tensor:
     """Largest sum of similarities over a chain of pairs along which neither index falls, in float64.
+
+    Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...) -> (...).
 
     Both indices rise at each step under `<->` (with equality as similarity, the longest common subsequence), the
     predicted one under `->`, the reference one under `<-`; under `~` only no pair is repeated. Lengths, NaN and pairs

@@ -31,21 +31,26 @@ class SimilarityMatch(OverlapMetric):
 
     @abstractmethod
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
-        # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)
-        """The overlap of the two sides."""
+        """The overlap of the two sides.
+
+        Shapes: similarity: (..., N, M); n_pred; n_ref: (...) -> (...).
+        """
 
     def update(
         self,
-        similarity: Tensor,  # (..., N, M)
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        similarity: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         *,
-        pred_self: Tensor | None = None,  # (...)
-        ref_self: Tensor | None = None,  # (...)
+        pred_self: Tensor | None = None,
+        ref_self: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
         """Add documents. A self-overlap left out is the number of items: right where an item's similarity to itself is
-        1 and none is higher, but under `~` it must be given."""
+        1 and none is higher, but under `~` it must be given.
+
+        Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...); pred_self: (...); ref_self: (...).
+        """
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
             raise ValueError("pred_self, ref_self: got None under '~', wanted the overlap of each side with itself")
         ragged, given = n_pred is not None or n_ref is not None, (n_pred, n_ref)
@@ -97,12 +102,17 @@ class MultisetMatch(OverlapMetric):
 
     def update(
         self,
-        pred_keys: Tensor,  # (..., N) int, or (..., N, F) with columns=True
-        ref_keys: Tensor,  # (..., M) int, or (..., M, F)
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_keys: Tensor,
+        ref_keys: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
+        """Add documents.
+
+        Shapes: pred_keys: (..., N) int, or (..., N, F) with columns=True; ref_keys: (..., M) int, or (..., M, F);
+        n_pred: (...); n_ref: (...).
+        """
         overlap = functools.partial(
             multiset_overlap, constraint=self.constraint, duplicates=self.policy.duplicates, columns=self.columns
         )

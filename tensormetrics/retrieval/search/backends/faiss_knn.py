@@ -35,6 +35,14 @@ class FaissKNN:
         index_init_fn: function of D that makes an index for `distance`, or a faiss factory string; default "Flat".
         gpus: numbers of the GPUs to use, each for its share of the queries; default the GPU of the tensors.
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = FaissKNN()(x, 1, x, True)
+    >>> indices
+    tensor([[1],
+            [0],
+            [3],
+            [2]])
     """
 
     def __init__(
@@ -73,8 +81,10 @@ class FaissKNN:
         ref_includes_query: bool = False,
         **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         """Distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
+
+        Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64; ignore: (Q, R) -> (Q, k) float32, (Q, k)
+        int64.
 
         Without `reference` the rows in the index are searched, whatever `reset_before` says.
         """
@@ -103,14 +113,18 @@ class FaissKNN:
 
     @torch.no_grad()
     def train(self, embeddings: Tensor) -> None:
-        # embeddings: (N, D)
-        """A new index, trained where its kind needs it, of these rows."""
+        """A new index, trained where its kind needs it, of these rows.
+
+        Shapes: embeddings: (N, D).
+        """
         self._build("embeddings", as_embeddings("embeddings", embeddings))
 
     @torch.no_grad()
     def add(self, embeddings: Tensor) -> None:
-        # embeddings: (N, D)
-        """Append rows to the index; the first ones train it."""
+        """Append rows to the index; the first ones train it.
+
+        Shapes: embeddings: (N, D).
+        """
         if self.index is None:
             return self.train(embeddings)
         rows = as_embeddings("embeddings", embeddings)

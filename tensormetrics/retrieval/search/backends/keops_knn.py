@@ -18,6 +18,9 @@ class KeOpsKNN:
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> distances, indices = KeOpsKNN()(x, 1, x, True)  # doctest: +SKIP
     """
 
     def __init__(self, distance: DistanceName = "l2") -> None:
@@ -34,8 +37,11 @@ class KeOpsKNN:
         ref_includes_query: bool,
         **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, R)  ->  (Q, k) floating, (Q, k) int64
-        """Distances and indices of the k nearest references, nearest first; see `TorchKNN`."""
+        """Distances and indices of the k nearest references, nearest first; see `TorchKNN`.
+
+        Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64; ignore: (Q, R) -> (Q, k) floating, (Q, k)
+        int64.
+        """
         query, k, reference, own, ignored = asked_of(query, k, reference, ref_includes_query, **candidates)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)

@@ -30,6 +30,13 @@ class ShardedKNN:
     Args:
         group: the process group; default all ranks.
         knn: the TorchKNN that searches a block, with its distance and memory budget.
+
+    >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> distances, indices = ShardedKNN()(x, 1, x, True)  # each process gives its own rows
+    >>> indices.flatten()
+    tensor([1, 0, 3, 2])
+    >>> torch.distributed.destroy_process_group()
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, knn: TorchKNN | None = None) -> None:
@@ -96,9 +103,11 @@ class ShardedKNN:
         sizes: list[int],
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        # query: (Q, D)  reference: (R, D)  own: (Q,) global  sizes: R of every rank  ignore: (Q, N)
-        # ->  (Q, k) float64, smaller is nearer, (Q, k) int64
-        """Neighbours of rows that a door has checked."""
+        """Neighbours of rows that a door has checked.
+
+        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q, k)
+        float64, smaller is nearer, (Q, k) int64.
+        """
         known = Known(
             query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
         )
@@ -119,46 +128,48 @@ class ShardedKNN:
         def merge(rank: int, block: Tensor) -> None:
             if len(query) and len(block):
                 ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
-                self._merge(known.delta, known.index, query, own, ignored, block, first[rank])
+                merge_block(self.knn, (known.delta, known.index), query, own, ignored, block, first[rank])
 
         Ring([reference], sizes, self.group)(merge)
         return known.delta, known.index
 
-    def _merge(
-        self,
-        delta: Tensor,
-        indices: Tensor,
-        query: Tensor,
-        self_index: Tensor,
-        ignored: Callable[[slice], Tensor] | None,
-        block: Tensor,
-        offset: int,
-    ) -> None:
-        # delta, indices: (Q, k), changed in place  query: (Q, D)  self_index: (Q,)  block: (R, D) from index `offset`
-        k = indices.shape[1]
-        here = (self_index >= offset) & (self_index < offset + len(block))
-        own = torch.where(here, self_index - offset, -1)
-        stop = offset + len(block)
-        hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
-        search = query, min(k, len(block)), block, False
-        distance = self.knn.order
-        if not isinstance(distance, Distance):
-            values, found = self.knn(*search, self_index=own, ignore=hidden)
-            values = torch.cat([delta, -values if distance.largest_first else values], 1)
-            candidates = torch.cat([indices, torch.where(found < 0, -1, found + offset)], 1)
-            delta[:], indices[:] = nearest(values, candidates, k)
-            return
-        found = self.knn.indices(*search, self_index=own, ignore=hidden)
-        memory = budget(self.knn.memory_budget, query.device) // 2
-        rows = max(memory // (256 * k), 1)
-        for start in range(0, len(query), rows):
-            tile = slice(start, start + rows)
-            near = found[tile]
-            row = torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1])
-            pairs = row, near.flatten().clamp(min=0), memory // 2
-            values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(near.shape)], 1)
-            candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
-            delta[tile], indices[tile] = nearest(values, candidates, k)
+
+def merge_block(
+    knn: TorchKNN,
+    found: tuple[Tensor, Tensor],
+    query: Tensor,
+    self_index: Tensor,
+    ignored: Callable[[slice], Tensor] | None,
+    block: Tensor,
+    offset: int,
+) -> None:
+    # found: (Q, k) distances and indices, changed in place  query: (Q, D)  self_index: (Q,)
+    # block: (R, D) from index `offset`
+    """Puts the neighbours among a block of references with those that were found before."""
+    (delta, indices), k = found, found[1].shape[1]
+    here = (self_index >= offset) & (self_index < offset + len(block))
+    own = torch.where(here, self_index - offset, -1)
+    stop = offset + len(block)
+    hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
+    search = query, min(k, len(block)), block, False
+    distance = knn.order
+    if not isinstance(distance, Distance):
+        values, columns = knn(*search, self_index=own, ignore=hidden)
+        values = torch.cat([delta, -values if distance.largest_first else values], 1)
+        candidates = torch.cat([indices, torch.where(columns < 0, -1, columns + offset)], 1)
+        delta[:], indices[:] = nearest(values, candidates, k)
+        return
+    near_here = knn.indices(*search, self_index=own, ignore=hidden)
+    memory = budget(knn.memory_budget, query.device) // 2
+    rows = max(memory // (256 * k), 1)
+    for start in range(0, len(query), rows):
+        tile = slice(start, start + rows)
+        near = near_here[tile]
+        row = torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1])
+        pairs = row, near.flatten().clamp(min=0), memory // 2
+        values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(near.shape)], 1)
+        candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
+        delta[tile], indices[tile] = nearest(values, candidates, k)
 
 
 def _with_columns(rows: Tensor, like: Tensor) -> Tensor:

@@ -27,6 +27,11 @@ class SpanScores(LabelScores):
     `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
     "types", the mean over labels that occur, or "weighted", by the number of reference spans. Not for "exact" and
     "partial", which ignore labels. Other arguments: see `CountMetric`.
+
+    >>> metric = SpanScores()
+    >>> metric.update_tags([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]])  # predicted, reference
+    >>> metric.compute()["f1"]
+    tensor(0.5000, dtype=torch.float64)
     """
 
     def __init__(
@@ -40,13 +45,16 @@ class SpanScores(LabelScores):
 
     def update(
         self,
-        pred_spans: Tensor,  # (..., N, 3) int: label, first, last (inclusive)
-        ref_spans: Tensor,  # (..., M, 3) int
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_spans: Tensor,
+        ref_spans: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
         """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
+
+        Shapes: pred_spans: (..., N, 3) int: label, first, last (inclusive); ref_spans: (..., M, 3) int; n_pred: (...);
+        n_ref: (...).
 
         Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. For lists of
         tags there is `update_tags`.
@@ -73,14 +81,16 @@ class SpanScores(LabelScores):
 
     def update_tags(
         self,
-        pred: Sequence[Sequence[str]] | Tensor,  # (..., W) int with a vocabulary
-        ref: Sequence[Sequence[str]] | Tensor,  # (..., W) int
+        pred: Sequence[Sequence[str]] | Tensor,
+        ref: Sequence[Sequence[str]] | Tensor,
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
         suffix: bool = False,
         **items: Unpack[Identity],
     ) -> None:
         """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
+
+        Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
         Of numbers, a token that is negative on either side is left out on both. A warning says when tags do not fit
         the scheme: any of the reference, or half of the predicted ones.

@@ -62,6 +62,11 @@ def read_tags(
     or B, I..., E. All are seqeval's; tags that do not fit are left out, with a warning.
     Labels are numbered by their place in `labels`, or else by a number made of their text, so that sides which are read
     apart agree. An unknown prefix, or a label that `labels` lacks, is a ValueError with document and position.
+
+    >>> found = read_tags([["B-PER", "I-PER", "O", "B-LOC"]], labels=["LOC", "PER"])
+    >>> found.spans
+    tensor([[[1, 0, 1],
+             [0, 3, 3]]])
     """
     vocabulary = Vocabulary(labels or (), suffix)
     codes, lengths = vocabulary.read(documents_of(tags))

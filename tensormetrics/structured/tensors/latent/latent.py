@@ -33,12 +33,12 @@ class SolvedMapping(NamedTuple):
 
 
 def latent_overlap(
-    pred_props: Tensor,  # (..., N, F) int64
-    pred_is_var: Tensor,  # (..., N, F) bool
-    ref_props: Tensor,  # (..., M, F) int64
-    ref_is_var: Tensor,  # (..., M, F) bool
-    n_pred: Tensor | None = None,  # (...)
-    n_ref: Tensor | None = None,  # (...)
+    pred_props: Tensor,
+    pred_is_var: Tensor,
+    ref_props: Tensor,
+    ref_is_var: Tensor,
+    n_pred: Tensor | None = None,
+    n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
     solver: str = "auto",
     restarts: int = 4,
@@ -47,6 +47,9 @@ def latent_overlap(
     duplicates: str = "multiset",
 ) -> SolvedMapping:
     """Largest `multiset_overlap` of items of F columns that a one-to-one mapping of the variables can give.
+
+    Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
+    (..., M, F) bool; n_pred: (...); n_ref: (...).
 
     Where `is_var`, an entry is the number of a variable of its own side, from 0; elsewhere a constant of both sides.
     Items match if their constants are equal and the mapping sends the variables of one to those of the other, column
@@ -58,6 +61,11 @@ def latent_overlap(
     with at most `node_limit` nodes each; "exact" has no limit. Equal input and `seed` give equal results.
 
     S. Cai, K. Knight, 2013, Smatch: an evaluation metric for semantic feature structures, aclanthology.org/P13-2131
+
+    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])  # the triple (7, x, y) on both sides
+    >>> is_var = torch.tensor([[False, True, True]])
+    >>> latent_overlap(pred, is_var, ref, is_var).mapping
+    tensor([1, 0])
     """
     constraint = Constraint.parse(constraint)
     _checks.one_of("duplicates", duplicates, ("multiset", "set"))
@@ -111,6 +119,13 @@ class LatentMatch(OverlapMetric):
 
     Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` waits for
     the device.
+
+    >>> metric = LatentMatch()
+    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])
+    >>> is_var = torch.tensor([[False, True, True]])
+    >>> metric.update(pred, is_var, ref, is_var)
+    >>> metric.compute()["f1"]
+    tensor(1., dtype=torch.float64)
     """
 
     def __init__(
@@ -136,14 +151,19 @@ class LatentMatch(OverlapMetric):
 
     def update(
         self,
-        pred_props: Tensor,  # (..., N, F) int64
-        pred_is_var: Tensor,  # (..., N, F) bool
-        ref_props: Tensor,  # (..., M, F) int64
-        ref_is_var: Tensor,  # (..., M, F) bool
-        n_pred: Tensor | None = None,  # (...)
-        n_ref: Tensor | None = None,  # (...)
+        pred_props: Tensor,
+        pred_is_var: Tensor,
+        ref_props: Tensor,
+        ref_is_var: Tensor,
+        n_pred: Tensor | None = None,
+        n_ref: Tensor | None = None,
         **items: Unpack[Identity],
     ) -> None:
+        """Add documents.
+
+        Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
+        (..., M, F) bool; n_pred: (...); n_ref: (...).
+        """
         pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
 
         def solve(

@@ -1,0 +1,55 @@
+"""Tests of two classifiers that reports ask for by name; posteriors of the difference say more."""
+
+import torch
+from torch import Tensor
+
+from .. import _checks
+from .student import t_cdf
+
+
+def mcnemar_p_value(a_right: Tensor, b_right: Tensor) -> Tensor:
+    """The exact two-sided test of McNemar: are two classifiers right on equally many of the same N items?
+
+    Shapes: a_right, b_right: (..., N) bool or integer -> (...) float64, in (0, 1].
+
+    Of the items on which just one is right, is that one a as often as b? 1 without such items. ValueError for shapes
+    and dtypes. McNemar 1947, doi:10.1007/BF02295996; the exact binomial law as in Edwards 1948.
+
+    >>> a_right, b_right = torch.tensor([1, 1, 1, 1, 1, 1, 0]), torch.tensor([0, 0, 0, 0, 0, 1, 0])
+    >>> mcnemar_p_value(a_right, b_right)  # five items that a alone has right
+    tensor(0.0625, dtype=torch.float64)
+    """
+    _checks.integral("a_right", a_right)
+    _checks.integral("b_right", b_right)
+    _checks.shape("b_right", b_right, *a_right.shape)
+    _checks.shape("a_right", a_right, "...", "N")
+    _checks.same_device(a_right=a_right, b_right=b_right)
+    a, b = a_right != 0, b_right != 0
+    only_a, only_b = (a & ~b).sum(-1).double(), (b & ~a).sum(-1).double()
+    number, fewer = only_a + only_b, torch.minimum(only_a, only_b)
+    k = torch.arange(a.shape[-1] // 2 + 1, dtype=torch.float64, device=a.device)
+    n, most = number.unsqueeze(-1), fewer.unsqueeze(-1)
+    ways = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma((n - k).clamp(min=0) + 1)
+    chances = (ways - n * 0.6931471805599453).masked_fill(k > most, -torch.inf)
+    return (2 * chances.exp().sum(-1)).clamp(max=1)
+
+
+def five_by_two_p_value(differences: Tensor) -> Tensor:
+    """The two-sided 5x2cv paired t test: five times, the items are split in halves that train and test in turn.
+
+    Shapes: differences: (..., 5, 2) -> (...) float64.
+
+    `differences` are score of a minus score of b on both halves of each split. t is the first of them, over the root of
+    the mean variance within the splits, with 5 degrees of freedom. NaN where all are equal. ValueError for other shapes
+    and dtypes. Dietterich 1998, doi:10.1162/089976698300017197.
+
+    >>> differences = torch.tensor([[0.02, 0.03], [0.01, 0.03], [0.03, 0.02], [0.02, 0.02], [0.04, 0.03]])
+    >>> round(float(five_by_two_p_value(differences)), 3)
+    0.062
+    """
+    _checks.floating("differences", differences)
+    _checks.shape("differences", differences, "...", 5, 2)
+    values = differences.double()
+    variance = (values[..., 0] - values[..., 1]).square().div(2).mean(-1)
+    t = values[..., 0, 0] / variance.sqrt()
+    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1)

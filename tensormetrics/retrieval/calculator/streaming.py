@@ -1,0 +1,69 @@
+"""What AccuracyCalculator does with references in blocks: which metrics it can, and what its partial counts are of."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..._ranks import described, options_of
+from ..._version import __version__
+from ..rows import as_tensor
+from ..sources.source import RowSource
+from ..sources.state import State
+from .metric_names import CLUSTERING, rank_score
+from .search import Search
+
+
+class Scoring(Protocol):
+    """What is asked of an AccuracyCalculator."""
+
+    current: tuple[str, ...]
+    search: Search
+    label_levels: bool
+    memory_budget: int | None
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def _is_own(self, name: str) -> bool: ...
+
+
+def check_blocks(calculator: Scoring) -> None:
+    """ValueError for what wants all references in the memory."""
+    names = calculator.current
+    unable = tuple(n for n in names if not (calculator._is_own(n) and (rank_score(n) or n in CLUSTERING)))
+    if unable:
+        raise ValueError(
+            f"reference: {', '.join(unable)} cannot be scored in blocks; write exclude={unable!r}, or give a tensor or "
+            "a memory-mapped array"
+        )
+    if calculator.search.counted is None:
+        raise ValueError("knn_func: got a search of all references at once with references in blocks; leave it out")
+    if calculator.label_levels:
+        raise ValueError("label_levels: got True with references in blocks, wanted one level of labels at a time")
+
+
+def state_of(
+    path: str | os.PathLike | None, seconds: float, calculator: Scoring, given: Mapping[str, Any]
+) -> State | None:
+    # given: by name, what `get_accuracy` was
+    """A file for partial counts of this call and no other."""
+    if path is None:
+        return None
+    # By the memory queries are cut into parts.
+    own = {"metrics": ", ".join(calculator.current), "memory_budget": repr(calculator.memory_budget)}
+    said = options_of(calculator, *calculator._arguments) | own | {"version": __version__}
+    return State(path, said | {name: _identity(name, value) for name, value in given.items()}, seconds)
+
+
+def _identity(name: str, value: Any) -> str:
+    if isinstance(value, RowSource):
+        return value.fingerprint()
+    if value is None or callable(value) or isinstance(value, bool | int | float | str | torch.device):
+        return described(value)
+    if isinstance(value, tuple):
+        return ", ".join(_identity(name, each) for each in value)
+    values: Tensor = as_tensor(name, value, torch.device("cpu")).contiguous()
+    digest = hashlib.blake2b(values.view(-1).view(torch.uint8).numpy().data, digest_size=16).hexdigest()
+    return f"{tuple(values.shape)} {values.dtype} with content {digest}"

@@ -1,0 +1,212 @@
+"""Where a condition on the pairs of the same and of different labels, counted from the nearest pair on, first holds.
+
+No list of all pairs is made. Products of matrices, off by at most a known error, place each pair in a bin; the bins
+among which the condition must begin to hold are divided again, until few pairs are left. Of these the canonical
+distances say where it holds, and the others are only counted: the integers are those of a sorted list of all pairs.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from ..._ranks import gathered, reduced
+from ..rows import Sides, budget
+from ..search.distance import Distance
+from ..search.filter import BLOCK, Filter
+
+BINS = 2**16
+_PAIR = 96  # bytes of a pair of a tile
+Condition = Callable[[Tensor, Tensor], Tensor]  # numbers of same and of different pairs, (n,) int64 each  ->  (n,) bool
+
+
+class Found(NamedTuple):
+    """The least distance at which a condition holds for the pairs up to it, inf where it never does.
+
+    at () float64, canonical; below, through (2,) int64: same and different pairs that are nearer, and these and the
+    pairs at that distance.
+    """
+
+    at: Tensor
+    below: Tensor
+    through: Tensor
+
+
+class Pairs:
+    """The pairs of queries and references, each of two items once and none of an item with itself.
+
+    With `several`, each rank of the group holds all rows, works on a part of the pairs, and gets the answer of one
+    process. `total` (2,) int64: how many pairs of the same label there are, and of different labels.
+    """
+
+    def __init__(
+        self,
+        sides: Sides,
+        distance: Distance,
+        memory_budget: int | None = None,
+        several: bool = False,
+        group: Any = None,
+    ) -> None:
+        self.sides, self.distance, self.group, self.several = sides, distance, group, several
+        self.memory = budget(memory_budget, sides.query.device)
+        self.own = sides.self_index()
+        self.total = self.own.new_zeros(2)
+        if not (len(sides.query) and len(sides.reference)):
+            return
+        self.filter = Filter(sides.reference, distance, torch.float64, self.memory // 2)
+        size = max(self.memory // 4 // _PAIR, BLOCK)
+        self.columns = max(min(2**12, size) // BLOCK, 1) * BLOCK
+        most = 256 if sides.query.device.type == "cpu" else 2**13
+        self.rows = max(min(size // self.columns, most), 1)
+        self.most = max(self.memory // _PAIR, 1)  # pairs whose distances are kept
+        self.low, self.high, self.error = self._extent()
+        self.whole = self.low, self.high
+        self.bins = self._histograms({self.whole})[self.whole]
+        self.total = self.bins[1].sum(1)
+
+    def first(self, conditions: list[Condition]) -> list[Found]:
+        """Of conditions that hold on from where they first do."""
+        ranges, known = [self.whole] * len(conditions), {self.whole: self.bins}
+        asked = list(range(len(conditions))) if math.isfinite(self.error) else []
+        while asked:
+            wide = []
+            for i in asked:
+                ranges[i], left = self._closer(ranges[i], known[ranges[i]], conditions[i])
+                low, high = ranges[i]
+                if left > self.most and high - low > 8 * self.error:
+                    wide.append(i)
+            asked = wide
+            known = self._histograms({ranges[i] for i in asked}) if asked else {}
+        near = self._near(dict.fromkeys(ranges))
+        return [self._exactly(near[where], condition) for where, condition in zip(ranges, conditions, strict=True)]
+
+    def _closer(
+        self, where: tuple[float, float], known: tuple[Tensor, Tensor], condition: Condition
+    ) -> tuple[tuple[float, float], int]:
+        """A narrower range that holds the answer, and how many pairs are about in it."""
+        # known: (2,) pairs below the range, (2, BINS) pairs in each bin
+        low, high = where
+        below, bins = known
+        width = (high - low) / BINS
+        off = int(self.error / width) + 2 if width else 2
+        holds = condition(*(below[:, None] + bins.cumsum(1)))
+        first = int((~holds).sum())  # the bin in which it would first hold if no value were off
+        begin, end = max(first - off, 0), min(first + off + 1, BINS)
+        left = int(bins[:, max(begin - off, 0) : end + off].sum())
+        return (low + begin * width, high if end == BINS else low + end * width), left
+
+    def _histograms(self, ranges: set[tuple[float, float]]) -> dict[tuple[float, float], tuple[Tensor, Tensor]]:
+        counts = {where: self.own.new_zeros(2, BINS + 2) for where in ranges}
+        for value, same, _, _ in self._tiles():
+            offset = (~same).long() * (BINS + 2)
+            for (low, high), count in counts.items():
+                scale = BINS / (high - low) if high > low else 0.0
+                place = ((value - low) * scale).floor().clamp(-1, BINS).long() + 1
+                count += torch.bincount(place + offset, minlength=2 * (BINS + 2)).view(2, -1)
+        # What lies above a range is in none of its bins; of the whole range all lies in one.
+        found = {where: self._all(count) for where, count in counts.items()}
+        if self.whole in found:
+            count = found[self.whole]
+            count[:, 1] += count[:, 0]
+            count[:, -2] += count[:, -1]
+            count[:, 0] = 0
+        return {where: (count[:, 0], count[:, 1:-1]) for where, count in found.items()}
+
+    def _near(self, ranges: dict[tuple[float, float], None]) -> dict[tuple[float, float], tuple[Tensor, ...]]:
+        """For each range: pairs that are surely below it, and the distances of all that may lie in it, ascending."""
+        found: dict[tuple[float, float], list[Tensor]] = {where: [] for where in ranges}
+        below = {where: self.own.new_zeros(2) for where in ranges}
+        for value, same, row, column in self._tiles():
+            for (low, high), parts in found.items():
+                under = value < low - self.error
+                below[low, high] += torch.stack([(under & same).sum(), (under & ~same).sum()])
+                here = (~under & (value <= high + self.error)).nonzero()[:, 0]
+                exact = self._canonical(row[here], column[here])
+                parts.append(_counted(exact, same[here].long(), (~same[here]).long()))
+        return {where: (self._all(below[where]), *self._gathered(parts)) for where, parts in found.items()}
+
+    def _canonical(self, row: Tensor, column: Tensor) -> Tensor:
+        return self.distance.of_pairs(self.sides.query, self.sides.reference, row, column, self.memory // 4)
+
+    def _gathered(self, parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+        # parts: (n, 3) float64 each: a distance, and how many same and different pairs have it
+        none = torch.zeros(0, 3, dtype=torch.float64, device=self.own.device)
+        whole = torch.cat([none, *parts])
+        whole = gathered(whole, self.group) if self.several else whole
+        value, same, different = _counted(*whole.unbind(1)).unbind(1)
+        return value, torch.stack([same, different]).long()
+
+    def _exactly(self, near: tuple[Tensor, ...], condition: Condition) -> Found:
+        below, value, counts = near  # (2,), (n,), (2, n)
+        through = below[:, None] + counts.cumsum(1)
+        first = int((~condition(*through)).sum())
+        if first == len(value):
+            return Found(value.new_full((), torch.inf), self.total, self.total)
+        return Found(value[first], through[:, first - 1] if first else below, through[:, first])
+
+    def _tiles(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        # ->  (n,) values within the error of canonical distances, (n,) bool, (n,) int64 queries and references
+        for rows, columns in self._places():
+            query = self.sides.query[rows]
+            x, _ = self.filter.query(query)
+            factor, shift = (part[:, None] for part in self.filter.place(query))
+            value = (self.filter.values(x, columns) - shift) / factor
+            row, column, same = self._taken(rows, columns)
+            yield value[row - rows.start, column - columns.start], same, row, column
+
+    def _places(self) -> Iterator[tuple[slice, slice]]:
+        """Of this rank's tiles."""
+        rank, ranks = (dist.get_rank(self.group), dist.get_world_size(self.group)) if self.several else (0, 1)
+        queries, references, number = len(self.sides.query), len(self.sides.reference), 0
+        for start in range(0, queries, self.rows):
+            rows = slice(start, min(start + self.rows, queries))
+            # Where all of these queries are references, what lies before them was seen from the other side.
+            before = start // BLOCK * BLOCK if rows.stop <= self.sides.shared else 0
+            for first in range(before, references, self.columns):
+                if number % ranks == rank:
+                    yield rows, slice(first, first + self.columns)
+                number += 1
+
+    def _taken(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
+        # ->  (n,) int64 queries and references of the pairs of a tile, (n,) bool: of the same label
+        sides, own = self.sides, self.own[rows, None]
+        j = torch.arange(columns.start, min(columns.stop, len(sides.reference)), device=own.device)
+        # Of two items that are both query and reference, the pair is seen from the first.
+        taken = (j != own) & ((j > own) | (j >= sides.shared) | (own < 0))
+        same = sides.query_labels[rows, None] == sides.reference_labels[j]
+        if isinstance(sides.ignore, tuple):
+            taken &= ~(same & (sides.ignore[0][rows, None] == sides.ignore[1][j]))
+        row, column = taken.nonzero().unbind(1)
+        return row + rows.start, column + columns.start, same[row, column]
+
+    def _extent(self) -> tuple[float, float, float]:
+        """What no canonical distance is below or above, and what the values of `_tiles` are off by."""
+        longest, error = [self.own.new_zeros((), dtype=torch.float64)] * 2, self.own.new_zeros((), dtype=torch.float64)
+        for side, (rows, of_queries) in enumerate(((self.sides.query, True), (self.sides.reference, False))):
+            for piece in rows.split(max(2**20 // max(rows.shape[1], 1), 1)):
+                norm = self.filter.centred(piece, self.distance.euclidean).norm(dim=1).amax()
+                longest[side] = torch.maximum(longest[side], norm)
+                if of_queries:
+                    off = self.filter.query(piece)[1] / self.filter.place(piece)[0]
+                    error = torch.maximum(error, off.amax())
+        first, second = (float(norm) * (1 + 2.0**-40) for norm in longest)
+        if self.distance.euclidean:
+            return 0.0, (first + second) ** 2, 2 * float(error)
+        if self.distance.unit:
+            first = second = 1 + 2.0**-40
+        return self.distance.constant - first * second, self.distance.constant + first * second, 2 * float(error)
+
+    def _all(self, counts: Tensor) -> Tensor:
+        """The sum over the ranks."""
+        return reduced(counts.contiguous(), dist.ReduceOp.SUM, self.group) if self.several else counts
+
+
+def _counted(value: Tensor, same: Tensor, different: Tensor) -> Tensor:
+    # (n,) each  ->  (m, 3) float64: distinct values, ascending, and the sums of both numbers
+    distinct, place = value.unique(return_inverse=True)
+    sums = torch.stack([same, different]).double()
+    table = sums.new_zeros(2, len(distinct)).index_add_(1, place, sums)
+    return torch.stack([distinct, *table], 1)

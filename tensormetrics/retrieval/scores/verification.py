@@ -1,0 +1,260 @@
+"""Verification: do two items have the same label? Decided by their distance, for all pairs."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from typing_extensions import Unpack
+
+from ... import _checks
+from ..ranks.pairs import Condition, Pairs
+from ..rows import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
+from ..search.distance import DISTANCES, DistanceName
+from .embedding_metric import EmbeddingMetric, EmbeddingOptions
+
+FAR = (1e-4, 1e-3, 1e-2, 1e-1)
+
+
+class OperatingPoints(NamedTuple):
+    """Points of the ROC curve of pairs, (..., F) float64 each: accepted are pairs nearer than `threshold`.
+
+    far: the false accept rate there, the share of pairs of different labels that are accepted; at most what was asked.
+    tar: the true accept rate, the share of pairs of the same label that are accepted.
+    threshold: a distance, or for "ip" a similarity, of which more is nearer; inf (-inf for "ip"): all are accepted.
+    """
+
+    far: Tensor
+    tar: Tensor
+    threshold: Tensor
+
+
+@torch.no_grad()
+def pairwise_roc(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    far: Sequence[float] = FAR,
+    distance: DistanceName = "l2",
+    memory_budget: int | None = None,
+) -> OperatingPoints:
+    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (..., F) each
+    """The ROC curve of pairs of items, at the largest false accept rates that do not exceed `far` (F of them).
+
+    Pairs are those of query (..., Q, D) and reference (..., N, D), or all of two queries; labels (..., Q), (..., N).
+    Every pair is counted and no list of pairs is kept: time O(Q N D), memory as budgeted. Pairs at equal distance are
+    accepted together. NaN where there is no pair of the same label, or none of different labels. ValueError for
+    arguments that do not fit each other, NaN and infinity. Fawcett, An Introduction to ROC Analysis, 2006,
+    DOI 10.1016/j.patrec.2005.10.010.
+
+        >>> x, y = torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1])
+        >>> pairwise_roc(x, y, far=(0.0, 0.5)).tar
+        tensor([1., 1.], dtype=torch.float64)
+    """
+    asked = _asked(far)
+
+    def points(sides: Sides) -> Tensor:
+        return torch.stack(_points(Pairs(sides, DISTANCES[distance], memory_budget), asked, distance))
+
+    found = _each(points, query, query_labels, reference, reference_labels, distance, (3, len(asked)))
+    return OperatingPoints(*found.unbind(-2))
+
+
+def tar_at_far(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    far: float = 1e-3,
+    distance: DistanceName = "l2",
+    memory_budget: int | None = None,
+) -> Tensor:
+    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
+    """True accept rate at a false accept rate of at most `far`: the share of pairs of the same label that are accepted
+    by a threshold of distance under which no more than that share of pairs of different labels are.
+
+    Arguments as in `pairwise_roc`, which gives it for several rates. In [0, 1], higher is better, (...) float64.
+
+        >>> x, y = torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1])
+        >>> tar_at_far(x, y, far=0.1)
+        tensor(1., dtype=torch.float64)
+    """
+    options: dict[str, Any] = {"far": (far,), "distance": distance, "memory_budget": memory_budget}
+    return pairwise_roc(query, query_labels, reference, reference_labels, **options).tar[..., 0]
+
+
+@torch.no_grad()
+def equal_error_rate(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    distance: DistanceName = "l2",
+    memory_budget: int | None = None,
+) -> Tensor:
+    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
+    """The error of the threshold at which as many pairs of the same label are refused as pairs of different labels are
+    accepted, in shares of both; where no threshold has equal ones, on the line between the two next to it.
+
+    Arguments as in `pairwise_roc`. In [0, 1], lower is better, 1/2 by chance, (...) float64.
+
+        >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
+        >>> equal_error_rate(x, y)
+        tensor(0.3750, dtype=torch.float64)
+    """
+
+    def rate(sides: Sides) -> Tensor:
+        return _equal_error(Pairs(sides, DISTANCES[distance], memory_budget))
+
+    return _each(rate, query, query_labels, reference, reference_labels, distance)
+
+
+def _points(pairs: Pairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  (F,) each
+    if not pairs.total.all():
+        return (pairs.total.new_full((len(far),), torch.nan, dtype=torch.float64),) * 3
+    different = pairs.total[1].double()
+
+    def exceeds(most: float) -> Condition:
+        return lambda _, accepted: accepted.double() / different > most
+
+    found = pairs.first([exceeds(most) for most in far])
+    accepted = torch.stack([each.below for each in found]).double() / pairs.total
+    threshold = DISTANCES[distance].from_canonical(torch.stack([each.at for each in found]))
+    return accepted[:, 1], accepted[:, 0], threshold
+
+
+def _equal_error(pairs: Pairs) -> Tensor:
+    if not pairs.total.all():
+        return pairs.total.new_full((), torch.nan, dtype=torch.float64)
+    same, different = pairs.total.double()
+    (found,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
+    before, after = (part.double() / pairs.total for part in (found.below, found.through))
+    # By how much more is refused than accepted wrongly, before and after the pairs at this distance.
+    gap, left = 1 - before.sum(), after.sum() - 1
+    return before[1] + gap / (gap + left) * (after[1] - before[1])
+
+
+def _asked(far: Sequence[float]) -> tuple[float, ...]:
+    for each in far:
+        if not 0 <= each <= 1:
+            raise ValueError(f"far: got {each!r}, wanted rates in [0, 1]")
+    if not len(far):
+        raise ValueError("far: got none, wanted at least one rate")
+    return tuple(far)
+
+
+def _each(
+    function: Callable[[Sides], Tensor],
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None,
+    reference_labels: Tensor | None,
+    distance: DistanceName,
+    tail: tuple[int, ...] = (),
+) -> Tensor:
+    """The function's answers, of shape `tail`, for each item of the batch, of checked sides."""
+    _checks.one_of("distance", distance, DISTANCES)
+    _checks.shape("query", query, "...", "Q", "D")
+    both_or_neither(reference=reference, reference_labels=reference_labels)
+    lead, given = query.shape[:-2], {"query": query, "query_labels": query_labels}
+    wanted: tuple[tuple[Any, ...], ...] = (("Q", "D"), (query.shape[-2],))
+    if reference is not None and reference_labels is not None:
+        given |= {"reference": reference, "reference_labels": reference_labels}
+        wanted += (("N", query.shape[-1]), reference.shape[-2:-1])
+    for (name, side), shape in zip(given.items(), wanted, strict=True):
+        _checks.shape(name, side, *lead, *shape)
+    _checks.same_device(**given)
+    answers = query.new_empty((*lead, *tail), dtype=torch.float64)
+    for item in itertools.product(*map(range, lead)):
+        answers[item] = function(_sides(*(side[item] for side in given.values())))
+    return answers
+
+
+def _sides(query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None) -> Sides:
+    query = as_embeddings("query", query)
+    check_finite(query=query, query_labels=query_labels)
+    check_squares(query=query)
+    if reference is None or labels is None:
+        return Sides(query, query_labels, query, query_labels, len(query))
+    reference = as_embeddings("reference", reference)
+    check_finite(reference=reference, reference_labels=labels)
+    check_squares(reference=reference)
+    query_labels, labels = comparable_labels(query_labels, labels)
+    return Sides(query, query_labels, reference, labels, 0)
+
+
+class PairMetric(EmbeddingMetric):
+    """A score of all pairs of the items of all updates, or of queries and references; see `EmbeddingMetric`.
+
+    Where the items are on several ranks, each holds all of them and counts a part of the pairs.
+    """
+
+    def __init__(
+        self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
+    ) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("distance", distance, DISTANCES)
+        self.distance, self.memory_budget = distance, memory_budget
+
+    def pairs(self) -> Pairs:
+        several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
+        return Pairs(self.kept(), DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+
+
+class EqualErrorRate(PairMetric):
+    """`equal_error_rate` of the pairs of all items; options as in `PairMetric`."""
+
+    higher_is_better = False
+
+    @torch.no_grad()
+    def compute(self) -> Tensor:
+        return _equal_error(self.pairs())
+
+
+class TARAtFAR(PairMetric):
+    """`tar_at_far` of the pairs of all items; options as in `PairMetric`."""
+
+    higher_is_better = True
+
+    def __init__(
+        self,
+        far: float = 1e-3,
+        distance: DistanceName = "l2",
+        *,
+        memory_budget: int | None = None,
+        **kwargs: Unpack[EmbeddingOptions],
+    ) -> None:
+        super().__init__(distance, memory_budget=memory_budget, **kwargs)
+        (self.far,) = _asked((far,))
+
+    @torch.no_grad()
+    def compute(self) -> Tensor:
+        return _points(self.pairs(), (self.far,), self.distance)[1][0]
+
+
+class PairwiseROC(PairMetric):
+    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as in `PairMetric`."""
+
+    higher_is_better = None
+
+    def __init__(
+        self,
+        far: Sequence[float] = FAR,
+        distance: DistanceName = "l2",
+        *,
+        memory_budget: int | None = None,
+        **kwargs: Unpack[EmbeddingOptions],
+    ) -> None:
+        super().__init__(distance, memory_budget=memory_budget, **kwargs)
+        self.far = _asked(far)
+
+    @torch.no_grad()
+    def compute(self) -> OperatingPoints:
+        return OperatingPoints(*_points(self.pairs(), self.far, self.distance))

@@ -1,0 +1,200 @@
+"""Rows in columns of Parquet and Arrow files, here or at an address that pyarrow opens."""
+
+import fnmatch
+import importlib
+import os
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .source import RowSource
+
+BYTES = 2**23  # of rows that are decoded at once
+
+
+def is_address(file: str) -> bool:
+    return "://" in file
+
+
+def arrow(module: str = "") -> Any:
+    """pyarrow, or a part of it."""
+    try:
+        return importlib.import_module(f"pyarrow{module}")
+    except ImportError as error:
+        raise ImportError(f"{error}; install it with: pip install tensormetrics[parquet]") from error
+
+
+def opened(file: str) -> tuple[Any, str]:
+    """The file system that holds a file, and the path in it."""
+    fs = arrow(".fs")
+    return fs.FileSystem.from_uri(file) if is_address(file) else (fs.LocalFileSystem(), os.path.abspath(file))
+
+
+def matching_addresses(pattern: str) -> list[str]:
+    """The files at an address whose last part may be a pattern, in the order of their names."""
+    folder, _, names = pattern.rpartition("/")
+    if not any(mark in names for mark in "*?["):
+        return [pattern]
+    fs = arrow(".fs")
+    system, path = fs.FileSystem.from_uri(folder)
+    files = [each.base_name for each in system.get_file_info(fs.FileSelector(path)) if each.type == fs.FileType.File]
+    return [f"{folder}/{name}" for name in sorted(files) if fnmatch.fnmatchcase(name, names)]
+
+
+class TableRows(RowSource):
+    """Rows in a column of a file of groups of rows, which are decoded a batch at a time."""
+
+    gap = 4096  # a group is decoded from its beginning
+    schema: Any
+
+    def __init__(self, file: str, name: str | None) -> None:
+        self.file, (self.system, self.path) = file, opened(file)
+        try:
+            self.groups = self.open()
+            self.column = self.choose(name)
+            field = self.schema.field(self.column).type
+        except (arrow().ArrowInvalid, OSError) as error:
+            raise ValueError(f"{file}: cannot be read: {error}") from error
+        self.starts = [0, *accumulate(self.groups)]
+        self._batches: Iterator[tuple[int, Any]] = iter(())
+        self._held: tuple[int, Tensor] = 0, torch.empty(0)
+        value = field.value_type if hasattr(field, "value_type") else None
+        try:
+            dtype = torch.from_numpy(np.empty(0, value.to_pandas_dtype())).dtype if value is not None else None
+        except (TypeError, NotImplementedError):
+            dtype = None
+        if dtype is None:
+            raise ValueError(f"{file}:{self.column}: got a column of {field}, wanted a list of D numbers in each row")
+        super().__init__((self.starts[-1], getattr(field, "list_size", 0)), dtype)
+        if not self.shape[1] and len(self):
+            lengths = (len(row) for _, rows in self._decoded(0, 64) for row in rows.drop_null())
+            self.shape = (len(self), next(lengths, 0))
+
+    @abstractmethod
+    def open(self) -> list[int]:
+        """How many rows each group has; sets `schema`."""
+
+    @abstractmethod
+    def group(self, number: int, rows: int) -> Iterator[Any]:
+        """The column in batches of at most so many rows."""
+
+    def choose(self, name: str | None) -> str:
+        lists = [field.name for field in self.schema if hasattr(field.type, "value_type")]
+        return chosen_column(self.file, name, self.schema.names, lists)
+
+    def _decoded(self, group: int, rows: int) -> Iterator[tuple[int, Any]]:
+        for number in range(group, len(self.groups)):
+            first = self.starts[number]
+            for column in self.group(number, rows):
+                yield first, column
+                first += len(column)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        parts = [torch.empty(0, self.shape[1], dtype=self.dtype)]
+        while start < stop:
+            first, batch = self._held
+            if not first <= start < first + len(batch):
+                self._advance(start)
+                first, batch = self._held
+            parts.append(batch[start - first : stop - first])
+            start += len(parts[-1])
+        return torch.cat(parts)
+
+    def _advance(self, row: int) -> None:
+        """Holds the batch with this row: a later one of the same group is reached by decoding on."""
+        first, batch = self._held
+        group, after = bisect_right(self.starts, row) - 1, first + len(batch)
+        here = bisect_right(self.starts, first) - 1
+        if not len(batch) or row < after or (row > after and group != here):
+            self._batches = self._decoded(group, max(BYTES // self.row_bytes, 1))
+        for first, column in self._batches:
+            if row < first + len(column):
+                self._held = first, self._matrix(column, first)
+                return
+        raise ValueError(f"{self.file}: it ends before row {row}")
+
+    def _matrix(self, column: Any, first: int) -> Tensor:
+        values = column.flatten()
+        if column.null_count or values.null_count:
+            raise ValueError(f"{self.file}:{self.column}: got nothing in some of the rows from {first} on")
+        if len(values) != len(column) * self.shape[1] or (column.value_lengths().to_numpy() != self.shape[1]).any():
+            raise ValueError(
+                f"{self.file}:{self.column}: got lists of other lengths in the rows from {first} on, wanted "
+                f"{self.shape[1]} numbers in each"
+            )
+        return torch.from_numpy(np.array(values.to_numpy(zero_copy_only=False)).reshape(-1, self.shape[1]))
+
+    def fingerprint(self) -> str:
+        known = self.system.get_file_info(self.path)
+        what = f"{os.path.basename(self.path)} of {known.size} bytes, written at {known.mtime_ns} ns"
+        return f"{what}, column {self.column}, {tuple(self.shape)} rows of {self.dtype}"
+
+    def __str__(self) -> str:
+        return self.file
+
+
+class ParquetRows(TableRows):
+    def open(self) -> list[int]:
+        self.table = arrow(".parquet").ParquetFile(self.system.open_input_file(self.path), pre_buffer=False)
+        self.schema = self.table.schema_arrow
+        return [self.table.metadata.row_group(n).num_rows for n in range(self.table.num_row_groups)]
+
+    def group(self, number: int, rows: int) -> Iterator[Any]:
+        for batch in self.table.iter_batches(rows, row_groups=[number], columns=[self.column]):
+            yield batch.column(0)
+
+
+class ArrowRows(TableRows):
+    def open(self) -> list[int]:
+        pa = arrow()
+        file = pa.memory_map(self.path) if not is_address(self.file) else self.system.open_input_file(self.path)
+        self.table = arrow(".ipc").open_file(file)
+        self.schema = self.table.schema
+        return [self.table.get_batch(n).num_rows for n in range(self.table.num_record_batches)]
+
+    def group(self, number: int, rows: int) -> Iterator[Any]:
+        column = self.table.get_batch(number).column(self.column)
+        for start in range(0, len(column), rows):
+            yield column.slice(start, rows)
+
+
+TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".arrow": ArrowRows, ".feather": ArrowRows}
+
+
+def read_column(file: str, name: str | None) -> tuple[np.ndarray, list[str] | None]:
+    # ->  (N,)
+    """A column of integers, such as labels, or of words: numbers, and the words they number."""
+    system, path = opened(file)
+    if file.endswith(".parquet"):
+        whole = arrow(".parquet").ParquetFile(system.open_input_file(path))
+        schema, read = whole.schema_arrow, whole.read
+    else:
+        whole = arrow(".ipc").open_file(system.open_input_file(path))
+        schema, read = whole.schema, lambda columns: whole.read_all().select(columns)
+    plain = [field.name for field in schema if not hasattr(field.type, "value_type")]
+    name = chosen_column(file, name, schema.names, plain)
+    column, types = read(columns=[name]).column(name), arrow(".types")
+    if column.null_count:
+        raise ValueError(f"{file}:{name}: got nothing in {column.null_count} of its rows, wanted a label in each")
+    if types.is_integer(column.type):
+        return column.to_numpy(), None
+    if not (types.is_string(column.type) or types.is_large_string(column.type)):
+        raise ValueError(f"{file}:{name}: got a column of {column.type}, wanted integers or words")
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+
+
+def chosen_column(file: str, name: str | None, names: list[str], fit: list[str]) -> str:
+    """The one that is named, or the only one that fits; else a ValueError."""
+    if name is None and len(fit) == 1:
+        return fit[0]
+    if name is None or name not in names:
+        got = "no name" if name is None else f"the name {name!r}"
+        raise ValueError(f"{file}: got {got} for a file of {', '.join(names)}; write {file}:{(fit or names)[0]}")
+    return name

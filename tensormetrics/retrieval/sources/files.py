@@ -1,0 +1,141 @@
+"""Files of rows: .npy, .safetensors, Parquet and Arrow, one or several as one."""
+
+import glob
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .arrow import TABLES, is_address, matching_addresses
+from .source import Joined, RowSource
+
+KINDS = (".npy", ".safetensors", *TABLES)
+
+
+def open_rows(*addresses: str | os.PathLike) -> RowSource:
+    """The rows of one or more files, one after the other, to be read in blocks: of .npy of any dtype, .safetensors,
+    .parquet, .arrow and .feather.
+
+    An address may be a pattern, "embeddings-*.parquet", whose files follow in the order of their names, and may name
+    one array or column of several: "table.parquet:column". A column holds a list of D numbers in each row. Parquet and
+    Arrow files want pyarrow (`pip install tensormetrics[parquet]`), which also opens addresses such as
+    "s3://bucket/embeddings-*.parquet:column". ValueError for files that do not exist, hold no rows of numbers or
+    differ in D or dtype. Files must not change while they are read.
+
+        rows = open_rows("embeddings-*.npy")
+        AccuracyCalculator(("precision_at_1",), k=10).get_accuracy(query, query_labels, rows, labels)
+
+    >>> import numpy as np
+    >>> for part in range(2):
+    ...     np.save(f"embeddings-{part}.npy", np.eye(3, dtype=np.float32) + part)
+    >>> open_rows("embeddings-*.npy").shape  # read in blocks by whatever takes references
+    (6, 3)
+    """
+    if not addresses:
+        raise ValueError("addresses: got none, wanted files of rows")
+    sources = [open_file(file, name) for file, name in found_files(*addresses)]
+    return sources[0] if len(sources) == 1 else Joined(sources)
+
+
+def found_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
+    """Files with the names of what to read of them; ValueError where there is none."""
+    found = []
+    for address in (os.fspath(each) for each in addresses):
+        path, colon, name = address.rpartition(":")
+        named = colon and "/" not in name and not os.path.exists(address)
+        path, name = (path, name) if named else (address, "")
+        if is_address(path):
+            files = matching_addresses(path)
+        elif os.path.exists(path) or not glob.has_magic(path):
+            files = [path]
+        else:
+            files = sorted(glob.glob(path))
+        if not files:
+            raise ValueError(f"{address}: no file has such a name")
+        found += [(file, name or None) for file in files]
+    return found
+
+
+def open_file(file: str, name: str | None) -> RowSource:
+    kind = os.path.splitext(file)[1]
+    if kind not in KINDS:
+        raise ValueError(f"{file}: got a file of type {kind!r}, wanted one of {', '.join(KINDS)}")
+    if not is_address(file) and not os.path.isfile(file):
+        raise ValueError(f"{file}: there is no such file")
+    if kind in TABLES:
+        return TABLES[kind](file, name)
+    if kind == ".safetensors":
+        return SafetensorsRows(file, name)
+    if name is not None:
+        raise ValueError(f"{file}:{name}: a .npy file holds one array; leave out ':{name}'")
+    return NpyRows(file)
+
+
+class LocalRows(RowSource):
+    """Rows of a file of this machine."""
+
+    def __init__(self, file: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        if len(shape) != 2:
+            raise ValueError(f"{file}: got an array of shape {tuple(shape)}, wanted one row per item: (N, D)")
+        super().__init__((shape[0], shape[1]), dtype)
+        self.file = file
+
+    def fingerprint(self) -> str:
+        known = os.stat(self.file)
+        what = f"{os.path.basename(self.file)} of {known.st_size} bytes, written at {known.st_mtime_ns} ns"
+        return f"{what}, {super().fingerprint()}"
+
+    def __str__(self) -> str:
+        return self.file
+
+
+class NpyRows(LocalRows):
+    """Those of a .npy file. Blocks are read, not mapped: where a file shrinks, that is an error and ends no process."""
+
+    def __init__(self, file: str) -> None:
+        self.array = np.lib.format.open_memmap(file, mode="r")
+        kind = self.array.dtype
+        if kind.kind not in "biuf" or (kind.kind == "f" and kind.itemsize > 8):
+            raise ValueError(f"{file}: got an array of {kind}, wanted numbers of at most 64 bits")
+        super().__init__(file, self.array.shape, torch.from_numpy(np.empty(0, kind.newbyteorder("="))).dtype)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        array, count = self.array, (stop - start) * self.shape[1]
+        if array.flags.c_contiguous:
+            offset = array.offset + start * array.strides[0]
+            block = np.fromfile(self.file, array.dtype, count, offset=offset)
+            if len(block) < count:
+                raise ValueError(f"{self.file}: it ends within row {start + len(block) // max(self.shape[1], 1)}")
+            block = block.reshape(stop - start, self.shape[1])
+        else:
+            block = np.array(array[start:stop])
+        return torch.from_numpy(block.astype(block.dtype.newbyteorder("="), copy=False))
+
+
+class SafetensorsRows(LocalRows):
+    """Those of one tensor of a .safetensors file."""
+
+    def __init__(self, file: str, name: str | None) -> None:
+        try:
+            from safetensors import safe_open
+        except ImportError as error:
+            raise ImportError(f"{file}: {error}; install it with: pip install safetensors") from error
+        opened = safe_open(file, "pt")
+        self.slice: Any = opened.get_slice(chosen(file, name, list(opened.keys())))
+        shape = tuple(self.slice.get_shape())
+        super().__init__(file, shape, self.slice[:0].dtype)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        return self.slice[start:stop]
+
+
+def chosen(file: str, name: str | None, names: list[str]) -> str:
+    """The name of what to read, which need not be given where there is one; else a ValueError."""
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None or name not in names:
+        got = "no name" if name is None else f"the name {name!r}"
+        raise ValueError(f"{file}: got {got} for a file of {', '.join(names)}; write {file}:{names[0]}")
+    return name

@@ -1,0 +1,101 @@
+"""A source of rows: embeddings that are read in blocks, from wherever they lie."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+class RowSource(ABC):
+    """Rows (N, D) that are read in blocks, so that they may be far larger than the memory.
+
+    `open_rows` opens files. A subclass of your own sets `shape` and `dtype` and writes `read`; it is read by one thread
+    at a time, in order where that is possible:
+
+    >>> class Generated(RowSource):
+    ...     def __init__(self):
+    ...         super().__init__((10**9, 2), torch.float32)
+    ...
+    ...     def read(self, start, stop):
+    ...         return torch.arange(start, stop)[:, None].float().expand(-1, 2)
+    >>> Generated().read(5, 7)
+    tensor([[5., 5.],
+            [6., 6.]])
+    """
+
+    gap = 16  # rows that are rather read than skipped
+
+    def __init__(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Tensor:
+        # ->  (stop - start, D)
+        """The rows start, ..., stop - 1."""
+
+    def fingerprint(self) -> str:
+        """Text that differs where the rows do: shape, dtype and what some rows hold; of files also what they are."""
+        digest = hashlib.blake2b(digest_size=16)
+        for row in range(0, len(self), max(len(self) // 64, 1)):
+            digest.update(self.read(row, row + 1).contiguous().view(torch.uint8).numpy().tobytes())
+        return f"{tuple(self.shape)} rows of {self.dtype} with content {digest.hexdigest()}"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return max(self.shape[1] * self.dtype.itemsize, 1)
+
+    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[int, Tensor]]:
+        # ->  first row, (n, D), n <= rows
+        """All from `start` on; the next block is read while the present one is used."""
+        places = [(first, min(first + rows, len(self))) for first in range(start, len(self), rows)]
+        with ThreadPoolExecutor(1, "rows") as reader:
+            coming = [reader.submit(self.read, *place) for place in places[:1]]
+            for number, (first, _) in enumerate(places):
+                block = coming.pop().result()
+                coming += [reader.submit(self.read, *place) for place in places[number + 1 : number + 2]]
+                yield first, block
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Some rows; what lies between rows that are near each other is read along.
+
+        Shapes: rows: (n,) int64 ascending, at least one -> (n, D).
+        """
+        edge = (rows.diff() > self.gap).nonzero()[:, 0] + 1
+        runs = rows.tensor_split(edge.cpu())
+        return torch.cat([self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs])
+
+
+class Joined(RowSource):
+    """Several sources, one after the other, as one."""
+
+    def __init__(self, sources: Sequence[RowSource]) -> None:
+        first = sources[0]
+        for source in sources:
+            if source.shape[1] != first.shape[1] or source.dtype != first.dtype:
+                raise ValueError(
+                    f"{source}: got rows of {source.shape[1]} {source.dtype} after rows of {first.shape[1]} "
+                    f"{first.dtype} in {first}, wanted one kind"
+                )
+        self.sources, self.gap = sources, max(source.gap for source in sources)
+        self.starts = [0, *accumulate(map(len, sources))]
+        super().__init__((self.starts[-1], first.shape[1]), first.dtype)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        parts, number = [torch.empty(0, self.shape[1], dtype=self.dtype)], bisect_right(self.starts, start) - 1
+        while start < stop:
+            end = min(stop, self.starts[number + 1])
+            if start < end:
+                parts.append(self.sources[number].read(start - self.starts[number], end - self.starts[number]))
+            start, number = end, number + 1
+        return torch.cat(parts) if len(parts) != 2 else parts[1]
+
+    def fingerprint(self) -> str:
+        return "; ".join(source.fingerprint() for source in self.sources)

@@ -1,0 +1,161 @@
+"""Scores of two classes, ranked: the area under the ROC curve and average precision, of items that may have weights."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from .. import _checks
+from .._metric import Metric, Options
+from .._uncertainty.resampling import Resampled
+from .._uncertainty.weights import Identity, check_draws, fingerprint, identity, or_places, replicate_weights
+
+
+def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The probability that a positive scores above a negative, ties counting half: the area under the ROC curve.
+
+    Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
+
+    In [0, 1], higher is better. A weight counts an item so often. NaN without a positive or a negative, and where a
+    score is not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.
+
+    >>> auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
+    tensor(1., dtype=torch.float64)
+    """
+    return _scored(_roc_area, preds, target, weights)
+
+
+def average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The mean over the positives of the precision down to their score: sum of (R_k - R_k-1) P_k, ties as one step.
+
+    Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
+
+    In [0, 1], higher is better. NaN without a positive; otherwise as `auroc`.
+
+    >>> average_precision(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 0, 1]))
+    tensor(1., dtype=torch.float64)
+    """
+    return _scored(_precision_area, preds, target, weights)
+
+
+Area = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+    _checks.shape("preds", preds, "...", "N")
+    _check(preds, target, preds.shape)
+    if weights is not None:
+        _checks.shape("weights", weights, *preds.shape)
+        _checks.same_device(preds=preds, weights=weights)
+    ordered, order = preds.sort(-1, descending=True)
+    kind, unit = target.gather(-1, order).double(), torch.ones_like(ordered, dtype=torch.float64)
+    weights = unit if weights is None else weights.double().gather(-1, order)
+    return _area(area, ordered, kind, weights)
+
+
+def _area(area: Area, ordered: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    # of items from the highest score to the lowest  ->  (...)
+    wrong = ~(ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1))
+    last = torch.ones_like(ordered, dtype=torch.bool)  # of equal scores
+    last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
+    right, false = (weights * target).cumsum(-1), (weights * (1 - target)).cumsum(-1)
+    found = area(right.where(last, 0), false.where(last, 0), last)
+    return found.masked_fill(wrong, torch.nan)
+
+
+def _steps(sums: Tensor) -> Tensor:
+    # sums: (..., N), 0 but at the last of equal scores  ->  (..., N), those at the step before
+    return torch.nn.functional.pad(sums.cummax(-1).values[..., :-1], (1, 0)) if sums.shape[-1] else sums
+
+
+def _roc_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
+    added = (false - _steps(false)).where(last, 0) * (right + _steps(right))
+    whole = right.sum(-1) * 0 if not right.shape[-1] else right[..., -1] * false[..., -1]
+    return added.sum(-1) / 2 / whole
+
+
+def _precision_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
+    precision = (right / (right + false)).where(right > 0, 0)
+    added = (right - _steps(right)).where(last, 0) * precision
+    return added.sum(-1) / (right.sum(-1) if not right.shape[-1] else right[..., -1])
+
+
+def _check(preds: Tensor, target: Tensor, shape: torch.Size) -> None:
+    _checks.floating("preds", preds)
+    _checks.integral("target", target)
+    _checks.shape("target", target, *shape)
+    _checks.same_device(preds=preds, target=target)
+
+
+class RankedMetric(Metric):
+    """Base of the metrics of ranked scores: keeps the score and the class of every item."""
+
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    preds: Tensor
+    target: Tensor
+    units: Tensor
+
+    def __init__(self, **kwargs: Unpack[Options]) -> None:
+        super().__init__(**kwargs)
+        for name in ("preds", "target", "units"):
+            self.add_rows(name)
+
+    @staticmethod
+    @abstractmethod
+    def area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
+        # right, false: (..., N), the positives and negatives down to each score  last: (..., N)  ->  (...)
+        """The score; sums are 0 but at the `last` of equal scores."""
+
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+        """Append a batch.
+
+        Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids; groups: (N,) integers or names.
+        """
+        _checks.shape("preds", preds, "N")
+        _check(preds, target, preds.shape)
+        given = identity(len(preds), preds.device, **items)
+        if len(self.preds) and bool(given) != (len(self.units) > 0):
+            got = "some" if given else "none"
+            raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
+        if given:
+            self.append_rows("units", given["groups"] if "groups" in given else given["ids"])
+        self.append_rows("preds", preds)
+        self.append_rows("target", target.long())
+
+    def compute(self) -> Tensor:
+        # ->  () float64
+        return _scored(self.area, self.preds, self.target, None)
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        # The values of the replicates stand in place of sums: to swap scores of two models would mix two scales.
+        units = or_places(self.units, self.preds)
+        ordered, order = self.preds.sort(descending=True, stable=True)
+        target, sorted_units = self.target[order].double(), units[order]
+        replicates, seed = check_draws(replicates, seed)
+        values = target.new_empty(replicates)
+        for drawn, weights in replicate_weights(sorted_units, replicates, seed):
+            values[drawn] = _area(self.area, ordered, target, weights)
+        plain = _area(self.area, ordered, target, torch.ones_like(target))
+        return Resampled(plain, values, None, lambda sums: sums, fingerprint(units))
+
+
+class BinaryAUROC(RankedMetric):
+    """The area under the ROC curve; see `auroc`.
+
+    metric = BinaryAUROC()
+    metric.update(torch.rand(100), torch.arange(100) % 2)
+    value, low, high = metric.interval()
+    """
+
+    area = staticmethod(_roc_area)
+
+
+class BinaryAveragePrecision(RankedMetric):
+    """The area under the curve of precision and recall, in steps; see `average_precision`."""
+
+    area = staticmethod(_precision_area)

@@ -1,0 +1,142 @@
+"""Verification by pairs, against sklearn's ROC curve of a list of all pairs."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_curve
+
+from tensormetrics.retrieval import (
+    EqualErrorRate,
+    PairwiseROC,
+    TARAtFAR,
+    equal_error_rate,
+    pairwise_roc,
+    tar_at_far,
+)
+from tensormetrics.retrieval.ranks import pairs
+from tensormetrics.retrieval.rows import Sides
+from tensormetrics.retrieval.search.distance import DISTANCES
+
+FAR = (0.0, 1e-3, 1e-2, 0.1, 1.0)
+
+
+def rows(kind):
+    generator = torch.Generator().manual_seed(3)
+    y = torch.randint(0, 9, (150,), generator=generator)
+    x = torch.randn(150, 6, generator=generator) + torch.randn(9, 6, generator=generator)[y]
+    scale = torch.randn(150, 1, generator=generator).exp() ** 3
+    kinds = {
+        "plain": x,
+        "float64": x.double(),
+        "half": x.half(),
+        "lattice": x.round(),
+        "far away": x * 1e-3 + 100,
+        "uneven": x * scale,
+        "copies": x[:7].repeat(22, 1)[:150],
+        "one point": torch.ones_like(x),
+    }
+    return kinds[kind], y
+
+
+def listed(distance, x, y, x2=None, y2=None):
+    """Distances of all pairs by the library's formula, in float64, and whether they are of one label."""
+    if x2 is None:
+        i, j = torch.triu_indices(len(x), len(x), 1)
+        return DISTANCES[distance].canonical(x[i], x[j]), y[i] == y[j]
+    return DISTANCES[distance].canonical(x[:, None], x2).flatten(), (y[:, None] == y2).flatten()
+
+
+def expected(distance, *sides):
+    found, same = listed(distance, *sides)
+    fpr, tpr, threshold = roc_curve(same.numpy(), -found.numpy(), drop_intermediate=False)
+    last = [np.flatnonzero(fpr <= far)[-1] for far in FAR]
+    k = np.flatnonzero(fpr + tpr >= 1)[0]
+    before, after = 1 - fpr[k - 1] - tpr[k - 1], fpr[k] + tpr[k] - 1
+    rate = fpr[k - 1] + before / (before + after) * (fpr[k] - fpr[k - 1])
+    thresholds = [-threshold[k + 1] if k + 1 < len(fpr) else np.inf for k in last]
+    return fpr[last], tpr[last], thresholds, rate
+
+
+@pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_equals_a_sorted_list_of_all_pairs(kind, distance, monkeypatch):
+    x, y = rows(kind)
+    for sides in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
+        fpr, tpr, thresholds, rate = expected(distance, *sides)
+        for memory, bins in ((None, 2**16), (2**12, 2**5)):  # few pairs may be kept: ranges are divided again
+            monkeypatch.setattr(pairs, "BINS", bins)
+            options = {"distance": distance, "memory_budget": memory}
+            found = pairwise_roc(*sides, far=FAR, **options)
+            assert found.far.tolist() == fpr.tolist() and found.tar.tolist() == tpr.tolist()
+            at = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
+            assert torch.equal(found.threshold, at)
+            assert float(equal_error_rate(*sides, **options)) == pytest.approx(rate, abs=1e-15)
+            assert [tar_at_far(*sides, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
+
+
+def test_ranges_are_divided_until_few_pairs_are_left(monkeypatch):
+    monkeypatch.setattr(pairs, "BINS", 32)
+    x, y = rows("plain")
+    counted = pairs.Pairs(Sides(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
+    passes, histograms = [], counted._histograms
+    counted._histograms = lambda ranges: passes.append(len(ranges)) or histograms(ranges)
+    counted.most = 3
+    (found,) = counted.first([lambda same, different: same >= 100])
+    distances, same = listed("l2", x, y)
+    assert found.at == distances[same].sort().values[99] and passes
+    assert int(found.through[0]) == 100 and int(found.below[0]) == 99
+
+
+def test_pairs_of_one_camera_are_left_out():
+    x, y = rows("plain")
+    cameras = torch.arange(150) % 2
+    metric = EqualErrorRate()
+    metric.update(x[:70], y[:70], cameras=cameras[:70])
+    metric.update(x[70:], y[70:], cameras=cameras[70:])
+    distances, same = listed("l2", x, y)
+    i, j = torch.triu_indices(150, 150, 1)
+    left = ~(same & (cameras[i] == cameras[j]))
+    fpr, tpr, _ = roc_curve(same[left].numpy(), -distances[left].numpy(), drop_intermediate=False)
+    k = np.flatnonzero(fpr + tpr >= 1)[0]
+    assert min(fpr[k - 1], 1 - tpr[k]) <= metric.compute() <= max(fpr[k], 1 - tpr[k - 1])
+
+
+def test_queries_references_and_both():
+    x, y = rows("lattice")
+    metric = PairwiseROC(FAR)
+    metric.update(x[:50], y[:50])
+    metric.update(x[50:90], y[50:90], role="query")
+    metric.update(x[90:], y[90:], role="reference")
+    inside = listed("l2", x[:50], y[:50])
+    others = [
+        listed("l2", a, b, c, d)
+        for a, b, c, d in ((x[:50], y[:50], x[90:], y[90:]), (x[50:90], y[50:90], x[:50], y[:50]),
+                           (x[50:90], y[50:90], x[90:], y[90:]))
+    ]  # fmt: skip
+    distances, same = (torch.cat(parts).numpy() for parts in zip(inside, *others, strict=True))
+    fpr, tpr, _ = roc_curve(same, -distances, drop_intermediate=False)
+    assert metric.compute().tar.tolist() == [tpr[fpr <= far].max() for far in FAR]
+
+
+def test_nothing_to_compare_is_nan():
+    x = torch.randn(4, 2)
+    for y in (torch.arange(4), torch.zeros(4, dtype=torch.int64)):
+        assert equal_error_rate(x, y).isnan() and tar_at_far(x, y).isnan()
+        assert all(part.isnan().all() for part in pairwise_roc(x, y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"far": 1.5}, "far: got 1.5, wanted rates in [0, 1]"),
+        ({"distance": "manhattan"}, None),
+    ],
+)
+def test_bad_options(arguments, message):
+    x, y = rows("plain")
+    for call in (lambda: tar_at_far(x, y, **arguments), lambda: TARAtFAR(**arguments)):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert message is None or str(caught.value) == message
+    with pytest.raises(ValueError, match="^far: got none, wanted at least one rate$"):
+        PairwiseROC(())

@@ -1,0 +1,121 @@
+"""Scores of two classes and probabilities, against scikit-learn and torchmetrics, with ties and weights."""
+
+import numpy as np
+import pytest
+import torch
+from test_weights import weight
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+    binary_calibration_error,
+    multiclass_calibration_error,
+)
+
+from tensormetrics.uncertainty import (
+    BinaryAUROC,
+    BinaryAveragePrecision,
+    BrierScore,
+    CalibrationError,
+    auroc,
+    average_precision,
+    brier_score,
+    calibration_error,
+    compare,
+)
+
+
+def drawn(generator, count=200, ties=10):
+    preds = torch.rand(count, generator=generator, dtype=torch.float64).mul(ties).round() / ties
+    return preds, torch.rand(count, generator=generator).lt(preds * 0.7 + 0.1).long()
+
+
+@pytest.mark.parametrize("ties", [3, 10, 10**9])
+def test_weighted_scores_agree_with_scikit_learn(ties, generator, device):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    preds, target = drawn(generator, ties=ties)
+    weights = torch.rand(200, generator=generator, dtype=torch.float64).mul(4).round()  # some are 0
+    for ours, theirs in (auroc, sklearn.roc_auc_score), (average_precision, sklearn.average_precision_score):
+        for chosen in None, weights:
+            found = ours(preds.to(device), target.to(device), None if chosen is None else chosen.to(device))
+            expected = theirs(target.numpy(), preds.numpy(), sample_weight=None if chosen is None else chosen.numpy())
+            assert float(found) == pytest.approx(expected, rel=1e-12)
+
+
+def test_agreement_with_torchmetrics(generator):
+    preds, target = drawn(generator)
+    assert float(auroc(preds, target)) == pytest.approx(float(binary_auroc(preds, target)), rel=1e-6)
+    assert float(average_precision(preds, target)) == pytest.approx(
+        float(binary_average_precision(preds, target)), rel=1e-6
+    )
+    smooth = preds * 0.999 + 5e-4  # not on the border of a bin
+    error = binary_calibration_error(smooth, target, n_bins=15)
+    assert float(calibration_error(smooth, target)) == pytest.approx(float(error), rel=1e-5)
+    several = torch.randn(300, 4, generator=generator).softmax(-1)
+    labels = torch.randint(4, (300,), generator=generator)
+    error = multiclass_calibration_error(several, labels, 4, n_bins=10)
+    assert float(calibration_error(several, labels, 10)) == pytest.approx(float(error), rel=1e-5)
+
+
+def test_by_hand():
+    preds, target = torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([1, 1, 0, 0])
+    assert auroc(preds, target) == 3.5 / 4  # one pair of four is a tie
+    assert average_precision(preds, target) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert brier_score(preds, target) == pytest.approx((0.01 + 0.25 + 0.25 + 0.01) / 4)
+    two = torch.stack([1 - preds, preds], -1)
+    assert brier_score(two, target) == pytest.approx(2 * float(brier_score(preds, target)))
+    assert calibration_error(preds, target, 2) == pytest.approx((abs(0.1 + 0.5 - 0.5) + 0.1) / 4)
+    for value in auroc(preds, torch.ones(4, dtype=torch.int64)), auroc(preds[:0], target[:0]):
+        assert value.isnan()
+    assert average_precision(preds, torch.zeros_like(target)).isnan() and auroc(preds, target + 5).isnan()
+    assert auroc(-preds, target) == 1 - auroc(preds, target)
+    assert brier_score(preds + 1, target).isnan() and brier_score(preds, target + 2).isnan()
+
+
+@pytest.mark.parametrize(("metric", "score"), [(BinaryAUROC, auroc), (BinaryAveragePrecision, average_precision)])
+def test_intervals_are_quantiles_of_reweighted_scores(metric, score, generator, device, monkeypatch):
+    monkeypatch.setitem(__import__("tensormetrics._uncertainty.weights", fromlist=["LANES"]).LANES, device.type, 100)
+    preds, target = drawn(generator, 30)
+    made = metric().to(device)
+    made.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))
+    made.update(preds[10:].to(device), target[10:].to(device), ids=list(range(10, 30)))
+    weights = torch.tensor([[weight(2, item, r)[0] for item in range(30)] for r in range(60)], dtype=torch.float64)
+    values = score(preds.expand(60, -1), target.expand(60, -1), weights)
+    value, low, high = made.interval(replicates=60, seed=2, confidence=0.8)
+    assert float(value) == pytest.approx(float(score(preds, target)))
+    assert [float(low), float(high)] == pytest.approx(np.quantile(values.numpy(), [0.1, 0.9]), rel=1e-10)
+
+
+def test_the_better_ranking_is_found(generator):
+    target = torch.arange(300) % 2
+    a, b = BinaryAUROC(), BinaryAUROC()
+    a.update(target + torch.randn(300, generator=generator), target)
+    b.update(target + 3 * torch.randn(300, generator=generator), target)
+    found = compare(a, b)
+    assert found.p_better > 0.99 and found.low > 0 and found.p_value.isnan()
+    sharp, blunt = BrierScore(replicates=200), BrierScore(replicates=200)
+    sharp.update(0.1 + 0.8 * target.float(), target)
+    blunt.update(torch.full((300,), 0.5), target)
+    found = compare(sharp, blunt)
+    assert found.difference < 0 and found.p_better == 1 and found.p_value == 1 / 201
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_area(generator):
+    """Of normal scores that are 1 apart the area is Phi(1 / sqrt(2))."""
+    truth, covered = 0.7602499389, 0
+    for i in range(1000):
+        target = torch.arange(200) % 2
+        metric = BinaryAUROC()
+        metric.update(target + torch.randn(200, generator=generator), target)
+        _, low, high = metric.interval(replicates=400, seed=i)
+        covered += bool(low <= truth <= high)
+    print(f"AUROC of 200 items: {covered / 1000}")
+    assert 0.92 <= covered / 1000 <= 0.97
+
+
+def test_bins_are_checked():
+    for bins in (0, 1.5):
+        with pytest.raises(ValueError, match=f"^bins: got {bins}, wanted an integer >= 1$"):
+            CalibrationError(bins)
+    with pytest.raises(ValueError, match=r"^preds: got shape \(4, 1\), wanted \(4,\) or \(4, C\) for this target$"):
+        brier_score(torch.rand(4, 1), torch.zeros(4, dtype=torch.int64))
