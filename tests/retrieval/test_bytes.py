@@ -7,7 +7,7 @@ from torch import Tensor
 from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
-from tensormetrics.retrieval.search.byte_search import ByteSearch
+from tensormetrics.retrieval.search.bytes.search import ByteSearch
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.ways import Task

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .byte_search import ByteSearch
+from .bytes.search import ByteSearch
 from .distance import FunctionDistance
 from .filter import BLOCK
 from .half_search import HalfSearch

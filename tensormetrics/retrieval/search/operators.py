@@ -74,7 +74,7 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in byte_search.py
+# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in bytes/search.py
 _to_bytes = define(
     "to_bytes(Tensor rows) -> (Tensor, Tensor, Tensor)",
     _rounded,

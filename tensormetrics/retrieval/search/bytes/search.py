@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import _native
-from . import operators
-from .filter import BLOCK
-from .ways import Queries, Task, settle_filtered
+from .... import _native
+from .. import operators
+from ..filter import BLOCK
+from ..ways import Queries, Task, settle_filtered
 
 UP = 1 + 2.0**-20  # float32 numbers made of it are not below what they bound
 SOME = 64  # queries that are tried first
