@@ -77,6 +77,7 @@ class Metric(torchmetrics.Metric):
     """
 
     full_state_update = False
+    is_differentiable = False  # what `forward` answers
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     no_interval = "it has no interval"  # and why
 

@@ -29,6 +29,10 @@ TESTED = {  # one p-value to a query
     for name, kind in METRICS.items()
     if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
 }
+ALSO = {  # what else a metric says of a query in a number: column -> key of its answer
+    "weat": {"effect size": "effect_size"},
+    "mleat": {"first target": "effect_size_x", "second target": "effect_size_y"},
+}
 STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
     ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
     ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
@@ -168,8 +172,7 @@ def _scores(
 ) -> dict[str, dict[str, Any]]:
     """Query -> its score, what else the metric says of it in one number, and why it has none."""
     values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
-    if metric == "weat":
-        values["effect size"] = ("effect_size", {})
+    values |= {column: (key, {}) for column, key in ALSO.get(metric, {}).items()}
     if p_value:
         values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
         if correction:

@@ -23,6 +23,11 @@ class Neighbours:
         self.knn_func, self.sides = knn_func, sides
         self._distances = self._indices = sides.self_index().new_empty(len(sides.query), 0)
 
+    @property
+    def depth(self) -> int:
+        """How many were looked for."""
+        return self._indices.shape[1]
+
     def indices(self, k: int) -> Tensor:
         # ->  (Q, k) int64, -1 = none
         if self._indices.shape[1] < k:

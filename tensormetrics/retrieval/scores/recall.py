@@ -64,7 +64,9 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `PrecisionAtK`.
+    """Share of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
+
+    In [0, 1]; see `hit_rate`. Other options as in `PrecisionAtK`.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = HitRate(1)
