@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -119,6 +120,8 @@ def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(di
     assert found("--cameras", folder / "cameras.txt") == [
         [calculator.get_accuracy(rows, labels, query_cameras=cameras)[metric[0]]]
     ]
+    if find_spec("faiss"):
+        assert found("--cameras", folder / "cameras.txt", "--knn", "faiss")[0][0] > 0
     references = "--reference", folder / "x.npy", "--reference-labels", folder / "y.npy"
     both = "--cameras", folder / "cameras.txt", "--reference-cameras", folder / "cameras.txt"
     wanted = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
