@@ -34,7 +34,9 @@ class TorchKNN:
     are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
     a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
     memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
-    memory (of integers, `AccuracyCalculator` reads blocks of `open_rows`). `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
+    memory; those of integers too, where `AccuracyCalculator` is given `open_rows(...)`.
+
+    `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
     them, `save(path)` and `load(path)` store them.
 
     Args:
