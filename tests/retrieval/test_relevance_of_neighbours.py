@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, cmc, hit_rate, positive_ranks
 
 NAMES = ("hit_rate_at_1", "mean_average_precision", "mean_average_precision_at_r", "ndcg_at_5", "precision_at_3",
          "recall_at_4", "mean_auroc")  # fmt: skip
@@ -63,3 +63,15 @@ def test_no_more_neighbours_are_asked_for_than_may_be_ignored():
     AccuracyCalculator(("precision_at_3",), knn_func=knn).get_accuracy(x, labels, query_cameras=cameras)
     same = (labels[:, None] == labels) & (cameras[:, None] == cameras)
     assert asked == [3 + int(same.sum(1).max()) - 1]
+
+
+def test_the_cumulative_match_curve_is_the_hit_rate_at_every_depth():
+    x, labels, _ = data()
+    labels = torch.cat([labels[:-1], torch.tensor([9])])  # which nobody shares
+    ranks = positive_ranks(x, labels)
+    curve = cmc(ranks, 6)
+    expected = torch.stack([hit_rate(ranks, k) for k in range(1, 7)], -1)
+    torch.testing.assert_close(curve, expected, rtol=0, atol=0, equal_nan=True)
+    assert curve.shape == (50, 6) and curve[-1].isnan().all()
+    with pytest.raises(ValueError, match="^k: got 0, wanted an integer >= 1$"):
+        cmc(ranks, 0)
