@@ -56,8 +56,9 @@ class AccuracyCalculator(EmbeddingMetric):
         device: where to; default a CUDA input's own device, else the current CUDA device, else the CPU.
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
-        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that
-            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory.
+        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that floating
+            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory, and rows of any dtype
+            from `open_rows`. Besides it scores take up to 72 bytes for each reference; in blocks, 8 for its label.
         ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.

@@ -48,7 +48,8 @@ class NearestSearch:
             rows = max(min(memory // 2 // (24 * columns + row), most_rows), 1)
         task = Task(references, k, exact, memory, dtype, columns)
         halved = None
-        alike, bytes_ = self._is_self_retrieval(), None
+        bytes_ = None
+        alike = native and self._is_self_retrieval()  # waits for a GPU, which has kernels of its own
         if native and not ignoring and not known and ByteSearch.pays(task, len(query), alike):
             bytes_ = ByteSearch(task, rows, self_index, alike)
             bytes_ = bytes_ if bytes_.works(query) else None
@@ -59,7 +60,7 @@ class NearestSearch:
         self.ways: list[Way] = [Coarse(task, rows, known, halved), fine, Exhaustive(fine)]
         kernels = None if ignoring else operators.kernels(query.device)
         if kernels and HalfSearch.pays(k, len(references), kernels):
-            halves = HalfSearch(query.shape[1], k, references, memory, kernels, alike, known)
+            halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), known)
             self.ways.insert(0, halves)
         if bytes_:
             self.ways.insert(0, bytes_)
