@@ -49,6 +49,38 @@ def counted() -> tuple:
     return *sides, *places, error, 0, 0, torch.zeros(11, 8, dtype=torch.int64)
 
 
+def rounded(dim: int = 20) -> tuple:
+    """Arguments of keep_possible: 70 queries that are the first of 128 references, of which the last is none."""
+    z = torch.randn(128, dim)
+    x_bytes, x_scale, x_sizes = torch.ops.tensormetrics.to_bytes(-z[:70] / 2)
+    z_bytes, scale, sizes = torch.ops.tensormetrics.to_bytes(z)
+    bias = z.square().sum(1) / 4
+    bias[-1] = torch.inf
+    share = torch.maximum(sizes[0] / sizes[0].max(), sizes[2] / sizes[2].max()).float()
+    width = (x_sizes[2] * sizes[0].max() + x_sizes[1] * sizes[2].max()).float()
+    excess = 128 * x_bytes.sum(1, dtype=torch.int32)
+    panels = (z_bytes.int() + 128).to(torch.uint8).view(2, 64, -1, 4).transpose(1, 2).contiguous()
+    found = torch.zeros(70, 60), torch.zeros(70, 60, dtype=torch.int32), torch.zeros(70, dtype=torch.int32)
+    lists = width, torch.full((70,), 1e-4), torch.arange(70), *found, torch.full((70,), torch.inf)
+    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, 3, False
+
+
+def possible() -> tuple:
+    """Arguments of least_of_possible: 5 queries, 9 references, of each query what is listed."""
+    x, rows = torch.randn(5, 20), torch.randn(9, 20)
+    lower = x @ rows.flip(0).T - 0.5
+    column, number = torch.arange(9, dtype=torch.int32).repeat(5, 1), torch.tensor([8, 8, 2, 9, 8], dtype=torch.int32)
+    places = (
+        torch.zeros(9),
+        torch.zeros(5).double(),
+        torch.arange(9).flip(0),
+        torch.ones(9),
+        torch.full((5,), 0.5),
+        torch.full((5,), 1e-4),
+    )
+    return x, rows, *places, lower, column, number, torch.full((5,), torch.inf), 3, 4
+
+
 def random_keys(*shape: int) -> Tensor:
     return torch.randint(0, 2**32, (*shape, 2))
 
@@ -68,12 +100,19 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "keep_least": lambda: filtered(torch.float32, False),
     "sorted_least": lambda: kept(torch.float32),
     "count_before": counted,
+    "to_bytes": lambda: (torch.randn(5, 21) * 10.0 ** torch.arange(-20, 5, 5)[:, None],),
+    "multiplies_bytes": lambda: (torch.zeros(1),),
+    "keep_possible": rounded,
+    "least_of_possible": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
     "rows_of_words": lambda: (WORDS, 2),
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
     "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
 }
+
+
+SETS = re.compile("least|possible|multiplies")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
@@ -99,10 +138,12 @@ def test_every_operator_has_a_row():
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_contract(name):
+    if name == "keep_possible" and not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
+        pytest.skip("this processor does not multiply bytes")
     torch.library.opcheck(getattr(torch.ops.tensormetrics, name).default, ARGUMENTS[name]())
 
 
-@pytest.mark.parametrize("name", [name for name in ARGUMENTS if "least" not in name])
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if not SETS.search(name)])
 def test_the_reference_gives_what_the_kernel_gives(name, without_warnings):
     if not _native.has_kernel(name, "cpu"):
         pytest.skip("built without native code")
@@ -129,6 +170,31 @@ def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
     (values, columns), (expected, of) = results
     assert torch.equal(values, expected) and torch.equal(columns, of)
     assert (columns >= 0).sum() > 40 and 19 not in columns
+
+
+def test_references_list_what_the_kernels_list(without_warnings):
+    if not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
+        pytest.skip("this processor does not multiply bytes")
+    arguments = rounded()
+    sets = []
+    for reference in (False, True):
+        lower, column, number, limit = result_of("keep_possible", arguments, reference)
+        if not reference:
+            at_most = result_of("keep_possible", arguments, True)[3]
+        rows = zip(lower, column, number.tolist(), at_most, strict=True)
+        sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
+    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000
+    assert all(q not in found and 127 not in found for q, found in enumerate(sets[0]))
+
+
+def test_the_least_of_what_is_listed(without_warnings):
+    if not _native.has_kernel("least_of_possible", "cpu"):
+        pytest.skip("built without native code")
+    arguments = possible()
+    values, columns, flooded, *_ = result_of("least_of_possible", arguments)
+    expected, of, full, *_ = result_of("least_of_possible", arguments, reference=True)
+    torch.testing.assert_close(values[:, :3], expected[:, :3], rtol=1e-5, atol=1e-5)
+    assert torch.equal(columns[:, :3], of[:, :3]) and torch.equal(flooded, full) and flooded.tolist() == [0, 0, 0, 1, 0]
 
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):

@@ -1,19 +1,32 @@
 """Every metric's `plot`: what stands in the axes is what `compute` answers; and `repr`."""
 
 import math
+from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 from cases import METRICS
+from matplotlib import colors, style
 from torch import tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 
-from tensormetrics._plots import plot_values
-from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics._plots import COLORS, in_words, palette, plot_values
+from tensormetrics.association import (
+    WEAT,
+    Query,
+    WordEmbeddingModel,
+    plot_queries_results,
+    plot_ranking,
+    plot_ranking_correlations,
+)
+from tensormetrics.posterior import ConfusionPosterior, Study, pairwise_compare, plot_difference
 from tensormetrics.retrieval import AccuracyCalculator, HitRate, TorchKNN
+from tensormetrics.structured import Family, Suite, derive, macro_average, micro_average
 from tensormetrics.uncertainty import Estimate
+
+pd = pytest.importorskip("pandas")
 
 
 def points(ax, axis: int) -> list[float]:
@@ -38,6 +51,17 @@ def test_every_metric_shows_its_values(case, generator):
     assert all((low is None or value >= low) and (high is None or value <= high) for value in values)
     _, ax = metric.plot([metric.compute(), metric.compute()])
     assert points(ax, 1) == pytest.approx([value for value in values for _ in range(2)], nan_ok=True)
+
+
+@pytest.mark.parametrize("case", METRICS.values(), ids=METRICS.keys())
+def test_every_metric_says_whether_forward_has_a_gradient(case, generator):
+    metric = case.make()
+    inputs = case.inputs(generator, 60)
+    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    answers = [leaf for leaf in tree_leaves(metric(*inputs)) if isinstance(leaf, torch.Tensor)]
+    assert any(answer.requires_grad for answer in answers) == metric.is_differentiable
 
 
 def test_intervals_gaps_and_classes():
@@ -81,3 +105,87 @@ def test_repr_shows_what_was_given():
         "AccuracyCalculator(include=['ndcg'], gains=tensor of (2, 3))"
     )
     assert repr(AccuracyCalculator(kmeans_func=TorchKNN.indices)) == "AccuracyCalculator(kmeans_func=TorchKNN.indices)"
+
+
+@dataclass
+class Bag:
+    items: list[str]
+
+
+def test_corpora_of_objects():
+    family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
+    for scores in (family, Suite({"all": family.new()})):
+        scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a"]), Bag(["c", "b"])])
+        figure, ax = scores.plot()
+        assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, scores.compute().values())))
+        _, ax = scores.plot([scores.interval(), scores.interval()])
+        assert len(ax.containers) == 2 and ax.get_xlabel() == "step"
+
+
+def test_an_answer_of_run_query():
+    model = WordEmbeddingModel.from_tensor(
+        torch.randn(8, 5, generator=torch.Generator().manual_seed(0)), list("abcdefgh")
+    )
+    query = Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ["x", "y"], ["u", "v"])
+    found = WEAT().run_query(query, model, replicates=50)
+    _, ax = WEAT().plot(found)
+    (bar,) = ax.containers[0].lines[2][0].get_segments()
+    assert points(ax, 0) == [float(found["result"])]
+    assert bar[:, 0].tolist() == pytest.approx([float(found["low"]), float(found["high"])])
+    assert [label.get_text().split() for label in ax.get_yticklabels()] == [query.query_name.split()]
+    _, ax = WEAT().plot([found, WEAT().run_query(query, model)])  # without an interval
+    assert points(ax, 1) == [float(found["result"])] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("AveragePrecisionAtR", "average precision at R"),
+        ("mean_average_precision_at_r", "mean average precision at R"),
+        ("r_precision", "R-precision"),
+        ("RankingAUROC", "ranking AUROC"),
+        ("NDCG", "NDCG"),
+        ("f1[BORN_IN]", "f1[BORN_IN]"),
+        ("micro-f1", "micro-f1"),
+        ("f1@macro", "f1@macro"),
+    ],
+)
+def test_names_in_words(name, words):
+    assert in_words(name) == words
+
+
+def test_a_dark_style_has_light_lines():
+    study = Study(0, metrics={"acc": {}})
+    for name in "ab":
+        study.add_experiment(name, [[9, 1], [2, 8]], prevalence_prior=1, confusion_prior=1)
+    with style.context("dark_background"):
+        assert palette() != COLORS and len(palette()) == len(COLORS)
+        _, ax = HitRate(1).plot([torch.tensor(0.5), torch.tensor(0.6)])
+        assert ax.lines[0].get_color() == palette()[0]
+        figure = study.plot_metric_summaries("acc")
+        dark = [line for ax in figure.axes for line in ax.lines if colors.to_rgb(line.get_color()) == (0, 0, 0)]
+        assert dark == []
+    assert palette() == COLORS
+
+
+def test_a_legend_lists_what_is_seen():
+    diff = 0.5 + 0.001 * torch.randn(500, generator=torch.Generator().manual_seed(0))
+    result = pairwise_compare(diff, min_sig_diff=0.01)
+    texts = [text.get_text() for text in plot_difference(result, xlim=(0.49, 0.51)).legends[0].get_texts()]
+    assert "median" in texts and not any(text.startswith("equivalence") for text in texts)
+    texts = [text.get_text() for text in plot_difference(result, xlim=(-0.1, 0.6)).legends[0].get_texts()]
+    assert any(text.startswith("equivalence") for text in texts)
+
+
+def test_titles_and_sizes():
+    result = pairwise_compare(torch.linspace(-0.1, 0.3, 50), min_sig_diff=0.01)
+    figure = plot_difference(result, title="A and B", figsize=(5, 2))
+    assert figure.get_suptitle() == "A and B" and figure.get_size_inches().tolist() == [5, 2]
+    figure, ax = plt.subplots()
+    plot_difference(result, title="A and B", ax=ax)
+    assert ax.get_title() == "A and B"
+    plt.close(figure)
+    table = pd.DataFrame([[0.1, 0.2], [0.3, 0.4]], ["small", "large"], ["q", "r"])
+    for plot in (plot_queries_results, plot_ranking, plot_ranking_correlations):
+        figure = plot(table, title="Mine", figsize=(5, 2))
+        assert figure.axes[0].get_title() == "Mine" and figure.get_size_inches().tolist() == [5, 2]

@@ -22,6 +22,9 @@ using Bytes = std::integral_constant<int, bytes>;
 #define COMMON_FEATURES_64(of, join) of("avx512f") join of("avx512bw") join of("avx512dq") join of("avx512vl") join of("fma")
 #define COMMON_FEATURES_32(of, join) of("avx2") join of("fma")
 
+#define COMMON_FEATURES_BYTES(of, join) COMMON_FEATURES_64(of, join) join of("avx512vnni")
+#define COMMON_WITH_BYTES __attribute__((target(COMMON_FEATURES_BYTES(COMMON_NAME, ","))))
+
 template <class F>
 __attribute__((flatten, target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F& body) {
   body(Bytes<64>());
@@ -39,6 +42,15 @@ inline int widest() {
     return said ? std::atoi(said) : 64;
   }();
   return bytes;
+}
+
+// Does this processor add products of bytes in one instruction? What does so is compiled COMMON_WITH_BYTES.
+inline bool multiplies_bytes() {
+#if defined(__x86_64__)
+  return widest() >= 64 && COMMON_FEATURES_BYTES(COMMON_HERE, &&);
+#else
+  return false;
+#endif
 }
 
 // body(Bytes<width>()), compiled for the widest vectors of this processor: `flatten` draws all that it calls into each.

@@ -1,6 +1,6 @@
 """The names that help lists: those of the classes, which would import torch. A test compares."""
 
-ASSOCIATION = ("ceat", "directbias", "ect", "gweat", "mac", "ripa", "rnd", "rnsb", "same", "scweat", "weat")
+ASSOCIATION = ("ceat", "directbias", "ect", "gweat", "mac", "mleat", "ripa", "rnd", "rnsb", "same", "scweat", "weat")
 CORRECTIONS = ("max-t", "holm", "bh")
 CONSTRAINTS = ("<->", "->", "<-", "~")
 DISTANCES = ("l2", "sqeuclidean", "ip", "cosine")

@@ -58,6 +58,8 @@ from .options import answer, common_options, intervals
     help="One per row: queries that are reweighted together in intervals.",
 )
 @click.option("--per-class", is_flag=True, help="Also a table with a row for each class.")
+@click.option("--index", metavar="FACTORY", help="Of faiss, such as IVF4096,Flat; default Flat, which is exact.")
+@click.option("--audit", type=click.IntRange(1), metavar="N", help="What the index costs, by N queries.")
 @click.option("--state", type=click.Path(dir_okay=False), metavar="FILE", help="Of partial counts, to go on from.")
 @click.option(
     "--state-seconds",

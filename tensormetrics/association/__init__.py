@@ -16,6 +16,7 @@ from .datasets import load_weat_w2v as load_weat_w2v
 from .direct_bias import DirectBias as DirectBias
 from .direct_bias import direct_bias as direct_bias
 from .double_hard_debias import DoubleHardDebias as DoubleHardDebias
+from .eat_map import plot_eat_map as plot_eat_map
 from .ect import ECT as ECT
 from .ect import ect as ect
 from .embeddings import get_embeddings_from_query as get_embeddings_from_query
@@ -30,8 +31,13 @@ from .half_sibling_regression import HalfSiblingRegression as HalfSiblingRegress
 from .hard_debias import HardDebias as HardDebias
 from .lookup import PreprocessorArgs as PreprocessorArgs
 from .lookup import preprocess_word as preprocess_word
+from .lpbs import LPBS as LPBS
+from .lpbs import lpbs as lpbs
 from .mac import MAC as MAC
 from .mac import mac as mac
+from .ml_eat import MLEAT as MLEAT
+from .ml_eat import Levels as Levels
+from .ml_eat import ml_eat as ml_eat
 from .model import WordEmbeddingModel as WordEmbeddingModel
 from .multiclass_hard_debias import MulticlassHardDebias as MulticlassHardDebias
 from .permutation import permutation_p_value as permutation_p_value

@@ -71,6 +71,7 @@ class BaseMetric(SumMetric):
     metric_template: Template
     metric_name: str
     metric_short_name: str
+    is_differentiable = True
 
     apart: Tensor
     total: Tensor
@@ -146,7 +147,7 @@ class BaseMetric(SumMetric):
     def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
         """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
 
-        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids; groups: (queries,).
+        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids, groups: (queries,).
         """
         scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
         usable = scores.isfinite()

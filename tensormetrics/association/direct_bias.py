@@ -147,7 +147,7 @@ def _principal(groups: Tensor, count: Tensor, k: int, least: float) -> Tensor:
 
 
 class DirectBias(BaseMetric):
-    """See `direct_bias`; the groups are aligned by position."""
+    """How much of the target words lies in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
 
     metric_template = (1, "n")
     metric_name = "Direct Bias"

@@ -58,6 +58,7 @@ class ECT(BaseMetric):
     """See `ect`. As 1 is no bias, its p-value is "left-sided" unless `p_value_test_type` says otherwise: how often
     chance orders the attribute words as differently, or more."""
 
+    is_differentiable = False
     metric_template = (2, 1)
     metric_name = "Embedding Coherence Test"
     metric_short_name = "ECT"

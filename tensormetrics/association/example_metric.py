@@ -38,7 +38,7 @@ def example_metric(
 
 
 class ExampleMetric(BaseMetric):
-    """See `example_metric`."""
+    """How much nearer the mean attribute is to the second target set than to the first; see `example_metric`."""
 
     metric_template = (2, 1)
     metric_name = "Example Metric"

@@ -71,7 +71,7 @@ def group_permutation_p_value(
 ) -> Tensor:
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
 
-    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks; x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
+    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks, x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
 
     Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.
@@ -134,7 +134,7 @@ def group_draws(
 
 
 class GWEAT(BaseMetric):
-    """See `gweat`; `by_group` has the term of each target set."""
+    """Does each target set go with its own attribute set? See `gweat`; `by_group` has the term of each target set."""
 
     metric_template = ("n", "n")
     metric_name = "Generalized WEAT"

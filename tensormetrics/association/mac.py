@@ -51,7 +51,10 @@ def mac(
 
 
 class MAC(BaseMetric):
-    """See `mac`; `targets_eval` has the distance of every target word to every attribute set."""
+    """Mean cosine distance of target words and attribute sets, 1 = none alike; see `mac`.
+
+    `targets_eval` has the distance of every target word to every attribute set.
+    """
 
     metric_template = ("n", "n")
     metric_name = "Mean Average Cosine Similarity"

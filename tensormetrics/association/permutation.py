@@ -55,7 +55,7 @@ def permutation_p_value(
 ) -> Tensor:
     """How often does a random partition of the n + m scores differ as much as (u, v) does? d = mean u - mean v.
 
-    Shapes: u: (..., n) scores; v: (..., m); masks; u_words: (..., n); v_words: (..., m) -> (...) float64, in (0, 1].
+    Shapes: u: (..., n) scores; v: (..., m); masks, u_words: (..., n); v_words: (..., m) -> (...) float64, in (0, 1].
 
     The share of the partitions into sizes n and m with d >= the observed one ("right-sided"), with d <= it
     ("left-sided"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
@@ -108,7 +108,7 @@ def sign_flip_p_value(
 ) -> Tensor:
     """How often is the mean of the values as extreme when every sign is thrown at random? Swapping a pair flips it.
 
-    Shapes: r: (..., P), one value per pair; mask; words: (..., P) -> (...) float64, in (0, 1].
+    Shapes: r: (..., P), one value per pair; mask, words: (..., P) -> (...) float64, in (0, 1].
 
     The share of the 2^P sign patterns whose mean is >= the observed one ("right-sided"), <= it ("left-sided") or as
     far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`

@@ -90,7 +90,10 @@ def _directions(
 
 
 class RIPA(BaseMetric):
-    """See `ripa`; `word_values` are each attribute word's mean and standard deviation over the pairs."""
+    """Inner products of the attribute words with the directions of target pairs (RIPA); see `ripa`.
+
+    `word_values` are each attribute word's mean and standard deviation over the pairs.
+    """
 
     metric_template = (2, 1)
     metric_name = "Relational Inner Product Association"

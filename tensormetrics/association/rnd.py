@@ -81,7 +81,10 @@ def rnd(
 
 
 class RND(BaseMetric):
-    """See `rnd`; `distance_by_word` has the difference for each attribute word, in ascending order."""
+    """Relative norm distance: how much nearer the attribute words lie to the first target set; see `rnd`.
+
+    `distance_by_word` has the difference for each attribute word, in ascending order.
+    """
 
     metric_template = (2, 1)
     metric_name = "Relative Norm Distance"

@@ -138,6 +138,7 @@ class RNSB(BaseMetric):
     0.047
     """
 
+    is_differentiable = False
     metric_template = ("n", 2)
     metric_name = "Relative Negative Sentiment Bias"
     metric_short_name = "RNSB"

@@ -116,7 +116,10 @@ def _orthogonal(directions: Tensor, least: float) -> Tensor:
 
 
 class SAME(BaseMetric):
-    """See `same`; `skew` and `stereotype` are NaN for more than two groups."""
+    """How far target words lean along the directions that part attribute groups (SAME); see `same`.
+
+    `skew` and `stereotype` are NaN for more than two groups.
+    """
 
     metric_template = (1, "n")
     metric_name = "SAME Score"

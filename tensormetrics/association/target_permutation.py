@@ -44,7 +44,7 @@ def target_permutation_p_value(
 ) -> Tensor:
     """How often is a score of targets x and y as extreme when their words are partitioned at random into these sizes?
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), masks and words: (..., X), (..., Y), (..., A) -> (...)
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks and words: (..., X), (..., Y), (..., A) -> (...)
     float64.
 
     `metric` is `rnd`, `ect` or `example_metric`, or another of this package with these sets. "exact" scores all

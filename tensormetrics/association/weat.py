@@ -110,7 +110,10 @@ class XYABWords(XYABMasks, total=False):
 
 
 class WEAT(BaseMetric):
-    """See `weat`; `run_query` also gives `weat_effect_size`, as `result` if `return_effect_size`."""
+    """Word Embedding Association Test: do the first targets go with the first attributes? 0 is no bias; see `weat`.
+
+    `run_query` also gives `weat_effect_size` as `effect_size`, and as `result` if `return_effect_size`.
+    """
 
     metric_template = (2, 2)
     metric_name = "Word Embedding Association Test"

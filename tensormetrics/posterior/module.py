@@ -129,7 +129,7 @@ class ConfusionPosterior(Metric):
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
 
         Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
-        which the largest counts; target: (*batch, N, ...) labels; ids; groups: (N,) integers or names.
+        which the largest counts; target: (*batch, N, ...) labels; ids, groups: (N,) integers or names.
 
         Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
         whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies

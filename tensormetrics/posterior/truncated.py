@@ -23,7 +23,7 @@ NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
 def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies.
 
-    Shapes: u: (S, ...) in [0, 1]; mean; sd, low, high: (...) -> (S, ...).
+    Shapes: u: (S, ...) in [0, 1]; mean, sd, low, high: (...) -> (S, ...).
 
     >>> truncated_normal_icdf(torch.tensor([0.0, 0.5]), torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
     tensor([1.0000, 1.3364], dtype=torch.float64)
@@ -50,7 +50,7 @@ def truncated_t_icdf(
 ) -> Tensor:
     """Quantiles of loc + scale * t restricted to [low, high], t having Student's distribution of `df` degrees.
 
-    Shapes: u: (S, ...) in [0, 1], the others: (...) -> (S, ...).
+    Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
 
     >>> truncated_t_icdf(torch.tensor([0.0, 0.5]), 4.0, torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
     tensor([1.0000, 1.3615], dtype=torch.float64)
@@ -66,7 +66,7 @@ def truncated_gamma_icdf(
 ) -> Tensor:
     """Quantiles of a gamma distribution restricted to [low, high], low >= 0.
 
-    Shapes: u: (S, ...) in [0, 1], the others: (...) -> (S, ...).
+    Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
 
     >>> truncated_gamma_icdf(torch.tensor([0.5, 1.0]), torch.tensor(2.0), torch.tensor(1.0), 0.0, 3.0)
     tensor([1.3776, 3.0000], dtype=torch.float64)
@@ -80,7 +80,7 @@ def truncated_gamma_icdf(
 def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Quantiles of a beta distribution.
 
-    Shapes: u: (S, ...) in [0, 1]; a; b: (...) -> (S, ...).
+    Shapes: u: (S, ...) in [0, 1]; a, b: (...) -> (S, ...).
 
     >>> beta_icdf(torch.tensor([0.025, 0.5]), torch.tensor(9.0), torch.tensor(3.0))
     tensor([0.4822, 0.7642], dtype=torch.float64)

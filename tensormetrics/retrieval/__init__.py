@@ -63,6 +63,7 @@ from .scores.precision import r_precision as r_precision
 from .scores.recall import HitRate as HitRate
 from .scores.recall import MetricLearningRecall as MetricLearningRecall
 from .scores.recall import RecallAtK as RecallAtK
+from .scores.recall import cmc as cmc
 from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank

@@ -152,10 +152,15 @@ def few_rows(tensor: Tensor) -> int:
 def column_units(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
     # rows: (N, D)  ->  (D,) float64
     """The units in which the columns of prepared rows have exact sums; see `class_sums`."""
+    return unit_of(largest_of_columns(rows, prepared))
+
+
+def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64, of moduli
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for piece in rows.split(few_rows(rows)):
+    for piece in rows.split(few_rows(rows)) if len(rows) else ():
         largest = torch.maximum(largest, prepared(piece).abs().amax(0))
-    return unit_of(largest)
+    return largest
 
 
 def class_sums(
@@ -163,15 +168,22 @@ def class_sums(
 ) -> Tensor:
     # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,) from `column_units`  ->  (classes, D) float64
     """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
+    return total(class_parts(rows, codes, classes, units, prepared))
+
+
+def class_parts(
+    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
+) -> Tensor:
+    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
     # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
     step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
-    for piece, here in zip(rows.split(step), codes.split(step), strict=True):
+    for piece, here in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
         order = here.argsort(stable=True)
         present, lengths = here[order].unique_consecutive(return_counts=True)
         for of_part, part in zip(sums, parts(prepared(piece[order]), units, COARSE), strict=True):
             of_part[present] += torch.segment_reduce(part, "sum", lengths=lengths)
-    return total(sums)
+    return sums
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -70,14 +70,19 @@ def by_content(rows: Tensor, step: int) -> Tensor:
     Rows go by a weighted sum, a piece of `step` of them at a time, and only where different rows have equal sums by
     all their columns.
     """
-    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).cos().to(rows.device)
-    keys = torch.cat([halving_sum(piece.double() * weights) for piece in rows.split(step)])
+    keys = content_keys(rows, step)
     order = keys.argsort(stable=True)
     ordered = keys[order]
     tied = (ordered[1:] == ordered[:-1]).nonzero()[:, 0]
     if any((rows[order[at]] != rows[order[at + 1]]).any() for at in tied.split(step)):
         return lexsort(*rows.unbind(1), keys)
     return order
+
+
+def content_keys(rows: Tensor, step: int) -> Tensor:
+    # rows: (N, D)  ->  (N,) float64, equal for equal rows
+    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).cos().to(rows.device)
+    return torch.cat([weights[:0], *(halving_sum(piece.double() * weights) for piece in rows.split(step))])
 
 
 def lexsort(*keys: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class BrierScore(_Calibration):
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Add a batch.
 
-        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids; groups: (N,) integers or names.
+        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         _checks.shape("target", target, "N")
         self.add_values(_squares(preds, target)[:, None], **items)
@@ -135,7 +135,7 @@ class CalibrationError(_Calibration):
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Add a batch.
 
-        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids; groups: (N,) integers or names.
+        Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         _checks.shape("target", target, "N")
         self.add_values(_gaps(preds, target, self.bins), **items)

@@ -114,7 +114,7 @@ class RankedMetric(Metric):
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Append a batch.
 
-        Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids; groups: (N,) integers or names.
+        Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids, groups: (N,) integers or names.
         """
         _checks.shape("preds", preds, "N")
         _check(preds, target, preds.shape)

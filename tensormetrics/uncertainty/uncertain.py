@@ -1,6 +1,7 @@
 """Intervals and comparisons for metrics of torchmetrics."""
 
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -76,18 +77,33 @@ class Uncertain(SumMetric):
         # sums: (..., K)  ->  (..., *shape of the metric's value), or several by name
         rows = sums.reshape(-1, sums.shape[-1])
         with self._turn:
-            values = [self._value(row) for row in rows]
-        flat, spec = zip(*map(tree_flatten, values), strict=True)
-        leaves = (torch.stack(leaf) for leaf in zip(*flat, strict=True))
-        found = [leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])) for leaf in leaves]
-        return tree_unflatten(found, spec[0])
+            found = self._values(rows)
+        return tree_map(lambda leaf: leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])), found)
+
+    def _values(self, rows: Tensor) -> Any:
+        # rows: (R, K)  ->  (R, *shape of the metric's value), or several by name
+        vars(self.metric).update(_update_count=1, _computed=None)
+        if len(rows) > 1:
+            with suppress(RuntimeError):  # where `compute` branches on a value, rows are read one by one
+                found = torch.vmap(self._value)(rows)
+                self.metric.reset()
+                return found
+        flat, spec = zip(*(tree_flatten(self._value(row)) for row in rows), strict=True)
+        return tree_unflatten([torch.stack(leaf) for leaf in zip(*flat, strict=True)], spec[0])
 
     def _value(self, row: Tensor) -> Any:
         pieces = row.split([shape.numel() for shape in self.shapes.values()])
-        for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True):
-            setattr(self.metric, name, piece.view(shape))
-        self.metric._update_count, self.metric._computed = 1, None
-        return tree_map(lambda leaf: torch.as_tensor(leaf).double(), type(self.metric).compute(self.metric))
+        # States are plain attributes; `__setattr__` of a module takes longer than `compute`.
+        vars(self.metric).update(
+            {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
+        )
+        return tree_map(_value_of, type(self.metric).compute(self.metric))
+
+
+def _value_of(leaf: Any) -> Tensor:
+    # as torchmetrics does around `compute`
+    found = torch.as_tensor(leaf).double()
+    return found.squeeze() if found.numel() == 1 else found
 
 
 def _single(given: Any) -> Any:

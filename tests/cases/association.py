@@ -56,6 +56,36 @@ def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     return np.sum(q * np.log(q * len(q)))
 
 
+def levels_of(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
+    """The three levels, a cosine at a time (Wolfe et al. 2024): one, then two, four and four numbers."""
+    of_x, of_y = gaps(x, a, b), gaps(y, a, b)
+    found = [(np.mean(of_x) - np.mean(of_y)) / np.std([*of_x, *of_y], ddof=1)]
+    for target in (x, y):
+        to_a, to_b = ([np.mean([cosine(v, w) for v in target]) for w in side] for side in (a, b))
+        found.append((np.mean(to_a) - np.mean(to_b)) / np.std([*to_a, *to_b], ddof=1))
+    pairs = [[cosine(v, w) for v in target for w in side] for target in (x, y) for side in (a, b)]
+    return [*found, *map(np.mean, pairs), *(np.std(pair, ddof=1) for pair in pairs)]
+
+
+def log_probabilities(generator: Generator, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(*shape, generator=generator).clamp(min=1e-3).log() for _ in range(4))
+
+
+def bias_of_sentences(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    return (association.lpbs(x, x_prior, y, y_prior, mask=mask),)
+
+
+def sentences(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    mask = torch.rand(*lead, 6, generator=generator) < 0.7
+    return *log_probabilities(generator, (*lead, 6)), mask.index_fill(-1, torch.tensor([0]), True)
+
+
+def pad_sentences(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
+    pad = torch.nn.functional.pad
+    *sides, mask = arguments
+    return *(pad(side, (2, 3), value=garbage) for side in sides), pad(mask, (2, 3))
+
+
 def of_queries(
     metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12
 ) -> MetricCase:
@@ -114,6 +144,16 @@ METRICS = {
         lambda w, a, b: np.mean(
             np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
         ),
+    ),
+    "MLEAT": of_queries(association.MLEAT, "xyab", lambda *sets: levels_of(*sets)[0]),
+    "LPBS": MetricCase(
+        association.LPBS,
+        lambda generator, items: log_probabilities(generator, (items,)),
+        lambda x, x_prior, y, y_prior: [
+            np.mean([np.log(np.exp(p - q) / np.exp(r - s)) for p, q, r, s in zip(x, x_prior, y, y_prior, strict=True)])
+        ],
+        bad=((torch.zeros(3), torch.zeros(2), torch.zeros(3), torch.zeros(3)), (torch.zeros(3, 2),) * 4),
+        not_finite=LEFT_OUT,
     ),
     "GWEAT": of_queries(
         association.GWEAT,
@@ -210,6 +250,8 @@ FUNCTIONS = {
     "weat_effect_size": word_sets("xyab", association.weat_effect_size),
     "sc_weat": word_sets("wab", association.sc_weat),
     "mean_sc_weat": word_sets("wab", association.mean_sc_weat),
+    "ml_eat": word_sets("xyab", association.ml_eat),
+    "lpbs": FunctionCase(bias_of_sentences, sentences, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"),
     "rnd": word_sets("xya", association.rnd),
     "rnd_cos": word_sets("xya", association.rnd, distance="cos"),
     "ripa": word_sets("ppa", association.ripa),

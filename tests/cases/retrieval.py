@@ -374,6 +374,7 @@ FUNCTIONS = {
     "average_precision_at_r": score(retrieval.average_precision_at_r),
     "average_precision": score(retrieval.average_precision),
     "recall": score(retrieval.recall, k=3),
+    "cmc": score(retrieval.cmc, k=3),
     "hit_rate": score(retrieval.hit_rate, k=3),
     "reciprocal_rank": score(retrieval.reciprocal_rank, k=3),
     "ndcg": score(retrieval.ndcg, k=12),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -119,6 +120,8 @@ def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(di
     assert found("--cameras", folder / "cameras.txt") == [
         [calculator.get_accuracy(rows, labels, query_cameras=cameras)[metric[0]]]
     ]
+    if find_spec("faiss"):
+        assert found("--cameras", folder / "cameras.txt", "--knn", "faiss")[0][0] > 0
     references = "--reference", folder / "x.npy", "--reference-labels", folder / "y.npy"
     both = "--cameras", folder / "cameras.txt", "--reference-cameras", folder / "cameras.txt"
     wanted = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
@@ -236,3 +239,20 @@ def test_columns_of_tables(digits):
         result.exit_code == 2
         and "word: got a column of string, wanted a list of D numbers in each row" in result.output
     )
+
+
+def test_what_an_index_costs(digits):
+    pytest.importorskip("faiss")
+    folder, pixels, labels = digits
+    given = [folder / "pixels.npy", folder / "labels.npy", "--metric", "precision_at_1", "--k", 10, "--knn", "faiss"]
+    result = run(*given, "--index", "IVF8,Flat", "--audit", 500, "--json", folder / "o.json")
+    assert result.exit_code == 0, result.output
+    audit = json.loads((folder / "o.json").read_text())["audit"]
+    exact = AccuracyCalculator(include=("precision_at_1",), k=10).get_accuracy(pixels, labels)["precision_at_1"]
+    assert audit["exact"]["precision_at_1"] == pytest.approx({"value": exact, "low": exact, "high": exact})
+    assert audit["queries"] == 500 and [row["k"] for row in audit["recall"]] == [*range(1, 11)]
+    assert 0.5 < audit["recall"][0]["value"] < 1
+    assert "recall of the index" in result.stdout and "by the index" in result.stdout
+    for wrong, said in ((["--audit", 5], "--audit: wanted --knn faiss"), (["--index", "Flat"], "--index: wanted")):
+        result = run(*given[:-2], *wrong)
+        assert result.exit_code == 2 and said in result.output

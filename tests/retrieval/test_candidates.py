@@ -133,9 +133,6 @@ def test_groups_of_one_side_or_with_another_search(device):
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             AccuracyCalculator(KNN).get_accuracy(x, labels, x, labels, **options)
-    message = "cameras: got some where the neighbours come from a function, wanted the default knn_func"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, knn_func=lambda *a: TorchKNN()(*a)).get_accuracy(x, labels, query_cameras=range(60))
     message = "cameras: got some for a part of the rows, wanted them in every update or in none"
     calculator = AccuracyCalculator(KNN)
     calculator.update(x, labels, role="query", cameras=groups.to(device))

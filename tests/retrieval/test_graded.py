@@ -131,16 +131,6 @@ MASK = torch.zeros(4, 4, dtype=torch.bool)
         ({"ignore": MASK.int()}, {}, "ignore: got torch.int32, wanted torch.bool; write ignore.bool()"),
         ({"ignore": (Y, Y[:3])}, {}, "ignore: reference groups: got shape (3,), wanted (4,)"),
         ({"ignore": MASK}, {"query_cameras": Y}, "ignore: got some together with cameras, wanted one of them"),
-        (
-            {"ignore": MASK, "knn_func": lambda *a: TorchKNN()(*a)},
-            {},
-            "ignore: got some where the neighbours come from a function, wanted the default knn_func",
-        ),
-        (
-            {"gains": graded, "knn_func": lambda *a: TorchKNN()(*a)},
-            {},
-            "gains: got some where the neighbours come from a function, wanted the default knn_func",
-        ),
         ({}, {"self_index": [0, 1]}, "self_index: got shape (2,), wanted (4,)"),
         ({}, {"self_index": [0, 1, 2, 4]}, "self_index: got 4, wanted -1 to 3"),
         (

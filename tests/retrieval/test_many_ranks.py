@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKMeans, TorchKNN
+from tensormetrics.retrieval.clusters import among
+from tensormetrics.retrieval.scores import embedding_metric
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
@@ -31,6 +33,19 @@ def labels():
     return torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
 
 
+def ids():
+    return torch.randperm(N, generator=torch.Generator().manual_seed(8))
+
+
+CLUSTERED = ("AMI", "NMI", "r_precision")
+CLUSTERS = {
+    "plain": dict,
+    "spherical": lambda: {"kmeans_func": TorchKMeans(4, spherical=True, n_init=2)},
+    "tolerant": lambda: {"kmeans_func": TorchKMeans(tol=0.1)},
+    "k-means++": lambda: {"kmeans_func": TorchKMeans(init="k-means++", niter=2)},
+}
+
+
 def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
@@ -51,6 +66,11 @@ def run_rank(rank: int, folder: str) -> None:
                     if len(own):
                         metric.update(own, labels().split(sizes)[rank])
                     results[sizes, family, f"k={k}"] = metric.compute()
+                for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
+                    metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
+                    metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
+                    spread = metric.rows_may_stay()
+                    results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, spread
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -82,3 +102,35 @@ def test_values_are_those_of_one(ranks, sizes, family, k):
     wanted = alone.compute()
     for rank in ranks[: len(sizes)]:
         assert rank[sizes, family, f"k={k}"] == wanted
+
+
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", ["gaussian", "lattice"])
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_clusters_are_those_of_one(ranks, sizes, family, name):
+    alone = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
+    alone.update(families()[family], labels(), ids=ids())
+    wanted = alone.compute()
+    for rank in ranks[: len(sizes)]:
+        values, clusters, spread = rank[sizes, family, name]
+        assert values == wanted and torch.equal(clusters, alone.last.cluster_labels)
+        assert spread == (name != "k-means++")
+
+
+def test_different_rows_have_different_digests():
+    rows = torch.cat([torch.randint(0, 3, (2000, 3)).float(), -torch.zeros(1, 3)])
+    distinct, place = rows.unique(dim=0, return_inverse=True)
+    digests = among._digests(rows)
+    assert len(digests.unique()) == len(distinct) == 27
+    assert torch.equal(digests, among._digests(distinct)[place])
+
+
+def test_who_brings_all_rows_is_told(monkeypatch):
+    metric = AccuracyCalculator(("nearest_centroid_accuracy",))
+    metric.update(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
+    monkeypatch.setattr(embedding_metric, "exchange", lambda held, group: [held] * 3)
+    monkeypatch.setattr(embedding_metric, "MUCH", 479)
+    with pytest.warns(UserWarning, match="^AccuracyCalculator brings all rows, 0.0 GB, to every process"):
+        metric._warn_of_all_rows()
+    monkeypatch.setattr(embedding_metric, "MUCH", 480)
+    metric._warn_of_all_rows()

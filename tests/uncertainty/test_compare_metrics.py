@@ -6,7 +6,12 @@ import scipy.stats
 import torch
 from test_weights import weight
 from torchmetrics import MeanSquaredError
-from torchmetrics.classification import BinaryAUROC
+from torchmetrics.classification import (
+    BinaryAUROC,
+    MulticlassConfusionMatrix,
+    MulticlassF1Score,
+    MulticlassMatthewsCorrCoef,
+)
 
 from tensormetrics.association import WEAT
 from tensormetrics.posterior import ConfusionPosterior
@@ -171,6 +176,39 @@ def test_uncertain_updates_are_items(generator):
     assert float(found.value) == pytest.approx(squares.mean())
     assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(means, [0.025, 0.975]), rel=1e-6)
     assert metric.higher_is_better is False
+    assert found.value.shape == found.low.shape == ()
+    assert torch.equal(metric.compute(), found.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MulticlassConfusionMatrix(3),  # all replicates in one call of `compute`
+        lambda: MulticlassF1Score(3, average="none"),  # one by one: it indexes by values
+        lambda: MulticlassMatthewsCorrCoef(3),  # one by one: it branches on a value
+    ],
+)
+def test_uncertain_reads_every_replicate_as_compute_would(make, generator):
+    metric, rows = Uncertain(make(), replicates=20), []
+    for _ in range(6):
+        batch = torch.randint(3, (2, 15), generator=generator)
+        metric.update(*batch)
+        rows.append(batch)
+    weights = np.array([[weight(0, item, r)[0] for item in range(6)] for r in range(20)])
+    alone = []
+    for row in weights:
+        whole = make()
+        for share, batch in zip(row.tolist(), rows, strict=True):
+            one = make()
+            one.update(*batch)
+            for name in one._defaults:
+                setattr(whole, name, getattr(whole, name) + share * getattr(one, name).double())
+        whole._update_count = 1
+        alone.append(whole.compute().double())
+    expected = np.quantile(torch.stack(alone).numpy(), [0.025, 0.975], axis=0)
+    found = metric.interval()
+    assert found.value.shape == found.low.shape == alone[0].shape
+    np.testing.assert_allclose(torch.stack([found.low, found.high]), expected, rtol=1e-6)
 
 
 def test_scalars_for_loggers():

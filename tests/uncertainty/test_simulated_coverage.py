@@ -1,6 +1,7 @@
 """Intervals of 95 % cover the truth in .92 to .97 of all samples, one metric of each domain, and with groups of items
-that are alike; comparisons of equal models are rarely significant."""
+that are alike; comparisons of equal models are rarely significant. With -s the shares are printed."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -20,7 +21,12 @@ pytestmark = pytest.mark.slow
 
 def covered(run: Callable[[int], Estimate], truth: float) -> float:
     found = [run(i) for i in range(RUNS)]
-    return sum(float(low) <= truth <= float(high) for _, low, high in found) / RUNS
+    return told(sum(float(low) <= truth <= float(high) for _, low, high in found) / RUNS)
+
+
+def told(share: float) -> float:
+    print(f"{os.environ['PYTEST_CURRENT_TEST'].split('::')[1]}: {share:.3f}")
+    return share
 
 
 def test_map_at_r_of_queries_against_a_fixed_gallery(generator):
@@ -62,7 +68,7 @@ def test_mac_over_words(generator):
     truth = mac(words[0], words[1:])
     targets, attributes = torch.randint(20000, (2, RUNS, 80), generator=generator)
     low, high = bootstrap_interval(mac, words[0][targets], words[1][attributes][:, None], replicates=400)[1:]
-    assert 0.92 <= ((low <= truth) & (truth <= high)).double().mean() <= 0.97
+    assert 0.92 <= told(float(((low <= truth) & (truth <= high)).double().mean())) <= 0.97
 
 
 def alike(groups: int, size: int, generator: torch.Generator) -> Tensor:
@@ -115,4 +121,4 @@ def test_p_values_of_equal_models(generator):
                 right = (alike(300 // size, size, generator) < 0).long()[:, None]
                 metric.update(right, torch.ones_like(right), groups=groups)
             rejected += float(compare(a, b)["f1"].p_value) <= 0.05
-        assert abs(rejected / 400 - 0.05) < 0.04
+        assert abs(told(rejected / 400) - 0.05) < 0.04

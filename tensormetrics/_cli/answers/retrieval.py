@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._uncertainty.estimates import Estimate
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import statistic_of
 from ...retrieval.scores.embedding_metric import Role
@@ -64,6 +65,8 @@ def answer(
     average: str,
     levels: bool,
     per_class: bool,
+    index: str | None,
+    audit: int | None,
     state: str | None,
     state_seconds: float,
     replicates: int,
@@ -81,13 +84,16 @@ def answer(
         raise BadInput(f"--per-class: not {why}")
     if state and (ranks > 1 or not files["reference"]):
         raise BadInput("--state: wanted a --reference, which is read in blocks, and one process; leave it out")
+    if (index or audit) and knn != "faiss":
+        raise BadInput(f"--{'index' if index else 'audit'}: wanted --knn faiss, whose search may not be exact")
     place = find_device(device)
     query, reference, groups = _read(files, levels, bool(state))
     aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
     with naming(HINTS, **files, **OPTIONS), aside:
         searcher: dict[str, Any] = {"distance": distance}
         if knn != "torch":
-            searcher = {"knn_func": KNN[knn](distance=distance)}
+            factory: dict[str, Any] = {"index_init_fn": index} if index else {}
+            searcher = {"knn_func": KNN[knn](distance=distance, **factory), "audit": audit}
         calculator = AccuracyCalculator(
             metrics,
             avg_of_avgs=average == "macro",
@@ -113,8 +119,10 @@ def answer(
             found = calculator.interval(confidence=confidence, replicates=replicates, groups=weighed)
             intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
         by_class = _by_class(scored, query.labels[0]) if per_class else {}
+        exact = calculator.audited(confidence=confidence) if audit else {}
     head = ["metric", "value", *([f"{percent(confidence)} interval"] if replicates else [])]
     tables = [Table.of(head, ([name, value, intervals.get(name)] for name, value in values.items()))]
+    tables += _tables_of(exact, values, confidence)
     if by_class:
         tables.append(Table.of(["class", *scored], ([label, *row.values()] for label, row in by_class.items())))
     report: dict[str, Any] = {
@@ -125,6 +133,7 @@ def answer(
             for name, value in values.items()
         },
         "per_class": by_class,
+        **({"audit": _told(exact, audit)} if audit else {}),
     }
     spread = {name: [row[name] for row in by_class.values()] for name in scored} if by_class else {}
     return publish(
@@ -136,6 +145,35 @@ def answer(
         json_file=json_file,
         plot=plot,
     )
+
+
+def _tables_of(exact: dict[str, Estimate], values: dict[str, float], confidence: float) -> list[Table]:
+    """Approximate scores beside exact ones, and the recall of the index at some k."""
+    if not exact:
+        return []
+    interval = f"{percent(confidence)} interval"
+    scores = (
+        [name, values[name], float(each.value), (float(each.low), float(each.high))]
+        for name, each in exact.items()
+        if name != "recall"
+    )
+    recall = _told(exact)["recall"]
+    some = [row for row in recall if row["k"] in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(recall))]
+    rows = ([row["k"], row["value"], (row["low"], row["high"])] for row in some)
+    return [
+        Table.of(["metric", "by the index", "exact", interval], scores),
+        Table.of(["k", "recall of the index", interval], rows),
+    ]
+
+
+def _told(exact: dict[str, Estimate], audit: int | None = None) -> dict[str, Any]:
+    def ends(estimate: Estimate) -> dict[str, Any]:
+        return {name: each.tolist() for name, each in estimate._asdict().items()}
+
+    by_k = zip(*(each.tolist() for each in exact["recall"]), strict=True)
+    recall = [{"k": k, **dict(zip(Estimate._fields, each, strict=True))} for k, each in enumerate(by_k, 1)]
+    scores = {name: ends(each) for name, each in exact.items() if name != "recall"}
+    return {"queries": audit, "recall": recall, "exact": scores}
 
 
 def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:

@@ -15,6 +15,7 @@ from ..._uncertainty.resampling import Resampled, together
 from ..._uncertainty.resampling import interval as intervals
 from ..._uncertainty.weights import check_draws
 from ..._uncertainty.weights import units as units_of
+from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
 from ..relevance import Comparison, Ignore
@@ -25,22 +26,14 @@ from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.source import RowSource
 from ..sources.state import SECONDS
+from .audit import Auditor, estimates
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
-from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known, rank_score, statistic_of
+from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
 from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
+from .selection import OF_NEIGHBOURS, calculates, check_comparable, check_names, checked_k, joined
 from .streaming import check_blocks, state_of
-
-
-def _calculates(name: str) -> Callable[..., Tensor]:
-    """The method `calculate_{name}`, which a subclass may override or call."""
-
-    def calculate(self: "AccuracyCalculator", **given: Any) -> Tensor:
-        return self._value(name, **given)
-
-    calculate.__name__ = f"calculate_{name}"
-    return calculate
 
 
 class AccuracyCalculator(EmbeddingMetric):
@@ -63,13 +56,16 @@ class AccuracyCalculator(EmbeddingMetric):
         device: where to; default a CUDA input's own device, else the current CUDA device, else the CPU.
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
-        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that
-            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory.
+        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that floating
+            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory, and rows of any dtype
+            from `open_rows`. Besides it scores take up to 72 bytes for each reference; in blocks, 8 for its label.
         ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
         keep: "all" keeps in `last` also the ranks of all relevant references.
         progress: show how many queries are scored.
+        audit: so many queries, drawn by `audit_seed`, are searched exactly too: what a knn_func that is not exact
+            costs, see `audited`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
         kwargs: store_dtype, in which embeddings are kept (default their own), and what every metric takes, such as
             process_group.
@@ -108,6 +104,8 @@ class AccuracyCalculator(EmbeddingMetric):
         label_levels: bool = False,
         keep: Keep = "scores",
         progress: bool = False,
+        audit: int | None = None,
+        audit_seed: int = 0,
         **kwargs: Unpack[StoreOptions],
     ) -> None:
         custom = label_comparison_fn not in (None, EQUALITY)
@@ -124,7 +122,7 @@ class AccuracyCalculator(EmbeddingMetric):
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
         self.average = average_of(avg_of_avgs, return_per_class)
         self.avg_of_avgs, self.return_per_class = avg_of_avgs, return_per_class
-        self.k, self.on_lone = _checked_k(k), on_lone
+        self.k, self.on_lone = checked_k(k), on_lone
         self.label_comparison_fn = label_comparison_fn or EQUALITY
         self.comparison = label_comparison_fn if custom else None
         self.ignore, self.gains, self.label_levels = ignore, gains, label_levels
@@ -136,15 +134,18 @@ class AccuracyCalculator(EmbeddingMetric):
         self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, self.k, keep, progress)
+        self.auditor = None if audit is None else Auditor(audit, audit_seed, self.search, self.k)
         keyword = self.function_keyword
         self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
         self.selected = self.current = self.methods
         self.selected = self.current = self._select(include, exclude)
 
     def rows_may_stay(self) -> bool:
-        own = all(rank_score(name) and self._is_own(name) for name in self.selected)
+        names, kmeans = self.selected, self.kmeans_func
+        clusters = type(kmeans) is TorchKMeans and kmeans.spreads and self._is_own_clustering()
+        stay = all(self._is_own(name) and (rank_score(name) or (clusters and name in CLUSTERING)) for name in names)
         return (
-            own
+            stay
             and self.search.counted is not None
             and self.ignore is None
             and (self.gains is None or callable(self.gains))
@@ -155,8 +156,10 @@ class AccuracyCalculator(EmbeddingMetric):
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
         Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
-        scores its own queries. Metrics of clusters, class means, own metrics and searches by other functions need all
-        rows on every rank. Ranks that differ in an option all raise a ValueError that names it; where one fails, the
+        scores its own queries. So do clusters of the default k-means, by sums of each rank's rows; labels and clusters,
+        8 bytes a row, are on all ranks. Class means, own metrics, other searches, and k-means by other functions or
+        from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a warning above 1 GB.
+        Ranks that differ in an option all raise a ValueError that names it; where one fails, the
         others raise a RuntimeError that names the rank, and the group serves on.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
@@ -237,6 +240,17 @@ class AccuracyCalculator(EmbeddingMetric):
         confidence = check_confidence(confidence)
         return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
 
+    def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
+        """What the search that is not exact cost, in the latest call, from the queries that `audit` drew.
+
+        "recall" (K,): the share of the k nearest references among the k that were found, for k = 1, ..., K <= 1000.
+        Metric name: what an exact search would give, to be read beside the approximate value. Means over queries have
+        one; clusters, medians and own metrics have none. RuntimeError where nothing was audited.
+        """
+        if self.last is None or self.last.audit is None:
+            raise RuntimeError("audited: nothing was audited; give AccuracyCalculator audit=1000 and score something")
+        return estimates(self.last.audit, self.averaged, self.average, check_confidence(confidence))
+
     @torch.no_grad()
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
@@ -254,7 +268,7 @@ class AccuracyCalculator(EmbeddingMetric):
             if not means:
                 raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
             found.append(items_of_several(means, units, classes, self.average).resampled(*options))
-        all_levels = together(found, _joined)
+        all_levels = together(found, joined)
         return all_levels.read(all_levels.plain), all_levels
 
     def _better(self, name: str) -> int:
@@ -284,26 +298,14 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def check_primary_metrics(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
         """TypeError unless both are lists or tuples, ValueError unless all names are known."""
-        for argument, names in (("include", include), ("exclude", exclude)):
-            if not isinstance(names, list | tuple):
-                raise TypeError(f"{argument}: got {names!r}, wanted a list or tuple of metric names")
-            for name in names:
-                if not (name in self.methods or is_known(name)):
-                    known = ", ".join(dict.fromkeys((*self.methods, *NAMES)))
-                    raise ValueError(f"{argument}: got {name!r}, wanted names among {known}")
+        check_names(self.methods, include=include, exclude=exclude)
 
     def description(self) -> str:
         return "avg_of_avgs" if self.avg_of_avgs else ""
 
     def requires_knn(self) -> list[str]:
         """The methods that are given neighbours; extend it for your own."""
-        return [
-            "mean_average_precision",
-            "mean_average_precision_at_r",
-            "mean_reciprocal_rank",
-            "precision_at_1",
-            "r_precision",
-        ]
+        return [*OF_NEIGHBOURS]
 
     def requires_clustering(self) -> list[str]:
         """The methods that are given clusters; extend it for your own."""
@@ -323,13 +325,24 @@ class AccuracyCalculator(EmbeddingMetric):
         clusters = kmeans(query, len(query_labels.unique(dim=0)))
         return torch.as_tensor(clusters, device=query.device)
 
-    calculate_AMI = _calculates("AMI")
-    calculate_NMI = _calculates("NMI")
-    calculate_mean_average_precision = _calculates("mean_average_precision")
-    calculate_mean_average_precision_at_r = _calculates("mean_average_precision_at_r")
-    calculate_mean_reciprocal_rank = _calculates("mean_reciprocal_rank")
-    calculate_precision_at_1 = _calculates("precision_at_1")
-    calculate_r_precision = _calculates("r_precision")
+    def _is_own_clustering(self) -> bool:
+        return type(self).get_cluster_labels is AccuracyCalculator.get_cluster_labels
+
+    def _spread_clusters(self, sides: Sides) -> Tensor:
+        # ->  (Q,) int64
+        """Those of all processes, whose rows stay where they are."""
+        assert isinstance(self.kmeans_func, TorchKMeans) and sides.spread is not None  # else they would not stay
+        among = AmongRanks(sides.spread)
+        found = self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among)
+        return among.all_of(found)
+
+    calculate_AMI = calculates("AMI")
+    calculate_NMI = calculates("NMI")
+    calculate_mean_average_precision = calculates("mean_average_precision")
+    calculate_mean_average_precision_at_r = calculates("mean_average_precision_at_r")
+    calculate_mean_reciprocal_rank = calculates("mean_reciprocal_rank")
+    calculate_precision_at_1 = calculates("precision_at_1")
+    calculate_r_precision = calculates("r_precision")
 
     def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
         return as_numbers(called(function_dict, kwargs))
@@ -343,10 +356,8 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
         if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
             raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
-        for option, given in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
-            unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
-            if given is not None and unable:
-                raise NotImplementedError(f"{option}: {', '.join(unable)} cannot use it; write exclude={unable!r}")
+        unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
+        check_comparable(unable, label_comparison_fn=self.comparison, gains=self.gains)
         return chosen
 
     def _needs_clusters(self, name: str) -> bool:
@@ -408,14 +419,18 @@ class AccuracyCalculator(EmbeddingMetric):
             scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
             if tables:
                 given |= self._neighbour_arguments(sides, includes, neighbours)
+            if self.auditor:
+                self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
             scores, ranks = self.scorer(own, sides, relevant, neighbours)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
-                given["cluster_labels"] = self.get_cluster_labels(**given)
+                whole = sides.spread is None
+                given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
+            audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks)
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit)
         self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
         return given
 
@@ -428,16 +443,3 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
-
-
-def _checked_k(k: Any) -> Any:
-    if k is None or k == "max_bin_count":
-        return k
-    try:
-        return _checks.integer_at_least("k", k, 1)
-    except ValueError:
-        raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
-
-
-def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: value for part in parts for name, value in part.items()}

@@ -21,6 +21,20 @@ Keep = Literal["scores", "all"]
 KEEP: tuple[Keep, ...] = get_args(Keep)
 
 
+class Audit(NamedTuple):
+    """What an exact search finds for some queries.
+
+    queries: (A,) int64, which ones, ascending.
+    found: (A, K) float64, the share of a query's k nearest references that the approximate search found among its
+        first k, for k = 1, ..., K; NaN where there is no reference.
+    exact: metric -> (A,) float64, their exact scores.
+    """
+
+    queries: Tensor
+    found: Tensor
+    exact: dict[str, Tensor]
+
+
 class Result(NamedTuple):
     """What the latest call found, before averaging. With `label_levels` the names of metrics end in `_level{i}`.
 
@@ -28,12 +42,14 @@ class Result(NamedTuple):
     lone: (Q,) bool, queries without relevant reference, or (L, Q).
     cluster_labels: (Q,) int64, or (L, Q); None if no metric asked for them.
     ranks: of all relevant references that were looked for, or a tuple of L; None unless keep="all".
+    audit: what an exact search finds for some queries; None unless one was asked for.
     """
 
     scores: dict[str, Tensor]
     lone: Tensor
     cluster_labels: Tensor | None
     ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None = None
+    audit: Audit | None = None
 
 
 class QueryScorer:
@@ -65,17 +81,19 @@ class QueryScorer:
             if sides.ignore is not None:
                 name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
                 raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-            scores[CENTROID] = checked_centroids(sides, _distance(self.search.knn_func), self.search.memory_budget)
+            scores[CENTROID] = checked_centroids(
+                sides, distance_of_search(CENTROID, self.search.knn_func), self.search.memory_budget
+            )
         return scores, ranks
 
 
-def _distance(knn_func: Callable) -> Distance:
-    """That of the search, by which centroids are compared; Euclidean where it tells none."""
+def distance_of_search(asked: str, knn_func: Callable) -> Distance:
+    """Its distance, by which centroids are compared and searches audited; Euclidean where it tells none."""
     name = getattr(knn_func, "distance", DEFAULT)
     if not isinstance(name, str) or name not in DISTANCES:
         raise ValueError(
-            f"{CENTROID}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
-            f"write exclude={(CENTROID,)!r}"
+            f"{asked}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
+            + (f"write exclude={(CENTROID,)!r}" if asked == CENTROID else f"leave out {asked}")
         )
     return DISTANCES[name]
 
@@ -119,9 +137,12 @@ def of_levels(results: dict[str, Result]) -> Result:
     """The results of all levels of labels, by the suffix of their names, as one."""
     scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
     clusters = [result.cluster_labels for result in results.values() if result.cluster_labels is not None]
+    audits = {suffix: result.audit for suffix, result in results.items() if result.audit is not None}
+    exact = {name + suffix: score for suffix, audit in audits.items() for name, score in audit.exact.items()}
     return Result(
         scores,
         torch.stack([result.lone for result in results.values()]),
         torch.stack(clusters) if len(clusters) == len(results) else None,
         tuple(result.ranks if isinstance(result.ranks, PositiveRanks) else None for result in results.values()),
+        next(iter(audits.values()))._replace(exact=exact) if audits else None,
     )

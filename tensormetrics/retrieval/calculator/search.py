@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ... import _checks
 from ..ranks.ranking import Ranking, Ties
-from ..ranks.ranks import PositiveRanks
+from ..ranks.ranks import PositiveRanks, read_off, within_depth
 from ..ranks.spread import tiles_of
+from ..relevance import Relevance
 from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
 from ..search.distance import DistanceName
@@ -22,6 +23,11 @@ class Neighbours:
     def __init__(self, knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]], sides: Sides) -> None:
         self.knn_func, self.sides = knn_func, sides
         self._distances = self._indices = sides.self_index().new_empty(len(sides.query), 0)
+
+    @property
+    def depth(self) -> int:
+        """How many were looked for."""
+        return self._indices.shape[1]
 
     def indices(self, k: int) -> Tensor:
         # ->  (Q, k) int64, -1 = none
@@ -64,10 +70,7 @@ class Search:
         """Slices of the queries with their ranks; `neighbours` are those of `sides`, for whatever labels."""
         allowed = budget(self.memory_budget, sides.query.device)
         few = self.ties == "index" and depth is not None and depth <= max(64, len(sides.reference_labels) // 32)
-        special = [name for name in ("ignore", "gains") if getattr(sides, name) is not None]
-        if special and self.counted is None:
-            name = "cameras" if isinstance(sides.ignore, tuple) else special[0]
-            raise ValueError(f"{name}: got some where the neighbours come from a function, wanted the default knn_func")
+        special = sides.ignore is not None or sides.gains is not None
         few &= not special and not sides.spread and not sides.stream
         counted = None if few and 8 * (depth or 0) * len(sides.query) <= allowed else self.counted
         stay = "ranks of rows that stay where they are" if sides.spread or sides.stream else "ranks"
@@ -84,6 +87,9 @@ class Search:
             yield from tiles_of(sides, ranking)
             return
         depth = depth or len(sides.reference) - sides.all_shared()
+        if special:
+            yield from self._of_relevance(sides, depth, neighbours, allowed)
+            return
         indices = neighbours.indices(depth)
         candidates = len(sides.reference) - (sides.self_index() >= 0).long()
         rows = max(allowed // (96 * depth), 1)
@@ -93,6 +99,27 @@ class Search:
             match = compared(self.comparison or flat_equality, sides.query_labels[tile], knn_labels)
             ranks = ranks_of_matches(match & (indices[tile] >= 0), relevant[tile], candidates[tile])
             yield tile, ranks._replace(depth=depth)
+
+    def _of_relevance(
+        self, sides: Sides, depth: int, neighbours: Neighbours, allowed: int
+    ) -> Iterator[tuple[slice, PositiveRanks]]:
+        """From more neighbours than `depth`, as many as may be ignored: those that are, are dropped."""
+        own, references = sides.self_index(), len(sides.reference)
+        relevance = Relevance(
+            sides.query_labels, sides.reference_labels, own, self.comparison, sides.gains, sides.ignore
+        )
+        rows = max(allowed // (relevance.bytes_per_query + 96 * depth), 1)
+        tiles = [slice(start, min(start + rows, len(own))) for start in range(0, len(own), rows)]
+        most = 0
+        for tile in tiles if sides.ignore is not None else ():
+            most = max(most, int((references - (own[tile] >= 0).long() - relevance(tile).candidates).max()))
+        indices = neighbours.indices(min(depth + most, references - sides.all_shared()))
+        for tile in tiles:
+            positives, order = relevance(tile), indices[tile]
+            if positives.ignored is not None:
+                dropped = positives.ignored.gather(1, order.clamp(min=0)) | (order < 0)
+                order = order.masked_fill(dropped, -1).gather(1, dropped.long().argsort(dim=1, stable=True))[:, :depth]
+            yield tile, within_depth(*read_off(order.contiguous(), positives), positives, depth)
 
     def tables(self, sides: Sides, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
         """The k neighbours of all queries, as metrics of a subclass are given them."""

@@ -48,7 +48,10 @@ def cluster_accuracy(
 
 
 class ClusterAccuracy(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `cluster_accuracy`. For embeddings: `EmbeddingClusterAccuracy`."""
+    """Share of items whose cluster is matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
+
+    `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`.
+    """
 
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)

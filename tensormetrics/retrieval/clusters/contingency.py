@@ -129,7 +129,7 @@ class ClusteringMetric(Metric):
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[Identity]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
 
-        Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids; groups: (N,), for `interval`.
+        Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids, groups: (N,), for `interval`.
         """
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._exact_sums import exact_sum
-from ..rows import as_embeddings, budget, check_finite, check_squares, class_sums, column_units, few_rows
+from ..._exact_sums import COARSE, parts, total, unit_of
+from ..rows import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
 from ..search.knn import KnownQueries, TorchKNN
-from ..sums import by_content, row_norms
+from ..sums import row_norms
+from .among import ALONE, Alone
 
 
 class TorchKMeans:
@@ -72,29 +73,35 @@ class TorchKMeans:
         return self.clusters(x, n_clusters)
 
     @torch.no_grad()
-    def clusters(self, x: Tensor, n_clusters: int) -> Tensor:
-        """Of rows that a door has checked.
+    def clusters(self, x: Tensor, n_clusters: int, among: Alone = ALONE) -> Tensor:
+        """Of rows that a door has checked; `among` those of several processes, if `spreads`.
 
         Shapes: x: (N, D) -> (N,) int64.
         """
         n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
-        if n_clusters > len(x):
-            raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
+        count = among.count(x)
+        if n_clusters > count:
+            raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {count}")
         if self.spherical:
             x = _unit(x)
         generator = torch.Generator().manual_seed(self.seed)
-        order = by_content(x, few_rows(x))
+        order = among.order(x)
         sample = self._sample(x, order, n_clusters, generator)
         order = order if sample is x else torch.arange(len(sample), device=x.device)
-        starts = (self._first_centroids(sample, order, n_clusters, generator) for _ in range(self.n_init))
-        units = column_units(sample)
-        known = KnownQueries(sample, budget(None, x.device))
-        runs = (self._run(sample, known, order, units, start) for start in starts)
+        starts = (self._first_centroids(sample, order, n_clusters, generator, among) for _ in range(self.n_init))
+        units = unit_of(among.largest(largest_of_columns(sample)))
+        known = KnownQueries(sample, budget(None, x.device)) if len(sample) else None
+        runs = (self._run(sample, known, order, units, start, among) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
             clusters, squared = _assign(x, self.centroids)
-            self.inertia = exact_sum(squared.double())
+            self.inertia = _inertia(squared.double(), among)
         return clusters
+
+    @property
+    def spreads(self) -> bool:
+        """Whether rows may stay on several processes; other draws want all of them in one order."""
+        return self.max_points_per_centroid is None and (isinstance(self.init, Tensor) or self.init == "random")
 
     def _sample(self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
         # x: (N, D)  order: (N,) int64 by content  ->  (M, D), in this order, or x itself
@@ -104,33 +111,56 @@ class TorchKMeans:
         return x[order[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]]
 
     def _run(
-        self, x: Tensor, known: KnownQueries, order: Tensor, units: Tensor, centroids: Tensor
+        self,
+        x: Tensor,
+        known: KnownQueries | None,
+        order: Tensor,
+        units: Tensor,
+        centroids: Tensor,
+        among: Alone = ALONE,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_sums`  centroids: (K, D) float64
         # ->  clusters (N,), centroids (K, D), inertia (), number of updates
         # Those that a user gave may lie anywhere.
         clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else known)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
-            previous, inertia = clusters, exact_sum(squared)
-            clusters = _fill_empty(clusters, squared, order, len(centroids))
-            number = torch.bincount(clusters, minlength=len(centroids))
-            centroids = class_sums(x, clusters, len(centroids), units) / number[:, None]
+            previous, before = clusters, squared
+            number, sums = self._sums(x, clusters, units, len(centroids), among)
+            if not number.all():
+                whole = _fill_empty(among.all_of(clusters), among.all_of(squared), order, len(centroids))
+                clusters = whole[among.own]
+                number, sums = self._sums(x, clusters, units, len(centroids), among)
+            centroids = sums / number[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
             clusters, squared = _assign(x, centroids, known)
             # Waits for the device; going on for nothing would cost more.
-            if torch.equal(clusters, previous) or (exact_sum(squared) - inertia).abs() < self.tol * inertia:
+            if among.everywhere(torch.equal(clusters, previous)):
                 break
-        return clusters, centroids, exact_sum(squared), n_iter
+            if self.tol:
+                inertia = _inertia(before, among)
+                if (_inertia(squared, among) - inertia).abs() < self.tol * inertia:
+                    break
+        return clusters, centroids, _inertia(squared, among), n_iter
 
-    def _first_centroids(self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
+    @staticmethod
+    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, among: Alone) -> tuple[Tensor, Tensor]:
+        # x: (N, D)  clusters: (N,) int64  units: (D,)  ->  (K,) rows of each cluster, (K, D) their sums; float64
+        number = torch.bincount(clusters, minlength=n_clusters)
+        number, sums = among.totals(number, class_parts(x, clusters, n_clusters, units))
+        return number, total(sums)
+
+    def _first_centroids(
+        self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, among: Alone = ALONE
+    ) -> Tensor:
         # x: (N, D)  order: (N,) int64 by content  ->  (K, D) float64
         if isinstance(self.init, Tensor):
             _checks.shape("init", self.init, n_clusters, x.shape[1])
             _checks.same_device(x=x, init=self.init)
             return _unit(self.init.double()) if self.spherical else self.init.double()
         if self.init == "random":
-            return x[order[torch.randperm(len(x), generator=generator)[:n_clusters].to(x.device)]].double()
+            first = order[torch.randperm(len(order), generator=generator)[:n_clusters].to(x.device)]
+            return among.rows_at(x, first).double()
         draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
         weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
         chosen, first = [], torch.zeros_like(order)
@@ -154,6 +184,14 @@ def _assign(x: Tensor, centroids: Tensor, known: KnownQueries | None = None) -> 
     # x: (N, D)  centroids: (K, D) float64  known: x  ->  (N,) int64, (N,) float64 squared distance
     clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, known=known)[1][:, 0]
     return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
+
+
+def _inertia(squared: Tensor, among: Alone) -> Tensor:
+    # squared: (N,) float64  ->  ()
+    """As `exact_sum` of those of all processes."""
+    most = squared.abs().amax() if len(squared) else squared.new_zeros(())
+    unit = unit_of(among.largest(most))
+    return total(among.totals(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])
 
 
 def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:

@@ -153,7 +153,10 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
 
 
 class NormalizedMutualInfo(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `normalized_mutual_info`."""
+    """Normalized mutual information (NMI) of a clustering, in [0, 1], not adjusted for chance.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `normalized_mutual_info`.
+    """
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -166,7 +169,10 @@ class NormalizedMutualInfo(ClusteringMetric):
 
 
 class AdjustedMutualInfo(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `adjusted_mutual_info`."""
+    """Adjusted mutual information (AMI) of a clustering: 1 for equal partitions, about 0 by chance.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`.
+    """
 
     no_interval = "what chance gives is defined for whole counts, not for weights; take NormalizedMutualInfo"
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
@@ -182,7 +188,10 @@ class AdjustedMutualInfo(ClusteringMetric):
 
 
 class Homogeneity(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `homogeneity`."""
+    """1 when every cluster holds members of one class, in [0, 1]: homogeneity.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `homogeneity`.
+    """
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
@@ -190,7 +199,10 @@ class Homogeneity(ClusteringMetric):
 
 
 class Completeness(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `completeness`."""
+    """1 when every class lies in one cluster, in [0, 1]: completeness.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `completeness`.
+    """
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
@@ -198,7 +210,10 @@ class Completeness(ClusteringMetric):
 
 
 class VMeasure(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `v_measure`."""
+    """V-measure: the harmonic mean of homogeneity and completeness, in [0, 1].
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `v_measure`.
+    """
 
     def __init__(self, beta: float = 1.0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)

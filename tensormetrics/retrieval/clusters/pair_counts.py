@@ -45,7 +45,10 @@ def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None
 
 
 class AdjustedRand(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `adjusted_rand`."""
+    """Adjusted Rand index (ARI) of a clustering: 1 for equal partitions, about 0 by chance.
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_rand`.
+    """
 
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
@@ -55,7 +58,10 @@ class AdjustedRand(ClusteringMetric):
 
 
 class FowlkesMallows(ClusteringMetric):
-    """Of the labels and clusters of all updates; see `fowlkes_mallows`."""
+    """Fowlkes-Mallows index (FMI): precision and recall over pairs of items, their geometric mean, in [0, 1].
+
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `fowlkes_mallows`.
+    """
 
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64

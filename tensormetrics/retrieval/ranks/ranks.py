@@ -65,7 +65,7 @@ def positive_ranks(
     """Ranks of the relevant references of every query, exact for each distance and the same on every device.
 
     Shapes: query: (..., Q, D); query_labels: (..., Q) or (..., Q, L); reference: (..., N, D); reference_labels: (...,
-    N) or (..., N, L); self_index: (..., Q) int64; gains; ignore: (..., Q, N); query_mask: (..., Q) bool;
+    N) or (..., N, L); self_index: (..., Q) int64; gains, ignore: (..., Q, N); query_mask: (..., Q) bool;
     reference_mask: (..., N) bool -> rank (..., Q, P) int32, P = max R.
 
     Takes O(Q P) memory. A relevant reference that holds NaN or

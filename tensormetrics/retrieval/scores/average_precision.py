@@ -65,7 +65,10 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
 
 
 class AveragePrecision(QueryMetric):
-    """Mean `average_precision` (MAP), cut at k or not; options as in `PrecisionAtK`."""
+    """Mean average precision (MAP) over queries, cut at k or not, in [0, 1]; formula: `average_precision`.
+
+    Other options as in `PrecisionAtK`.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class AveragePrecision(QueryMetric):
 
 
 class AveragePrecisionAtR(QueryMetric):
-    """Mean `average_precision_at_r` (MAP@R); options as in `PrecisionAtK`."""
+    """MAP@R: mean over queries of the average precision cut at R, their number of relevant references.
+
+    In [0, 1]; formula: `average_precision_at_r`. Options as in `PrecisionAtK`.
+    """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(average_precision_at_r, "relevant", **options)

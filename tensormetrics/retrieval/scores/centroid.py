@@ -36,7 +36,7 @@ def nearest_centroid(
 ) -> Tensor:
     """1 if no class mean of the references is nearer than that of the query's own class, else 0.
 
-    Shapes: query: (..., Q, D); query_labels; self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
+    Shapes: query: (..., Q, D); query_labels, self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
     -> (..., Q) float64.
 
     A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
@@ -127,7 +127,10 @@ def _each_item(
 
 
 class NearestCentroidAccuracy(QueryMetric):
-    """Mean of `nearest_centroid`; options as in `PrecisionAtK`."""
+    """Share of queries whose nearest class mean is their own class's, in [0, 1]; see `nearest_centroid`.
+
+    Options as in `PrecisionAtK`.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,10 @@
 """The base of metrics that keep embeddings: their states, in one process or spread over several."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -10,7 +12,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..._ranks import common_kind, gather, gathered
+from ..._ranks import common_kind, exchange, gather, gathered
 from ..._uncertainty.weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
@@ -26,6 +28,7 @@ from ..rows import (
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
+MUCH = 10**9  # bytes of rows that each process is to hold
 
 
 class StoreOptions(Options, total=False):
@@ -68,19 +71,19 @@ class EmbeddingMetric(Metric):
 
     def update(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
-        reference: Tensor | None = None,
-        reference_labels: Tensor | None = None,
+        embeddings: Tensor | np.ndarray,
+        labels: Tensor | np.ndarray,
+        reference: Tensor | np.ndarray | None = None,
+        reference_labels: Tensor | np.ndarray | None = None,
         *,
         role: Role = "both",
-        cameras: Tensor | None = None,
+        cameras: Tensor | np.ndarray | None = None,
         **items: Unpack[Identity],
     ) -> None:
         """Append a batch of queries, of references, or of items that are both.
 
-        Shapes: embeddings, reference: (N, D); labels; reference_labels: (N,) or (N, 1), or (N, L) where there is a;
-        label_comparison_fn; cameras: (N,) integer; ids; groups: (N,) integer or names.
+        Shapes: embeddings, reference: (N, D); labels, reference_labels: (N,) or (N, 1), or (N, L) where there is a
+        `label_comparison_fn`; cameras: (N,) integer; ids, groups: (N,) integer or names. Arrays of numpy are taken too.
 
         With a `reference` set the embeddings are queries and score against it, as `role="query"` and `"reference"` say
         in updates of their own: `metric(query, labels, reference, reference_labels)` is the score of one against the
@@ -106,12 +109,12 @@ class EmbeddingMetric(Metric):
 
     def _append(
         self,
-        embeddings: Tensor,
-        labels: Tensor,
+        embeddings: Tensor | np.ndarray,
+        labels: Tensor | np.ndarray,
         role: str,
         names: tuple[str, str] = ("embeddings", "labels"),
         *,
-        cameras: Tensor | None = None,
+        cameras: Tensor | np.ndarray | None = None,
         ids: Any = None,
         groups: Any = None,
     ) -> None:
@@ -217,6 +220,8 @@ class EmbeddingMetric(Metric):
         # With a function of the user's own there may be no group to talk to.
         several = dist_sync_fn is gather and dist.get_world_size(self.process_group) > 1
         if not (self._to_be_spread and several):
+            if several:
+                self._warn_of_all_rows()
             return super()._sync_dist(dist_sync_fn, process_group)
         kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
@@ -226,6 +231,17 @@ class EmbeddingMetric(Metric):
         for name, state in whole.items():
             setattr(self, name, state)
         self._lengths = {role: [shape[0] for shape, _ in kinds[_states(role)[1]]] for role in ROLES}
+
+    def _warn_of_all_rows(self) -> None:
+        """Where what every rank is to hold is large."""
+        held = sum(getattr(self, _states(role)[0]).nbytes for role in ROLES)
+        whole = sum(exchange(held, self.process_group))
+        if whole > MUCH:
+            warnings.warn(
+                f"{type(self).__name__} brings all rows, {whole / 1e9:.1f} GB, to every process: its options want them "
+                "together. Scores of ranks, and of clusters by the default k-means, leave rows where they are",
+                stacklevel=2,
+            )
 
     def unsync(self, should_unsync: bool = True) -> None:
         super().unsync(should_unsync)

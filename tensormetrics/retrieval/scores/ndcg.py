@@ -20,7 +20,7 @@ GAINS: tuple[Gain, ...] = get_args(Gain)
 def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q); gain; ideal: (..., Q, P) or None -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q); gain, ideal: (..., Q, P) or None -> (..., Q) float64.
 
     `gain="exp2"` takes 2^g - 1 for g; ranks without gains have g = 1. No k: as deep as the ranks go. In [0, 1],
     higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,

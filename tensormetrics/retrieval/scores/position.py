@@ -48,7 +48,7 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
 
-    Shapes: rank: (..., Q, P); relevant; candidates: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant, candidates: (..., Q) -> (..., Q) float64.
 
     Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
     better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley
@@ -69,7 +69,10 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
 
 
 class FirstRank(QueryMetric):
-    """Median or mean of `first_rank`, at least 1, lower is better; options as in `PrecisionAtK`."""
+    """Median or mean rank of the nearest relevant reference, at least 1, lower is better; see `first_rank`.
+
+    Other options as in `PrecisionAtK`.
+    """
 
     higher_is_better = False
     plot_lower_bound: float | None = 1.0
@@ -83,14 +86,20 @@ class FirstRank(QueryMetric):
 
 
 class InverseNegativePenalty(QueryMetric):
-    """Mean `inverse_negative_penalty` (mINP); options as in `PrecisionAtK`."""
+    """mINP: mean precision where the last relevant reference is found, in [0, 1]; see `inverse_negative_penalty`.
+
+    Options as in `PrecisionAtK`.
+    """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(inverse_negative_penalty, None, **options)
 
 
 class RankingAUROC(QueryMetric):
-    """Mean `ranking_auroc`; options as in `PrecisionAtK`. Queries without irrelevant reference count as lone too."""
+    """Mean probability that a relevant reference is nearer than an irrelevant one; see `ranking_auroc`.
+
+    Options as in `PrecisionAtK`. Queries without irrelevant reference count as lone too.
+    """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(ranking_auroc, None, **options)

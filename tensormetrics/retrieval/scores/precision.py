@@ -71,7 +71,10 @@ class PrecisionAtK(QueryMetric):
 
 
 class RPrecision(QueryMetric):
-    """Mean `r_precision`; options as in `PrecisionAtK`."""
+    """Mean over queries of the precision at R, their number of relevant references; see `r_precision`.
+
+    In [0, 1]. Options as in `PrecisionAtK`.
+    """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:
         super().__init__(r_precision, "relevant", **options)

@@ -45,6 +45,23 @@ def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
     return hit.double().masked_fill(ranks.relevant == 0, torch.nan)
 
 
+def cmc(ranks: PositiveRanks, k: int) -> Tensor:
+    # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q, k) float64
+    """`hit_rate` at 1, 2, ..., k, (..., Q, k) float64: its mean over queries is the cumulative match characteristic.
+
+    Non-decreasing along the last dimension, 0 or 1, higher is better; NaN for a lone query (R = 0). ValueError for
+    k < 1. Gray, Brennan and Tao, Evaluating Appearance Models for Recognition, Reacquisition, and Tracking, 2007.
+
+    >>> cmc(PositiveRanks(torch.tensor([[2, 3], [1, 0]]), torch.tensor([2, 1])), 3).nanmean(0)
+    tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
+    """
+    k = _checks.integer_at_least("k", k, 1)
+    first = torch.where(ranks.rank > 0, ranks.rank.double(), torch.inf)
+    first = torch.nn.functional.pad(first, (0, 1), value=torch.inf).amin(-1, keepdim=True)
+    hit = first <= torch.arange(1, k + 1, device=first.device)
+    return hit.double().masked_fill((ranks.relevant == 0).unsqueeze(-1), torch.nan)
+
+
 class RecallAtK(QueryMetric):
     """Mean `recall` at k, the fraction of all relevant references that is found; options as in `PrecisionAtK`.
 
@@ -64,7 +81,9 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Mean `hit_rate` at k: the Recall@K of papers on metric learning; options as in `PrecisionAtK`.
+    """Share of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
+
+    In [0, 1]; see `hit_rate`. Other options as in `PrecisionAtK`.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> metric = HitRate(1)

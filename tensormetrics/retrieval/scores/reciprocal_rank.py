@@ -32,7 +32,10 @@ def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
 
 
 class ReciprocalRank(QueryMetric):
-    """Mean `reciprocal_rank` (MRR), cut at k or not; options as in `PrecisionAtK`."""
+    """Mean reciprocal rank (MRR) of the nearest relevant reference, cut at k or not; see `reciprocal_rank`.
+
+    In [0, 1]. Other options as in `PrecisionAtK`.
+    """
 
     def __init__(self, k: int | None = None, **options: Unpack[QueryOptions]) -> None:
         k = None if k is None else _checks.integer_at_least("k", k, 1)

@@ -42,8 +42,10 @@ def pairwise_roc(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> OperatingPoints:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (..., F) each
     """The ROC curve of pairs of items, at the largest false accept rates that do not exceed `far` (F of them).
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (..., F)
+    each.
 
     Pairs are those of query (..., Q, D) and reference (..., N, D), or all of two queries; labels (..., Q), (..., N).
     Every pair is counted and no list of pairs is kept: time O(Q N D), memory as budgeted. Pairs at equal distance are
@@ -74,9 +76,10 @@ def tar_at_far(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
     """True accept rate at a false accept rate of at most `far`: the share of pairs of the same label that are accepted
     by a threshold of distance under which no more than that share of pairs of different labels are.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
     Arguments as in `pairwise_roc`, which gives it for several rates. In [0, 1], higher is better, (...) float64.
 
@@ -98,15 +101,16 @@ def equal_error_rate(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    # query: (..., Q, D)  query_labels: (..., Q)  reference: (..., N, D)  reference_labels: (..., N)  ->  (...)
     """The error of the threshold at which as many pairs of the same label are refused as pairs of different labels are
     accepted, in shares of both; where no threshold has equal ones, on the line between the two next to it.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
     Arguments as in `pairwise_roc`. In [0, 1], lower is better, 1/2 by chance, (...) float64.
 
         >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> equal_error_rate(x, y)
-        tensor(0.3750, dtype=torch.float64)
+        tensor(0.5000, dtype=torch.float64)
     """
 
     def rate(sides: Sides) -> Tensor:
@@ -196,6 +200,8 @@ class PairMetric(EmbeddingMetric):
     Where the items are on several ranks, each holds all of them and counts a part of the pairs.
     """
 
+    no_interval = "it counts pairs and keeps none, and two pairs of one item are not independent"
+
     def __init__(
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
     ) -> None:
@@ -209,7 +215,7 @@ class PairMetric(EmbeddingMetric):
 
 
 class EqualErrorRate(PairMetric):
-    """`equal_error_rate` of the pairs of all items; options as in `PairMetric`."""
+    """`equal_error_rate` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = False
 
@@ -219,7 +225,7 @@ class EqualErrorRate(PairMetric):
 
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; options as in `PairMetric`."""
+    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`."""
 
     higher_is_better = True
 
@@ -240,7 +246,7 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as in `PairMetric`."""
+    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`."""
 
     higher_is_better = None
 

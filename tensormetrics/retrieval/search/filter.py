@@ -98,7 +98,8 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        bias[: self.count] = (self.norms * self.scale).square().clamp(max=1) * (self.distance.factor - 1)
+        # In place: of a number for each reference there may be very many.
+        bias[: self.count] = (self.norms * self.scale).square_().clamp_(max=1).mul_(self.distance.factor - 1)
         bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias
 

@@ -34,7 +34,9 @@ class TorchKNN:
     are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
     a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
     memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
-    memory. `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
+    memory; those of integers too, where `AccuracyCalculator` is given `open_rows(...)`.
+
+    `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
     them, `save(path)` and `load(path)` store them.
 
     Args:
@@ -43,8 +45,9 @@ class TorchKNN:
             attribute `is_inverted` or `largest`.
         exact: False takes the order of a matrix product, which may change neighbours whose distances differ by its
             rounding error, and may change with the device, the memory budget and from call to call.
-        memory_budget: bytes that temporaries may take, besides a few numbers for each row and on a GPU one copy of the
-            references; default 256 MiB on a CPU, 1 GiB on a GPU.
+        memory_budget: bytes that temporaries may take; default 256 MiB on a CPU, 1 GiB on a GPU. Besides it a search
+            takes about 24 bytes for each reference, integers their float32 or float64 copy, and a GPU one copy of the
+            references.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
     >>> distances, indices = TorchKNN()(x, 1, x, True)  # the references include the queries

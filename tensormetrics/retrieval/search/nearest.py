@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from . import operators
+from .bytes.search import ByteSearch
 from .distance import FunctionDistance
 from .filter import BLOCK
 from .half_search import HalfSearch
@@ -47,8 +48,13 @@ class NearestSearch:
             rows = max(min(memory // 2 // (24 * columns + row), most_rows), 1)
         task = Task(references, k, exact, memory, dtype, columns)
         halved = None
-        few = native and not ignoring and 8 * HalvedTiles.bytes_of(len(query), kept, dtype) <= 3 * memory
-        if few and self._is_self_retrieval():
+        bytes_ = None
+        alike = native and self._is_self_retrieval()  # waits for a GPU, which has kernels of its own
+        if native and not ignoring and not known and ByteSearch.pays(task, len(query), alike):
+            bytes_ = ByteSearch(task, rows, self_index, alike)
+            bytes_ = bytes_ if bytes_.works(query) else None
+        few = native and not bytes_ and not ignoring and 8 * HalvedTiles.bytes_of(len(query), kept, dtype) <= 3 * memory
+        if few and alike:
             halved = HalvedTiles(references.filter(dtype, memory), self_index, kept)
         fine = Fine(task, rows)
         self.ways: list[Way] = [Coarse(task, rows, known, halved), fine, Exhaustive(fine)]
@@ -56,6 +62,8 @@ class NearestSearch:
         if kernels and HalfSearch.pays(k, len(references), kernels):
             halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), known)
             self.ways.insert(0, halves)
+        if bytes_:
+            self.ways.insert(0, bytes_)
         self.rows = self.ways[0].rows
 
     def _is_self_retrieval(self) -> bool:

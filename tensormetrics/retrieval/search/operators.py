@@ -6,6 +6,7 @@ sorted_least in least.py, count_before in ranks/counting.py.
 """
 
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,18 @@ def _pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distan
 def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     shape = len(limit), kept
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
+
+
+def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    count, dim = rows.shape
+    sizes = rows.new_empty((3, count), dtype=torch.float64)
+    return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
+
+
+def _least(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(x), arguments[-1]
+    found = x.new_empty(shape, dtype=torch.float64), x.new_empty(shape, dtype=torch.int64)
+    return *found, x.new_empty(len(x), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -61,6 +74,41 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
+# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in bytes/search.py
+_to_bytes = define(
+    "to_bytes(Tensor rows) -> (Tensor, Tensor, Tensor)",
+    _rounded,
+    Operator("nearest", "TorchKNN and what searches with it", 5),
+)
+multiplies_bytes = define(
+    "multiplies_bytes(Tensor like) -> Tensor",
+    lambda like: like.new_empty((), dtype=torch.bool),
+    Operator("nearest", "TorchKNN and what searches with it", 1),
+)
+# x: (Q, D') int8, x_scale: (Q,), excess: (Q,) int32, 128 times the sum of the bytes; panels: (P, D' / 4, 64, 4) uint8,
+# references with 128 added; scale, bias, share: (64 P,) float32; width, slack: (Q,) float32 and what is kept of each
+# query: see `Lists`. `halved`: the queries are the references, and each product serves both of its rows.
+_keep_possible = define(
+    "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
+    "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
+    "int k, bool halved) -> ()",
+    _nothing,
+    Operator("nearest", "TorchKNN and what searches with it", 20),
+)
+# x: (Q, D), rows: (R', D) float32, bias: (R',), the filter's; error: (Q,) float64; order: (R',) int64, which row each
+# of the references of what follows is; then as above
+# ->  (Q, kept) float64 ascending, (Q, kept) int64, (Q,) bool, for which queries nothing is known
+_least_of_possible = define(
+    "least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor share, "
+    "Tensor width, Tensor slack, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, "
+    "int kept) -> (Tensor, Tensor, Tensor)",
+    _least,
+    Operator("nearest", "TorchKNN and what searches with it", 20),
+)
+
+to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
+keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
+least_of_possible = interruptible(_least_of_possible, lambda x, *_: 50 * x.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
 keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
 sorted_least = interruptible(_sorted_least, lambda keys, *_: 5 * keys.numel())

@@ -67,9 +67,7 @@ class Task(NamedTuple):
         if filter_.chosen is not None:
             # What is infinitely far may be a column behind the last reference.
             columns = filter_.chosen[columns.clamp(max=filter_.count - 1)]
-        sides = queries.rows, self.references.rows
-        deltas = functools.partial(self.references.distance.of_pairs, *sides, memory=self.memory // 4)
-        return settled(values, columns, error, self.k, deltas, kept == filter_.count, self.exact)
+        return settle_filtered(self, queries, values, columns, error, kept == filter_.count)
 
 
 class Coarse:
@@ -144,6 +142,15 @@ class Exhaustive:
 def kept_of(k: int, references: int, exact: bool) -> int:
     """How many least values are looked at: some may have to be put in another order."""
     return min(k + max(8, k // 16), references) if exact else k
+
+
+def settle_filtered(
+    task: Task, queries: Queries, values: Tensor, columns: Tensor, error: Tensor, all_kept: bool
+) -> tuple[Tensor, Tensor]:
+    """`settled` for some queries of a task."""
+    sides = queries.rows, task.references.rows
+    deltas = functools.partial(task.references.distance.of_pairs, *sides, memory=task.memory // 4)
+    return settled(values, columns, error, task.k, deltas, all_kept, task.exact)
 
 
 def settled(

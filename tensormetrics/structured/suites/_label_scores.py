@@ -52,9 +52,7 @@ class LabelScores(CountMetric):
 
         Shapes: pred_keys: (D, N, F) int: two rows are worth 1 if they are equal, else 0; ref_keys: (D, M, F) int;
         pred_labels: (D, N) int, equal where the keys are if there are `labels`; negative rows do not count; ref_labels:
-        (D, M) int; n_pred: (D,); n_ref: (D,).
-
-        Shapes: (D, 3) or (D, 3 L).
+        (D, M) int; n_pred: (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
         n = pred_keys.shape[1]
         group = numbered(torch.cat([pred_keys, ref_keys], 1).long())
@@ -79,9 +77,7 @@ class LabelScores(CountMetric):
         """What the best one-to-one matching is worth, and how many items are predicted and wanted.
 
         Shapes: worth: (D, N, M) of pairs; with `labels` > 0 for equal labels alone; pred_labels: (D, N) int, negative
-        rows do not count; ref_labels: (D, M) int; n_pred: (D,); n_ref: (D,).
-
-        Shapes: (D, 3) or (D, 3 L).
+        rows do not count; ref_labels: (D, M) int; n_pred: (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
         pred_inside, ref_inside = _counted(pred_labels, n_pred), _counted(ref_labels, n_ref)
         negative = pred_labels < 0, ref_labels < 0

@@ -60,9 +60,9 @@ class EventScores(CountMetric):
     ) -> None:
         """Add documents.
 
-        Shapes: pred_triggers: (..., N, 3) int: type; first; last, ref_triggers: (..., M, 3) int; pred_args: (..., A, 4)
-        int: number of the event; role; first, last, ref_args: (..., C, 4) int; n_pred: (...) triggers; n_ref: (...);
-        n_pred_args: (...); n_ref_args: (...).
+        Shapes: pred_triggers: (..., N, 3) int (type, first, last); ref_triggers: (..., M, 3) int; pred_args: (..., A,
+        4) int (number of the event, role, first, last); ref_args: (..., C, 4) int; n_pred (triggers), n_ref,
+        n_pred_args, n_ref_args: (...).
         """
         _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
         batch = pred_triggers.shape[:-2]

@@ -38,6 +38,8 @@ class RankingScores(CountMetric):
     {'precision@2': 0.5, 'rr': 0.5}
     """
 
+    plot_upper_bound = None  # of `ap_metametric`
+
     def __init__(
         self,
         ks: Sequence[int] = (1, 5, 10),
@@ -65,8 +67,8 @@ class RankingScores(CountMetric):
     ) -> None:
         """Add queries.
 
-        Shapes: pred_keys: (..., N) int, best first; ref_keys: (..., M) int; distinct; n_pred: (...); n_ref: (...);
-        ref_gain: (..., M), default 1.
+        Shapes: pred_keys: (..., N) int (best first); ref_keys: (..., M) int (distinct); n_pred, n_ref: (...); ref_gain:
+        (..., M), default 1.
         """
         _checks.integral("pred_keys", pred_keys)
         _checks.integral("ref_keys", ref_keys)

@@ -39,7 +39,7 @@ class RelationScores(LabelScores):
     ) -> None:
         """Add documents. Rows of a negative type do not count.
 
-        Shapes: pred_relations: (..., N, F) int: type, then what tells subject and object, such as their ends;
+        Shapes: pred_relations: (..., N, F) int (type, then what tells subject and object, such as their ends);
         ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...).
         """
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")

@@ -39,6 +39,10 @@ class CountMetric(SumMetric):
     {'share': tensor(0.5000, dtype=torch.float64)}
     """
 
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
     def __init__(
         self,
         counts: int,  # K
@@ -103,6 +107,8 @@ class OverlapMetric(CountMetric):
     >>> metric.compute()["recall"]
     tensor(0.8000, dtype=torch.float64)
     """
+
+    plot_upper_bound = None  # an item that is matched again and again may take a score above 1
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class SimilarityMatch(OverlapMetric):
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         """The overlap of the two sides.
 
-        Shapes: similarity: (..., N, M); n_pred; n_ref: (...) -> (...).
+        Shapes: similarity: (..., N, M); n_pred, n_ref: (...) -> (...).
         """
 
     def update(
@@ -77,14 +77,20 @@ class SimilarityMatch(OverlapMetric):
 
 
 class SetMatch(SimilarityMatch):
-    """Scores of sets matched by similarity; see `set_overlap`, `normalize` and `Policy`."""
+    """Precision, recall and F1 of items matched so that their total similarity is largest; see `set_overlap`.
+
+    `update(similarity, n_pred, n_ref)`. Scores: `normalize`; empty and repeated items: `Policy`.
+    """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         return set_overlap(similarity, n_pred, n_ref, self.constraint)
 
 
 class SequenceMatch(SimilarityMatch):
-    """Scores of sequences matched in order; see `sequence_overlap`, `normalize` and `Policy`."""
+    """Precision, recall and F1 of sequences matched in order, by similarity; see `sequence_overlap`.
+
+    Scores: `normalize`; empty and repeated items: `Policy`.
+    """
 
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
         return sequence_overlap(similarity, n_pred, n_ref, self.constraint)

@@ -53,7 +53,7 @@ class SpanScores(LabelScores):
     ) -> None:
         """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
 
-        Shapes: pred_spans: (..., N, 3) int: label, first, last (inclusive); ref_spans: (..., M, 3) int; n_pred: (...);
+        Shapes: pred_spans: (..., N, 3) int (label, first, last inclusive); ref_spans: (..., M, 3) int; n_pred: (...);
         n_ref: (...).
 
         Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. For lists of

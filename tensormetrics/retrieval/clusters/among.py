@@ -1,0 +1,100 @@
+"""Whose rows are clustered: those of one process, or of several, each of which holds some of them.
+
+Sums are of multiples of one power of two, so that they are exact and have no order: results have the same bits for any
+number of processes and any split of the rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from ..._ranks import exchange, gathered, reduced
+from ..rows import Spread, few_rows
+from ..sums import by_content, content_keys
+
+
+class Alone:
+    """All rows are here."""
+
+    own = slice(None)
+
+    def count(self, x: Tensor) -> int:
+        """How many rows there are in all."""
+        return len(x)
+
+    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+        """The sums over processes."""
+        return values
+
+    def largest(self, values: Tensor) -> Tensor:
+        return values
+
+    def all_of(self, values: Tensor) -> Tensor:
+        # values: (n, ...), a number for each row here  ->  (N, ...)
+        return values
+
+    def everywhere(self, holds: bool) -> bool:
+        return holds
+
+    def order(self, x: Tensor) -> Tensor:
+        # ->  (N,) int64, the places of all rows, by their content
+        return by_content(x, few_rows(x))
+
+    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
+        # places: (n,) int64 among all rows  ->  (n, D)
+        return x[places]
+
+
+ALONE = Alone()
+
+
+class AmongRanks(Alone):
+    """Each process holds some, one after the other in the order of ranks."""
+
+    def __init__(self, spread: Spread) -> None:
+        self.sizes, self.group, self.own = spread.query, spread.group, spread.own()
+
+    def count(self, x: Tensor) -> int:
+        return sum(self.sizes)
+
+    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+        packed = torch.cat([each.double().flatten() for each in values])  # counts are below 2^53
+        sums = reduced(packed, dist.ReduceOp.SUM, self.group).split([each.numel() for each in values])
+        return [part.view(each.shape).to(each.dtype) for part, each in zip(sums, values, strict=True)]
+
+    def largest(self, values: Tensor) -> Tensor:
+        return reduced(values.contiguous(), dist.ReduceOp.MAX, self.group)
+
+    def all_of(self, values: Tensor) -> Tensor:
+        return gathered(values, self.group)
+
+    def everywhere(self, holds: bool) -> bool:
+        return all(exchange(holds, self.group))
+
+    def order(self, x: Tensor) -> Tensor:
+        keys, digests = (self.all_of(part) for part in (content_keys(x, few_rows(x)), _digests(x)))
+        order = keys.argsort(stable=True)
+        tied = keys[order[1:]] == keys[order[:-1]]
+        if (tied & (digests[order[1:]] != digests[order[:-1]])).any():
+            whole = self.all_of(x)  # different rows have equal sums, as almost none do
+            return by_content(whole, few_rows(whole))
+        return order
+
+    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
+        here = (places >= self.own.start) & (places < self.own.stop)
+        rows = torch.zeros(len(places), x.shape[1], dtype=torch.float64, device=x.device)
+        rows[here] = x[places[here] - self.own.start].double()
+        return self.totals(rows)[0]
+
+
+def _digests(x: Tensor) -> Tensor:
+    # x: (N, D)  ->  (N,) int64, different for different rows but by a chance of 2^-64
+    random: Any = torch.Generator().manual_seed(0)
+    bounds = torch.iinfo(torch.int64)
+    odd = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random).to(x.device) | 1
+    pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
+    mixed = [((bits ^ (bits >> 29)) * odd).sum(1) for bits in pieces]
+    return torch.cat([odd.new_empty(0), *mixed])

@@ -1,0 +1,152 @@
+"""What an index costs the scores: exact for some queries, and an interval for all."""
+
+import pytest
+import torch
+
+from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN
+from tensormetrics.retrieval.calculator.audit import drawn, exact_estimate, shares_found
+from tensormetrics.retrieval.scores.query_metric import Classes
+
+NAMES = ("precision_at_1", "mean_average_precision_at_r", "mean_reciprocal_rank")
+N, CLASSES = 900, 90
+
+
+class Cells:
+    """Searches only the references in the query's own half of the first column, as an index of two cells would."""
+
+    distance = "l2"
+
+    def __call__(self, query, k, reference, ref_includes_query, self_index=None):
+        other = (query[:, :1] > 0) != (reference[:, 0] > 0)
+        return TorchKNN()(query, k, reference, ref_includes_query, self_index=self_index, ignore=other)
+
+
+def data(seed=0, count=N, dim=8):
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, CLASSES, (count,), generator=random)
+    centres = torch.randn(CLASSES, dim, generator=random)
+    return centres[labels] + torch.randn(count, dim, generator=random), labels
+
+
+def audited(audit, rows, labels, average=None, **options):
+    calculator = AccuracyCalculator(NAMES, knn_func=Cells(), audit=audit, **(average or {}), **options)
+    return calculator, calculator.get_accuracy(rows, labels)
+
+
+AVERAGES = [{}, {"avg_of_avgs": True}, {"return_per_class": True}]
+
+
+@pytest.mark.parametrize("average", AVERAGES, ids=["micro", "macro", "class"])
+def test_all_queries_are_the_exact_score(average):
+    rows, labels = data()
+    wanted = AccuracyCalculator(NAMES, **average).get_accuracy(rows, labels)
+    calculator, approximate = audited(N, rows, labels, average)
+    found = calculator.audited()
+    for name in NAMES:
+        for end in found[name]:
+            assert end.tolist() == pytest.approx(wanted[name], abs=1e-12)
+        assert approximate[name] != wanted[name]
+
+
+@pytest.mark.parametrize("k", [None, 5, "max_bin_count"])
+def test_scores_of_the_sample_are_exact(k):
+    rows, labels = data()
+    exact = AccuracyCalculator(NAMES, k=k)
+    exact.get_accuracy(rows, labels)
+    calculator, _ = audited(60, rows, labels, k=k)
+    audit = calculator.last.audit
+    assert audit.queries.tolist() == drawn(N, 60, 0).tolist() and len(audit.queries) == 60
+    for name in NAMES:
+        assert torch.equal(audit.exact[name].nan_to_num(), exact.last.scores[name][audit.queries].nan_to_num())
+    order = TorchKNN().indices(rows, 5, rows, True)[audit.queries]
+    near = Cells()(rows, 5, rows, True)[1][audit.queries]
+    for depth in range(1, 6):
+        both = [len({*a[:depth].tolist()} & {*b[:depth].tolist()}) / depth for a, b in zip(order, near, strict=True)]
+        assert audit.found[:, depth - 1].tolist() == pytest.approx(both)
+    recall = calculator.audited()["recall"]
+    assert recall.value[4] == pytest.approx(audit.found[:, 4].mean().item())
+    assert (recall.low[:5] < recall.value[:5]).all() and (recall.value[:5] < recall.high[:5]).all()
+
+
+def test_shares_found_of_few_references():
+    exact = torch.tensor([[4, 2, 7, -1], [1, 0, -1, -1], [-1, -1, -1, -1]])
+    found = torch.tensor([[2, 4, -1, -1], [5, 6, 0, 1], [-1, -1, -1, -1]])
+    wanted = torch.tensor([[0, 1, 2 / 3, 2 / 3], [0, 0, 1 / 2, 1], [torch.nan] * 4])
+    assert torch.allclose(shares_found(exact, found), wanted.double(), equal_nan=True)
+
+
+def test_the_draw_is_random_and_depends_on_the_seed():
+    draws = torch.stack([torch.bincount(drawn(50, 10, seed), minlength=50) for seed in range(400)])
+    assert (draws.sum(1) == 10).all() and draws.max() == 1
+    assert ((draws.double().mean(0) - 0.2).abs() < 5 * (0.2 * 0.8 / 400) ** 0.5).all()
+    assert drawn(3, 10, 0).tolist() == [0, 1, 2] and drawn(0, 10, 0).tolist() == []
+
+
+def test_levels_of_labels_have_one_recall():
+    rows, labels = data()
+    calculator = AccuracyCalculator(("precision_at_1",), knn_func=Cells(), audit=50, label_levels=True)
+    calculator.get_accuracy(rows, torch.stack([labels, labels % 7], 1))
+    assert sorted(calculator.audited()) == ["precision_at_1_level0", "precision_at_1_level1", "recall"]
+
+
+def test_updates_are_audited_too():
+    rows, labels = data()
+    calculator = AccuracyCalculator(("precision_at_1",), knn_func=Cells(), audit=50)
+    calculator.update(rows, labels)
+    value = calculator.compute()["precision_at_1"]
+    found = calculator.audited()["precision_at_1"]
+    assert found.low < found.value < found.high and abs(found.value - value) < 0.1
+
+
+def test_what_cannot_be_audited_is_said():
+    with pytest.raises(
+        ValueError, match="audit: got some queries with the exact search, wanted a knn_func that is not"
+    ):
+        AccuracyCalculator(audit=10)
+    with pytest.raises(ValueError, match="audit must be an integer >= 1, got 0|audit: got 0"):
+        AccuracyCalculator(knn_func=Cells(), audit=0)
+    with pytest.raises(RuntimeError, match="audited: nothing was audited; give AccuracyCalculator audit=1000"):
+        AccuracyCalculator(knn_func=Cells()).audited()
+    cells = Cells()
+    cells.distance = "manhattan"
+    with pytest.raises(ValueError, match="audit: got a knn_func whose distance is 'manhattan', wanted one of 'l2'"):
+        AccuracyCalculator(knn_func=cells, audit=5)
+
+
+def test_no_difference_in_the_sample_is_no_proof():
+    scores, labels = torch.rand(1000, dtype=torch.float64), torch.arange(1000) % 5
+    classes = Classes.of(labels, torch.ones(1000, dtype=torch.bool))
+    calculator = AccuracyCalculator(("precision_at_1",), knn_func=Cells(), audit=100)
+    calculator.get_accuracy(*data(count=200))
+    audit = calculator.last.audit._replace(queries=drawn(1000, 100, 0))
+    audit = audit._replace(exact={"precision_at_1": scores[audit.queries]})
+    found = exact_estimate("precision_at_1", scores, audit, classes, "micro", 0.95)
+    assert (
+        found.value == pytest.approx(scores.mean().item()) and 0.02 < found.high - found.value < 0.04
+    )  # about 3 / 100
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_exact_score_of_an_inverted_file():
+    pytest.importorskip("faiss")
+    random = torch.Generator().manual_seed(1)
+    labels = torch.randint(0, 2000, (100_000,), generator=random)
+    rows = torch.randn(2000, 32, generator=random)[labels] + 1.5 * torch.randn(100_000, 32, generator=random)
+    query, query_labels = rows[:10_000], labels[:10_000]
+    index = FaissKNN(index_init_fn="IVF1024,Flat")  # nprobe is 1
+    names = ("precision_at_1", "mean_reciprocal_rank")
+    for average in AVERAGES[:2]:
+        calculator = AccuracyCalculator(names, k=10, knn_func=index, audit=10_000, **average)
+        approximate = calculator.get_accuracy(query, query_labels, rows, labels, True)
+        every, exact = calculator.last.audit, calculator.audited()
+        (scores, classes) = calculator.averaged[""]
+        for name in names:
+            assert approximate[name] < exact[name].value
+            covered = 0
+            for seed in range(100):
+                queries = drawn(10_000, 1000, seed)
+                audit = every._replace(queries=queries, exact={name: every.exact[name][queries]})
+                found = exact_estimate(name, scores[name], audit, classes, calculator.average, 0.95)
+                covered += bool(found.low <= exact[name].value <= found.high)
+            assert covered >= 90
+            print(name, average, approximate[name], exact[name].value.item(), covered)
