@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from .names import ASSOCIATION, CORRECTIONS
-from .options import answer, common_options
+from .options import answer, common_options, intervals
 
 
 @click.command()
@@ -55,6 +55,7 @@ from .options import answer, common_options
     show_default=True,
     help="A query is not scored if more of a set's words are unknown.",
 )
+@intervals("bootstrap samples of the words of each set")
 @common_options
 def association(**options: Any) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,

@@ -26,7 +26,7 @@ from .options import STDOUT, BadInput, OutputFailed
 
 UNSCORED = 3  # the status of an answer that is all NaN
 OUTPUTS = ("text_format", "json_file", "plot")  # how the answer is given, not what it is
-UNSIGNED = (*OUTPUTS, "device")
+UNSIGNED = (*OUTPUTS, "device", "state", "state_seconds")  # the numbers do not depend on these
 
 
 def find_device(name: str | None) -> torch.device:

@@ -78,7 +78,6 @@ class Uncertain(SumMetric):
         rows = sums.reshape(-1, sums.shape[-1])
         with self._turn:
             found = self._values(rows)
-            self.metric.reset()
         return tree_map(lambda leaf: leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])), found)
 
     def _values(self, rows: Tensor) -> Any:
@@ -86,7 +85,9 @@ class Uncertain(SumMetric):
         vars(self.metric).update(_update_count=1, _computed=None)
         if len(rows) > 1:
             with suppress(RuntimeError):  # where `compute` branches on a value, rows are read one by one
-                return torch.vmap(self._value)(rows)
+                found = torch.vmap(self._value)(rows)
+                self.metric.reset()
+                return found
         flat, spec = zip(*(tree_flatten(self._value(row)) for row in rows), strict=True)
         return tree_unflatten([torch.stack(leaf) for leaf in zip(*flat, strict=True)], spec[0])
 

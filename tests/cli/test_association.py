@@ -81,6 +81,19 @@ def test_what_survives_a_correction_is_marked(vectors):
         assert f"p ({correction}) ≥ 0.05" in texts_of(folder / "o.svg")
 
 
+def test_intervals_have_the_words_of_other_commands(vectors):
+    folder, model = vectors
+    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--replicates", 50, "--confidence", 0.9,
+                 "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads((folder / "o.json").read_text())["metrics"]["weat"].values()
+    expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
+    assert [row["low"], row["high"]] == pytest.approx([expected["low"], expected["high"]], rel=1e-6)
+    assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
+    result = run(folder / "glove.txt", "--metric", "ceat", "--replicates", 50)
+    assert result.exit_code == 2 and "--replicates: ceat has no interval; leave out --metric ceat" in result.stderr
+
+
 def texts_of(file):
     return "".join(re.findall(r"<!-- (.*?) -->", file.read_text()))
 

@@ -112,22 +112,26 @@ def simulated(C, items, accuracy, sets, generator):
     return cells, counts.view(sets, C, C)
 
 
-def covered(counts, cells, metric, **priors):
-    names = [str(i) for i in range(len(counts))]
-    (samples,) = sample_metrics(counts, metric, 1500, names=names, **priors)
-    low, high = summarize(samples.double()).eti
-    truth = get_metric(metric)(cells[None])[0]
-    return float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).double().mean())
+METRICS = ["acc", "tpr", "f1@macro"]
+
+
+def covered(counts, cells, **priors):
+    found = sample_metrics(counts, METRICS, 1500, names=[str(i) for i in range(len(counts))], **priors)
+    shares = []
+    for metric, samples in zip(METRICS, found, strict=True):
+        low, high = summarize(samples.double()).eti
+        truth = get_metric(metric)(cells[None])[0]
+        shares.append(float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).double().mean()))
+    return shares
 
 
 @pytest.mark.slow
 def test_rates_of_classes_and_macro_f1_are_covered_where_fixed_priors_fail(generator):
     """Equal-tailed 95 % intervals; the table is printed with -s."""
-    for C, items, accuracy in [(10, 5, 0.6), (10, 5, 0.9), (10, 10, 0.9), (10, 20, 0.9), (50, 5, 0.9)]:
-        cells, counts = simulated(C, items, accuracy, 200 if C == 10 else 60, generator)
+    for C, items, accuracy in [(10, 5, 0.6), (10, 5, 0.9), (10, 10, 0.9), (10, 20, 0.9)]:
+        cells, counts = simulated(C, items, accuracy, 200, generator)
         rows = {
-            prior: [covered(counts, cells, metric, confusion_prior=prior) for metric in ("acc", "tpr", "f1@macro")]
-            for prior in ("hierarchical", "balanced", 0, "perks", "jeffreys", "laplace")
+            prior: covered(counts, cells, confusion_prior=prior) for prior in ("hierarchical", "balanced", 0, "perks")
         }
         for prior, found in rows.items():
             print(C, items, accuracy, prior, *(f"{share:.2f}" for share in found))

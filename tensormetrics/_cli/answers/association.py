@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ... import association as domain
-from ..._plots import COLORS, FONT, LINE, broken, dress, inches, legend_below, lines_of, name_rows, new_axes
+from ..._plots import COLORS, FONT, LINE, broken, dress, inches, ink, legend_below, lines_of, name_rows, new_axes
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association._fasttext import is_fasttext
 from ...association.plots import LEVEL
 from ..inputs import BadInput, existing, naming, open_text
-from ..output import Table, find_device, publish
+from ..output import Table, find_device, percent, publish
 
 METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
     name.lower(): kind
@@ -29,6 +29,7 @@ TESTED = {  # one p-value to a query
     for name, kind in METRICS.items()
     if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
 }
+RESAMPLED = {name for name, kind in METRICS.items() if kind.score_function is not BaseMetric.score_function}
 ALSO = {  # what else a metric says of a query in a number: column -> key of its answer
     "weat": {"effect size": "effect_size"},
     "mleat": {"first target": "effect_size_x", "second target": "effect_size_y"},
@@ -57,6 +58,8 @@ def answer(
     words: str | None,
     lowercase: bool,
     lost: float,
+    replicates: int,
+    confidence: float,
     device: str | None,
     **outputs: Any,
 ) -> int:
@@ -65,17 +68,25 @@ def answer(
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
         wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
         raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
+    if unsure := [name for name in metrics if name not in RESAMPLED] if replicates else []:
+        raise BadInput(f"--replicates: {unsure[0]} has no interval; leave out --metric {unsure[0]}")
     asked = _read_queries(queries) if queries else _standard()
     model = _read_vectors(vectors, asked, member, words).to(find_device(device))
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
+    resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
     answer: dict[str, Any] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
-            answer[metric] = _scores(metric, asked, model, lost, options, p_value, correction)
+            answer[metric] = _scores(metric, asked, model, lost, options, p_value, correction, resampled)
         rows = answer[metric]
-        columns = [key for key in next(iter(rows.values())) if key != "reason"]
-        tables.append(Table.of([metric, *columns], ([name, *(row[c] for c in columns)] for name, row in rows.items())))
+        columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
+        lines = [[name, *(row[column] for column in columns)] for name, row in rows.items()]
+        if resampled:
+            columns.insert(1, f"{percent(confidence)} interval")
+            for line, row in zip(lines, rows.values(), strict=True):
+                line.insert(2, (row["low"], row["high"]))
+        tables.append(Table.of([metric, *columns], lines))
         for name, row in rows.items():
             if row["reason"]:
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
@@ -169,9 +180,12 @@ def _scores(
     options: dict[str, Any],
     p_value: str | None,
     correction: str | None,
+    resampled: dict[str, Any],
 ) -> dict[str, dict[str, Any]]:
     """Query -> its score, what else the metric says of it in one number, and why it has none."""
     values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
+    if resampled:
+        values |= {end: (end, resampled) for end in ("low", "high")}
     values |= {column: (key, {}) for column, key in ALSO.get(metric, {}).items()}
     if p_value:
         values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
@@ -218,6 +232,8 @@ def draw(answer: dict[str, dict[str, dict[str, Any]]], correction: str | None = 
                 panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
             else:
                 panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
+                if "low" in found:  # the ends need not lie around the score
+                    panel.plot([found["low"], found["high"]], [y, y], color=ink(), linewidth=1.2, marker="|")
         panel.axvline(0, color="black", linewidth=0.8)
         panel.set_xlabel(f"{metric.upper()} score")
         name_rows(panel, labels[metric])

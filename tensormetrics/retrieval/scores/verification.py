@@ -200,6 +200,8 @@ class PairMetric(EmbeddingMetric):
     Where the items are on several ranks, each holds all of them and counts a part of the pairs.
     """
 
+    no_interval = "it counts pairs and keeps none, and two pairs of one item are not independent"
+
     def __init__(
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
     ) -> None:
