@@ -10,7 +10,7 @@ from tensormetrics.retrieval.sources.arrow import read_column
 
 N, Q, D = 1500, 60, 6
 DEEP, SHALLOW = ("mean_average_precision", "r_precision", "median_rank"), ("precision_at_1", "mean_reciprocal_rank")
-BUDGET = 60_000  # of which a block takes an eighth: a file has several
+BUDGET = 100_000  # of which a block takes an eighth: a file has several
 
 
 def close(x, y):
@@ -234,7 +234,7 @@ def test_what_was_written_before_serves_where_a_write_breaks_off(tmp_path, monke
     wanted, save, written = calculator.get_accuracy(*sides, rows, labels), torch.save, []
 
     def broken(found, file):
-        if len(written) == 3:
+        if written and written[-1]:
             file.write(b"half of it")
             raise KeyboardInterrupt
         written.append(found["found"].get("counted"))
@@ -246,7 +246,7 @@ def test_what_was_written_before_serves_where_a_write_breaks_off(tmp_path, monke
     monkeypatch.undo()
     source = Stopped(rows, 100)
     assert calculator.get_accuracy(*sides, source, labels, **state) == wanted
-    assert written[-1] is not None and source.seen[0] == written[-1]
+    assert source.seen[0] == written[-1]
 
 
 def test_another_computation_is_refused(tmp_path, files):

@@ -22,6 +22,7 @@ from .ranking import Ranking
 from .ranks import PositiveRanks, read_off, within_depth
 
 LABELS = 2**16  # references whose labels are compared at once
+BESIDES = 72  # bytes for each reference of a block: what is made of its row
 
 
 @torch.no_grad()
@@ -43,7 +44,7 @@ class StreamSearch:
         self.sides, self.source, self.state, self.ranking = sides, stream.source, stream.state, ranking
         self.memory, self.own = ranking.memory(sides.query.device), sides.self_index()
         # Two blocks are held, one of them being read.
-        self.step = max(self.memory // 8 // self.source.row_bytes, 1)
+        self.step = max(self.memory // 8 // (self.source.row_bytes + BESIDES), 1)
         self.relevance = BlockRelevance(sides, ranking.label_comparison_fn, self.memory)
         self.kept: dict[str, Any] = stream.state.load() if stream.state else {}
 
