@@ -166,7 +166,8 @@ def tests_of(edit: Edit, text: str) -> list[list[str]]:
     ]
     rest = [["tests", "--ignore=tests/peers", "--ignore=tests/integrations", "--ignore=tests/ptx"]]
     if folder == of_domain:
-        table = ["tests/test_conformance.py", "tests/test_distributed.py", "-k", f"{domain}. or not ["]
+        table = ["tests/test_conformance.py", "tests/test_distributed.py", "tests/test_operators.py"]
+        table += ["-k", f"{domain}. or not [ or test_operators"]
         rest = [[f"tests/{domain}"], table]
     return [*([near] if near else []), *rest]
 

@@ -406,8 +406,6 @@ def computed(average: CountMetric) -> dict[str, Tensor]:
         return {name: torch.full_like(score, torch.nan) for name, score in scores.items()}
 
 
-def keyed(*parts: str) -> str:
-    """The parts of a key that are not empty, joined."""
-    if len(parts) > 1 and parts[0] and parts[1] == "overlap":
-        parts = parts[:1]
-    return "-".join(filter(None, parts))
+def keyed(prefix: str, name: str) -> str:
+    """The key of a score: both, joined, or that which is not empty; the prefix alone for what is called overlap."""
+    return prefix if prefix and name == "overlap" else "-".join(filter(None, (prefix, name)))
