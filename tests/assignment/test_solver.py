@@ -220,3 +220,11 @@ def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
     assert told[0].filename == __file__
     torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
     assert not recwarn.list and torch.equal(first[0], linear_sum_assignment(cost).col_of_row)
+
+
+def test_eight_leading_dimensions_and_no_more(generator):
+    cost = torch.rand(2, 3, 4, generator=generator)
+    found = linear_sum_assignment(cost.view(*[1] * 7, 2, 3, 4)).col_of_row
+    assert torch.equal(found.view(2, -1), linear_sum_assignment(cost).col_of_row)
+    with pytest.raises(RuntimeError, match="cost: got 11 dimensions, wanted at most 10"):
+        linear_sum_assignment(cost.view(*[1] * 8, 2, 3, 4))

@@ -76,12 +76,13 @@ def _assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor) -> Tensor:
     block = block.unique(return_inverse=True)[1]
     row, rows = places(block, a)
     column, columns = places(block, b)
-    narrow = torch.minimum(rows, columns)[block] == 1
+    shorter = torch.minimum(rows, columns)
+    narrow, wide = (shorter == 1)[block], shorter > 1
     chosen = torch.zeros_like(narrow)
     chosen[narrow] = _first_largest(block[narrow], value[narrow])
     height, width = _padded(rows), _padded(columns)
-    for h, w in torch.stack([height, width], 1)[torch.minimum(rows, columns) > 1].unique(dim=0).tolist():
-        here = (height == h) & (width == w) & (torch.minimum(rows, columns) > 1)
+    for h, w in torch.stack([height, width], 1)[wide].unique(dim=0).tolist():
+        here = (height == h) & (width == w) & wide
         number = here.cumsum(0) - 1
         (pair,) = here[block].nonzero(as_tuple=True)
         place = number[block[pair]], row[pair], column[pair]
