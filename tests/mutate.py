@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 3600  # for each run of tests
 SHARE_OF_CSRC = 0.1  # each wants a build
 LEFT_OUT = "_cli", "_demo.py", "testing", "kernels", "_draw_kernels.py", "plots.py", "figures.py"  # run elsewhere
+APART = "peers", "integrations", "ptx"  # folders of tests that need packages or a compiler
 OPERATORS = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
 REDUCTIONS = {"sum", "mean", "amax", "amin", "max", "min", "any", "all", "cumsum", "argmax", "argmin", "sort", "flip"}
 LIBRARIES = {  # part of csrc -> the domain whose tests see it
@@ -162,9 +163,9 @@ def tests_of(edit: Edit, text: str) -> list[list[str]]:
     near = [
         file.relative_to(ROOT).as_posix()
         for file in sorted(folder.rglob("test*.py"))
-        if stem in file.name or named.search(file.read_text())
+        if file.parent.name not in APART and (stem in file.name or named.search(file.read_text()))
     ]
-    rest = [["tests", "--ignore=tests/peers", "--ignore=tests/integrations", "--ignore=tests/ptx"]]
+    rest = [["tests", *(f"--ignore=tests/{name}" for name in APART)]]
     if folder == of_domain:
         table = ["tests/test_conformance.py", "tests/test_distributed.py", "tests/test_operators.py"]
         table += ["-k", f"{domain}. or not [ or test_operators"]
