@@ -40,8 +40,8 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     Shapes: differences: (..., 5, 2) -> (...) float64.
 
     `differences` are score of a minus score of b on both halves of each split. t is the first of them, over the root of
-    the mean variance within the splits, with 5 degrees of freedom. NaN where all are equal. ValueError for other shapes
-    and dtypes. Dietterich 1998, doi:10.1162/089976698300017197.
+    the mean variance within the splits, with 5 degrees of freedom. NaN where all are equal or one is not finite.
+    ValueError for other shapes and dtypes. Dietterich 1998, doi:10.1162/089976698300017197.
 
     >>> differences = torch.tensor([[0.02, 0.03], [0.01, 0.03], [0.03, 0.02], [0.02, 0.02], [0.04, 0.03]])
     >>> round(float(five_by_two_p_value(differences)), 3)
@@ -52,4 +52,4 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     values = differences.double()
     variance = (values[..., 0] - values[..., 1]).square().div(2).mean(-1)
     t = values[..., 0, 0] / variance.sqrt()
-    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1)
+    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1).where(variance.isfinite(), torch.nan)
