@@ -94,8 +94,8 @@ class LocalRows(RowSource):
 
 
 class NpyRows(LocalRows):
-    """Those of a .npy file. Rows that lie together are read, not mapped: where such a file shrinks, that is an error and
-    ends no process."""
+    """Those of a .npy file. Where a row lies together, blocks are read, not mapped: that the file has shrunk is then an
+    error and ends no process."""
 
     def __init__(self, file: str) -> None:
         try:
