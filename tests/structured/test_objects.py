@@ -8,7 +8,9 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import itemgetter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,6 +83,15 @@ def test_pairs_come_in_parts(monkeypatch):
         assert torch.equal(metric(preds, refs), scores)
         assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18
         sizes.clear()
+
+
+def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own(monkeypatch):
+    monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
+    monkeypatch.setattr(node_set.Candidates, "of", lambda rows, i, j: (i.tolist(), j.tolist()))
+    rows = SimpleNamespace(count=torch.tensor([5, 2, 3, 0]))
+    pairs = torch.tensor([0, 0, 1, 3]), torch.tensor([0, 1, 2, 3])  # of 25, 10, 6 and no items
+    parts = node_set.Collection.candidates(SimpleNamespace(), rows, *pairs)
+    assert [*islice(parts, 5)] == [(slice(0, 1), ([0], [0])), (slice(1, 4), ([0, 1, 3], [1, 2, 3]))]
 
 
 def test_no_objects():
