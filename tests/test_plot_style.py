@@ -50,11 +50,16 @@ def counted():
 
 TABLE = pd.DataFrame(np.arange(30.0).reshape(3, -1) - 4, MODELS, QUERIES)
 RANKING = pd.DataFrame({"WEAT: average of the absolute scores": [3, 1, 2], "RND": [3, np.nan, 2]}, MODELS)
+ANSWERS = [
+    {"query_name": QUERIES[0], "effect_size_x": 1.3, "effect_size_y": -0.9},
+    {"query_name": "b", "effect_size_x": 0.1, "effect_size_y": 1.9},
+]
 # name -> call of (study, metric, options), and how many axes the plot has
 PLOTS = {
     "plot_queries_results": (lambda s, m, o: association.plot_queries_results(TABLE, **o), 1),
     "plot_ranking": (lambda s, m, o: association.plot_ranking(RANKING, **o), 1),
     "plot_ranking_correlations": (lambda s, m, o: association.plot_ranking_correlations(TABLE.T.corr(), **o), 1),
+    "plot_eat_map": (lambda s, m, o: association.plot_eat_map(ANSWERS, **o), 1),
     "plot_distributions": (
         lambda s, m, o: posterior.plot_distributions([Shown(LONG, s.column("acc", None, LONG))], "acc", (0, 1), **o),
         1,

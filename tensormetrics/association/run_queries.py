@@ -172,9 +172,7 @@ def run_queries(
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
     options = _options(
-        metric_params,
-        lost_vocabulary_threshold=lost_vocabulary_threshold,
-        warn_not_found_words=warn_not_found_words,
+        metric_params, lost_vocabulary_threshold=lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words
     )
     _check_value_is_for(correction, intervals, value, aggregate_results or return_only_aggregation)
     plan = _plan(metric, queries, generate_subqueries)
@@ -188,9 +186,8 @@ def run_queries(
     table = scores.to_dataframe()
     if not (aggregate_results or return_only_aggregation):
         return table
-    return _aggregated(
-        table, f"{metric.metric_short_name}: {queries_set_name}", aggregation_function, return_only_aggregation
-    )
+    name = f"{metric.metric_short_name}: {queries_set_name}"
+    return _aggregated(table, name, aggregation_function, return_only_aggregation)
 
 
 def _check_value_is_for(correction: str | None, intervals: bool, value: str, aggregated: bool) -> None:

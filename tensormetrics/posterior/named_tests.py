@@ -41,7 +41,7 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
 
     `differences` are score of a minus score of b on both halves of each split. t is the first of them, over the root of
     the mean variance within the splits, with 5 degrees of freedom. 0 where the halves of every split agree, but NaN if
-    the first difference is 0 too. ValueError for other shapes and dtypes. Dietterich 1998,
+    the first difference is 0 too or one is not finite. ValueError for other shapes and dtypes. Dietterich 1998,
     doi:10.1162/089976698300017197.
 
     >>> differences = torch.tensor([[0.02, 0.03], [0.01, 0.03], [0.03, 0.02], [0.02, 0.02], [0.04, 0.03]])
@@ -53,4 +53,4 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     values = differences.double()
     variance = (values[..., 0] - values[..., 1]).square().div(2).mean(-1)
     t = values[..., 0, 0] / variance.sqrt()
-    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1)
+    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1).where(variance.isfinite(), torch.nan)

@@ -52,7 +52,7 @@ EMBEDDINGS_BAD = (
 )
 
 
-def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float], average=np.mean) -> MetricCase:
+def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float | list[float]]) -> MetricCase:
     """`score` sees one query: for each of its neighbours, nearest first, whether it has the query's label."""
 
     def oracle(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
@@ -63,7 +63,7 @@ def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], fl
             match = labels[order] == labels[i]
             if match.any():
                 scores.append(score(match))
-        return [average(scores)]
+        return np.atleast_1d(np.mean(scores, 0)).tolist()
 
     return MetricCase(make, class_embeddings, oracle, bad=EMBEDDINGS_BAD, not_finite="raises")
 
@@ -156,7 +156,7 @@ METRICS = {
     "PrecisionAtK": retrieval_score(lambda: retrieval.PrecisionAtK(5), lambda match: match[:5].mean()),
     "RPrecision": retrieval_score(retrieval.RPrecision, lambda match: match[: match.sum()].mean()),
     "RecallAtK": retrieval_score(lambda: retrieval.RecallAtK(5), lambda match: match[:5].sum() / match.sum()),
-    "HitRate": retrieval_score(lambda: retrieval.HitRate(2), lambda match: match[:2].any()),
+    "HitRate": retrieval_score(lambda: retrieval.HitRate((3, 1)), lambda match: [match[:3].any(), match[0]]),
     "MetricLearningRecall": retrieval_score(lambda: retrieval.MetricLearningRecall(1), lambda match: match[0]),
     "AveragePrecision": retrieval_score(retrieval.AveragePrecision, average_precision_of),
     "AveragePrecisionAtR": retrieval_score(

@@ -31,6 +31,8 @@ ROWS = {
     "heterogeneity_dl": [NAN, NAN],
     "heterogeneity_pm": [NAN, NAN],
     "compare_folds": [NAN, NAN],
+    "five_by_two_p_value": [NAN],
+    "mcnemar_p_value": [],  # of integers
     **dict.fromkeys(
         ["truncated_normal_icdf", "truncated_t_icdf", "truncated_gamma_icdf", "beta_icdf"], [NAN, NAN, NAN]
     ),
@@ -156,6 +158,11 @@ REFUSALS = {
     "summarize": lambda x: posterior.summarize(SAMPLES, x),
     "pairwise_compare": lambda x: posterior.pairwise_compare(SAMPLES, x),
     "compare_folds": lambda x: posterior.compare_folds(U, U, x),
+    "compare_data_sets": lambda x: posterior.compare_data_sets(torch.tensor([[x, 0.5], [0.4, 0.6]]), SAMPLES[:2, :2]),
+    "items_needed": lambda x: posterior.items_needed(MATRIX, "acc", x),
+    "items_needed of a matrix": lambda x: posterior.items_needed(spoilt_matrix(x), "acc", 0.1),
+    "p_better_after": lambda x: posterior.p_better_after(posterior.pairwise_compare(SAMPLES[:, :1]), x, 10),
+    "items_to_decide": lambda x: posterior.items_to_decide(posterior.pairwise_compare(SAMPLES[:, :1]), x),
     "kde": lambda x: posterior.kde(SAMPLES, bw_adjust=x),
     "kde and its cut": lambda x: posterior.kde(SAMPLES, cut=x),
     "interpret_i2": lambda x: posterior.interpret_i2(x),
@@ -233,7 +240,7 @@ def test_the_least_number_is_no_blank():
 # Public names without a floating argument, or whose arguments the names above have checked.
 OTHERS = """
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
-    UnknownNameError ConfusionSums Density ExperimentAggregationResult ExperimentAggregator
+    UnknownNameError ConfusionSums DataSetComparison Density ExperimentAggregationResult ExperimentAggregator
     ExperimentGroupResult ExperimentResult FoldComparison HeterogeneityResult Items ListwiseComparisonResult
     Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
     load_csv temporary_registrations plot_difference plot_distributions plot_forest

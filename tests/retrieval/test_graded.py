@@ -155,5 +155,5 @@ def test_bad_options():
     message = "ignore: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(["nearest_centroid_accuracy"], ignore=MASK).get_accuracy(X, Y)
-    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all'$"):
+    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all', 'neighbours'$"):
         AccuracyCalculator(keep="ranks")

@@ -25,6 +25,7 @@ from tensormetrics.retrieval import (
     RPrecision,
     nearest_centroid,
 )
+from tensormetrics.retrieval.scores import query_metric
 
 NAN = math.nan
 METRICS = {
@@ -232,6 +233,47 @@ def test_gains_of_labels(device):
             for gains in (worth, sorted(worth, reverse=True))
         )
         assert got == pytest.approx(dcg / best, rel=1e-13)
+
+
+SEVERAL = {
+    "precision": PrecisionAtK,
+    "recall": RecallAtK,
+    "hit_rate": HitRate,
+    "average_precision": AveragePrecision,
+    "reciprocal_rank": ReciprocalRank,
+    "ndcg": NDCG,
+}
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", "class", "none"])
+@pytest.mark.parametrize("on_lone", ["exclude", "zero"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_k_give_a_value_for_each(name, average, on_lone, device):
+    options = {"average": average, "on_lone": on_lone, "memory_budget": 3_000}
+    several = fed(SEVERAL[name]((5, 1, 3), **options), device, *case_rows(CASES["accuracy/seeded_200x8"]))
+    got = several.compute()
+    assert list(got) == [f"{name}_at_{k}" for k in (5, 1, 3)]
+    for k in (5, 1, 3):
+        single = fed(SEVERAL[name](k, **options), device, *case_rows(CASES["accuracy/seeded_200x8"]))
+        torch.testing.assert_close(got[f"{name}_at_{k}"], single.compute(), rtol=0, atol=0, equal_nan=True)
+        if average != "none":
+            found, wanted = (metric.interval(replicates=20) for metric in (several, single))
+            torch.testing.assert_close(tuple(found[f"{name}_at_{k}"]), tuple(wanted), rtol=1e-12, atol=0)
+
+
+def test_several_k_search_once(device, monkeypatch):
+    asked = []
+    monkeypatch.setattr(query_metric, "tiles_of", lambda sides, ranking: asked.append(ranking.depth) or ())
+    fed(RecallAtK([2, 7, 4]), device, X, LABELS).compute()
+    assert asked == [7]
+
+
+def test_several_k_in_a_collection(device):
+    metrics = MetricCollection([HitRate((1, 2)), PrecisionAtK((1, 2))]).to(device)
+    metrics.update(X.to(device), LABELS.to(device))
+    assert {name: float(value) for name, value in metrics.compute().items()} == pytest.approx(
+        {"hit_rate_at_1": 2 / 6, "hit_rate_at_2": 4 / 6, "precision_at_1": 2 / 6, "precision_at_2": 3 / 6}
+    )
 
 
 def test_metrics_in_one_collection_keep_one_copy(device):

@@ -142,6 +142,17 @@ def test_loops(k, device):
         assert all(0 <= value <= 1 or math.isnan(value) or name == "first_rank" for name, value in expected.items())
 
 
+@pytest.mark.parametrize("ks", [(1, 3, 5), [6], range(8, 1, -3)])
+def test_several_k_give_what_each_gives(ks, device):
+    graded = RANKS._replace(gain=RANKS.rank.double() / 2, ideal=RANKS.rank.double().sort(descending=True).values)
+    ranks = PositiveRanks(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in graded))
+    at_most = partial(average_precision, denominator="min")
+    for score in (precision, recall, hit_rate, average_precision, at_most, reciprocal_rank, ndcg):
+        each = torch.stack([score(ranks, k=k) for k in ks], -1)
+        assert score(ranks, k=ks).shape == (4, len(ks))
+        torch.testing.assert_close(score(ranks, k=ks), each, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("k", [None, 2, 9])
 @pytest.mark.parametrize("gain", ["linear", "exp2"])
 def test_ndcg_of_graded_relevance(k, gain, device):
@@ -166,6 +177,12 @@ BAD = {
             partial(score, k=k) for score in (precision, recall, hit_rate, average_precision, reciprocal_rank, ndcg)
         ]
         for k in (0, -3, 1.0, True, "1")
+    },
+    **{
+        f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ": [
+            partial(score, k=k) for score in (precision, recall, hit_rate, average_precision, reciprocal_rank, ndcg)
+        ]
+        for k in ((), [2, 2])
     },
     "denominator: got 'k', wanted one of 'relevant', 'min'": [partial(average_precision, k=3, denominator="k")],
     "k: got None with denominator='min', wanted an integer >= 1": [partial(average_precision, denominator="min")],

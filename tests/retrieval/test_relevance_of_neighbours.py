@@ -1,9 +1,10 @@
 """Ignored references and graded relevance where a function finds the neighbours: as where ranks are counted."""
 
+import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, cmc, hit_rate, positive_ranks
+from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, cmc, hit_rate, open_rows, positive_ranks
 
 NAMES = ("hit_rate_at_1", "mean_average_precision", "mean_average_precision_at_r", "ndcg_at_5", "precision_at_3",
          "recall_at_4", "mean_auroc")  # fmt: skip
@@ -75,3 +76,80 @@ def test_the_cumulative_match_curve_is_the_hit_rate_at_every_depth():
     assert curve.shape == (50, 6) and curve[-1].isnan().all()
     with pytest.raises(ValueError, match="^k: got 0, wanted an integer >= 1$"):
         cmc(ranks, 0)
+
+
+@pytest.mark.parametrize("memory_budget", [None, 2**12])
+@pytest.mark.parametrize(
+    ("options", "cameras"),
+    [({}, False), ({}, True), ({"ignore": OTHERS}, False), ({"gains": graded}, True), ({"distance": "ip"}, False)],
+)
+def test_neighbours_that_are_kept(options, cameras, memory_budget):
+    x, labels, of_camera = data()
+    given = {"query_cameras": of_camera} if cameras else {}
+    options = {"k": 45, "keep": "neighbours", "memory_budget": memory_budget, **options}
+    calculator = AccuracyCalculator(("precision_at_1",), **options)
+    assert not calculator.rows_may_stay()  # all rows come to every rank
+    calculator.get_accuracy(x, labels, **given)
+    kept = calculator.last.neighbours
+    assert kept.indices.shape == kept.distances.shape == kept.relevance.shape == (50, 45)
+    inner = options.get("distance") == "ip"
+    far = x.double() @ x.double().T if inner else torch.cdist(x.double(), x.double())
+    worth = graded(labels[:, None], labels).double() if "gains" in options else labels[:, None] == labels
+    for i in range(50):
+        left = torch.arange(50) != i
+        if cameras:
+            left &= ~((worth[i] > 0) & (of_camera == of_camera[i]))
+        if "ignore" in options:
+            left &= ~OTHERS[i]
+        order = sorted(left.nonzero()[:, 0].tolist(), key=lambda j: -far[i, j] if inner else far[i, j])[:45]  # noqa: B023
+        none = [-1] * (45 - len(order))
+        assert kept.indices[i].tolist() == order + none
+        assert kept.distances[i, : len(order)].tolist() == pytest.approx(far[i, order].tolist(), rel=1e-5, abs=1e-6)
+        assert kept.distances[i, len(order) :].isnan().all()
+        assert kept.relevance[i].tolist() == worth[i, order].tolist() + [0] * len(none)
+    first = (kept.relevance[:, 0] > 0).double()
+    scores = calculator.last.scores["precision_at_1"]
+    assert torch.equal(first[~scores.isnan()], scores[~scores.isnan()])
+
+
+def test_neighbours_of_any_search_and_of_levels():
+    x, labels, _ = data()
+    names, options = ("precision_at_3",), {"keep": "neighbours", "k": 4}
+    default = AccuracyCalculator(names, **options)
+    default.get_accuracy(x, labels, x + 0.01, labels)
+    for knn in searches():
+        other = AccuracyCalculator(names, knn_func=knn, **options)
+        other.get_accuracy(x, labels, x + 0.01, labels)
+        assert torch.equal(other.last.neighbours.indices, default.last.neighbours.indices)
+        assert torch.equal(other.last.neighbours.relevance, default.last.neighbours.relevance)
+    of_levels = AccuracyCalculator(names, label_levels=True, **options)
+    of_levels.update(x, torch.stack([labels, labels % 2], 1))
+    of_levels.compute()
+    for level, of_level in zip(of_levels.last.neighbours, (labels, labels % 2), strict=True):
+        assert torch.equal(level.relevance, of_level[level.indices] == of_level[:, None])
+    assert AccuracyCalculator(names).last is None
+    plain = AccuracyCalculator(names, k=4)
+    plain.get_accuracy(x, labels)
+    assert plain.last.neighbours is None
+
+
+def test_neighbours_where_there_are_none():
+    calculator = AccuracyCalculator(("precision_at_1",), k="max_bin_count", keep="neighbours")
+    x = torch.zeros(3, 2)
+    for sides in ((x, torch.arange(3)), (x[:0], torch.arange(0)), (x, torch.arange(3), x[:0], torch.arange(0))):
+        calculator.get_accuracy(*sides)
+        assert {part.shape for part in calculator.last.neighbours} == {(len(sides[0]), 0)}
+
+
+def test_neighbours_want_a_number_and_the_order_of_the_search(tmp_path):
+    with pytest.raises(ValueError, match=r"^k: got None with keep='neighbours', wanted how many to keep, "):
+        AccuracyCalculator(keep="neighbours")
+    with pytest.raises(ValueError, match=r"^ties: got 'optimistic' with keep='neighbours', wanted 'index', "):
+        AccuracyCalculator(keep="neighbours", k=3, ties="optimistic")
+    x, labels, _ = data()
+    np.save(tmp_path / "x.npy", x.numpy())
+    calculator = AccuracyCalculator(("precision_at_1",), keep="neighbours", k=3)
+    with pytest.raises(
+        ValueError, match=r"^keep: got 'neighbours' with references in blocks, wanted 'scores' or 'all'$"
+    ):
+        calculator.get_accuracy(x, labels, open_rows(tmp_path / "x.npy"), labels)

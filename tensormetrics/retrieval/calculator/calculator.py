@@ -30,9 +30,9 @@ from .audit import Auditor, estimates
 from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
-from .scoring import KEEP, Keep, QueryScorer, Result, built_in, of_levels
+from .scoring import QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
-from .selection import OF_NEIGHBOURS, calculates, check_comparable, check_names, checked_k, joined
+from .selection import OF_NEIGHBOURS, Keep, calculates, check_comparable, check_keep, check_names, checked_k, joined
 from .streaming import check_blocks, state_of
 
 
@@ -62,7 +62,8 @@ class AccuracyCalculator(EmbeddingMetric):
         ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
-        keep: "all" keeps in `last` also the ranks of all relevant references.
+        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbours" keeps `last.neighbours`, of
+            the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or the gains).
         progress: show how many queries are scored.
         audit: so many queries, drawn by `audit_seed`, are searched exactly too: what a knn_func that is not exact
             costs, see `audited`.
@@ -116,7 +117,7 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
         _checks.one_of("ties", ties, TIES)
         _checks.one_of("on_lone", on_lone, ON_LONE)
-        _checks.one_of("keep", keep, KEEP)
+        check_keep(keep, k, ties)
         if custom and gains is not None:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
@@ -147,6 +148,7 @@ class AccuracyCalculator(EmbeddingMetric):
         return (
             stay
             and self.search.counted is not None
+            and self.scorer.keep != "neighbours"
             and self.ignore is None
             and (self.gains is None or callable(self.gains))
         )
@@ -421,6 +423,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 given |= self._neighbour_arguments(sides, includes, neighbours)
             if self.auditor:
                 self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
+            nearest = self.scorer.nearest(sides, relevant, neighbours)
             scores, ranks = self.scorer(own, sides, relevant, neighbours)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
@@ -430,7 +433,7 @@ class AccuracyCalculator(EmbeddingMetric):
                 given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
             audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit)
+        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest)
         self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
         return given
 

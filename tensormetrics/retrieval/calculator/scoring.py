@@ -1,7 +1,7 @@
 """What AccuracyCalculator computes: scores of every query, and each metric from what it is given."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +15,8 @@ from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, needed_depth, rank_score, statistic_of
 from .progress import progressed
-from .search import Neighbours, Search, compared
-
-Keep = Literal["scores", "all"]
-KEEP: tuple[Keep, ...] = get_args(Keep)
+from .search import Nearest, Neighbours, Search, compared
+from .selection import Keep
 
 
 class Audit(NamedTuple):
@@ -43,6 +41,8 @@ class Result(NamedTuple):
     cluster_labels: (Q,) int64, or (L, Q); None if no metric asked for them.
     ranks: of all relevant references that were looked for, or a tuple of L; None unless keep="all".
     audit: what an exact search finds for some queries; None unless one was asked for.
+    neighbours: `indices`, `distances` and `relevance` of the k nearest candidates, (Q, k) each, or a tuple of L such;
+        None unless keep="neighbours".
     """
 
     scores: dict[str, Tensor]
@@ -50,6 +50,7 @@ class Result(NamedTuple):
     cluster_labels: Tensor | None
     ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None = None
     audit: Audit | None = None
+    neighbours: Nearest | tuple[Nearest | None, ...] | None = None
 
 
 class QueryScorer:
@@ -85,6 +86,15 @@ class QueryScorer:
                 sides, distance_of_search(CENTROID, self.search.knn_func), self.search.memory_budget
             )
         return scores, ranks
+
+    def nearest(self, sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Nearest | None:
+        # relevant: (Q,)
+        """The k nearest candidates of all queries, where these are to be kept."""
+        if self.keep != "neighbours":
+            return None
+        longest = int(relevant.max()) if len(relevant) else 0
+        available = max(len(sides.reference_labels) - sides.all_shared(), 0)
+        return self.search.nearest(sides, min(self.k if isinstance(self.k, int) else longest, available), neighbours)
 
 
 def distance_of_search(asked: str, knn_func: Callable) -> Distance:
@@ -145,4 +155,5 @@ def of_levels(results: dict[str, Result]) -> Result:
         torch.stack(clusters) if len(clusters) == len(results) else None,
         tuple(result.ranks if isinstance(result.ranks, PositiveRanks) else None for result in results.values()),
         next(iter(audits.values()))._replace(exact=exact) if audits else None,
+        tuple(result.neighbours if isinstance(result.neighbours, Nearest) else None for result in results.values()),
     )

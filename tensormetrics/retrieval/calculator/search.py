@@ -1,20 +1,34 @@
 """The neighbours that AccuracyCalculator scores: exact, or found by a user's function."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ... import _checks
 from ..ranks.ranking import Ranking, Ties
-from ..ranks.ranks import PositiveRanks, read_off, within_depth
+from ..ranks.ranks import PositiveRanks, hits, read_off, within_depth
 from ..ranks.spread import tiles_of
-from ..relevance import Relevance
+from ..relevance import Positives, Relevance
 from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN
 from .knn_labels import flat_equality, ranks_of_matches
+
+
+class Nearest(NamedTuple):
+    """The k nearest candidates of each query, (Q, k) each; ignored references are none.
+
+    indices: int64, nearest first, -1 = none is left.
+    distances: floating, NaN where there is none.
+    relevance: bool, or with gains float64, of these: 0 = not relevant.
+    """
+
+    indices: Tensor
+    distances: Tensor
+    relevance: Tensor
 
 
 class Neighbours:
@@ -103,6 +117,28 @@ class Search:
     def _of_relevance(
         self, sides: Sides, depth: int, neighbours: Neighbours, allowed: int
     ) -> Iterator[tuple[slice, PositiveRanks]]:
+        for tile, positives, order, _ in self._candidates(sides, depth, neighbours, allowed, False):
+            yield tile, within_depth(*read_off(order, positives), positives, depth)
+
+    def nearest(self, sides: Sides, k: int, neighbours: Neighbours) -> Nearest:
+        """Those of all queries, by the search that scores them."""
+        parts, allowed = [], budget(self.memory_budget, sides.query.device)
+        for _, positives, order, distances in self._candidates(sides, k, neighbours, allowed, True) if k else ():
+            hit = torch.zeros_like(order, dtype=torch.bool)
+            relevance = hit if positives.gain is None else hit.double()
+            if positives.index.shape[1]:
+                hit, place = hits(order, positives)
+                relevance = hit if positives.gain is None else positives.gain.gather(1, place) * hit
+            parts.append(Nearest(order, distances.masked_fill(order < 0, torch.nan), relevance))
+        if not parts:
+            empty = sides.query.new_empty(len(sides.query), k)
+            return Nearest(empty.long(), empty, empty.bool() if sides.gains is None else empty.double())
+        return Nearest(*map(torch.cat, zip(*parts, strict=True)))
+
+    def _candidates(
+        self, sides: Sides, depth: int, neighbours: Neighbours, allowed: int, far: bool
+    ) -> Iterator[tuple[slice, Positives, Tensor, Tensor]]:
+        # ->  tiles of the queries, (q, depth) int64, -1 = none, and with `far` their distances, (q, depth)
         """From more neighbours than `depth`, as many as may be ignored: those that are, are dropped."""
         own, references = sides.self_index(), len(sides.reference)
         relevance = Relevance(
@@ -113,13 +149,17 @@ class Search:
         most = 0
         for tile in tiles if sides.ignore is not None else ():
             most = max(most, int((references - (own[tile] >= 0).long() - relevance(tile).candidates).max()))
-        indices = neighbours.indices(min(depth + most, references - sides.all_shared()))
+        fetched = min(depth + most, references - sides.all_shared())
+        indices = neighbours.indices(fetched) if not far else neighbours.found(fetched)[1]
+        distances = neighbours.found(fetched)[0] if far else indices
         for tile in tiles:
             positives, order = relevance(tile), indices[tile]
+            columns = torch.arange(depth, device=order.device).expand(len(order), depth)
             if positives.ignored is not None:
                 dropped = positives.ignored.gather(1, order.clamp(min=0)) | (order < 0)
-                order = order.masked_fill(dropped, -1).gather(1, dropped.long().argsort(dim=1, stable=True))[:, :depth]
-            yield tile, within_depth(*read_off(order.contiguous(), positives), positives, depth)
+                columns = dropped.long().argsort(dim=1, stable=True)[:, :depth]
+                order = order.masked_fill(dropped, -1)
+            yield tile, positives, order.gather(1, columns), distances[tile].gather(1, columns)
 
     def tables(self, sides: Sides, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
         """The k neighbours of all queries, as metrics of a subclass are given them."""

@@ -1,13 +1,15 @@
 """Which metrics AccuracyCalculator was asked for, and how deep it may look."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
 from ... import _checks
 from .metric_names import NAMES, is_known
 
+Keep = Literal["scores", "all", "neighbours"]
+KEEP: tuple[Keep, ...] = get_args(Keep)
 OF_NEIGHBOURS = (
     "mean_average_precision",
     "mean_average_precision_at_r",
@@ -52,6 +54,14 @@ def checked_k(k: Any) -> Any:
         return _checks.integer_at_least("k", k, 1)
     except ValueError:
         raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
+
+
+def check_keep(keep: Keep, k: Any, ties: str) -> None:
+    _checks.one_of("keep", keep, KEEP)
+    if keep == "neighbours" and k is None:
+        raise ValueError("k: got None with keep='neighbours', wanted how many to keep, such as k=10")
+    if keep == "neighbours" and ties != "index":
+        raise ValueError(f"ties: got {ties!r} with keep='neighbours', wanted 'index', the order of neighbours")
 
 
 def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:

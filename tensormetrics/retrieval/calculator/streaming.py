@@ -14,6 +14,7 @@ from ..rows import as_tensor
 from ..sources.source import RowSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score
+from .scoring import QueryScorer
 from .search import Search
 
 
@@ -22,6 +23,7 @@ class Scoring(Protocol):
 
     current: tuple[str, ...]
     search: Search
+    scorer: QueryScorer
     label_levels: bool
     memory_budget: int | None
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -40,6 +42,8 @@ def check_blocks(calculator: Scoring) -> None:
         )
     if calculator.search.counted is None:
         raise ValueError("knn_func: got a search of all references at once with references in blocks; leave it out")
+    if calculator.scorer.keep == "neighbours":
+        raise ValueError("keep: got 'neighbours' with references in blocks, wanted 'scores' or 'all'")
     if calculator.label_levels:
         raise ValueError("label_levels: got True with references in blocks, wanted one level of labels at a time")
 

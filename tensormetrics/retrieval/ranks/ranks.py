@@ -310,14 +310,20 @@ def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None
     width = int(positives.relevant.max())
     if not width:
         return no_ranks(positives)
-    # Where there is none, the one before again, which keeps the order.
-    ascending = positives.index.cummax(1).values
-    found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
-    hit = (order >= 0) & (positives.index.gather(1, found) == order)
+    hit, found = hits(order, positives)
     place = torch.where(hit, hit.cumsum(1) - 1, -1)
     rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
     gain = None if positives.gain is None else scattered(place, positives.gain.gather(1, found), width)
     return scattered(place, rank, width), gain
+
+
+def hits(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor]:
+    # order: (Q, K) int64, -1 = none  ->  (Q, K) bool, (Q, K) int64
+    """Which of these references are relevant, and where they stand among the positives, of which there is one."""
+    # Where there is none, the one before again, which keeps the order.
+    ascending = positives.index.cummax(1).values
+    found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
+    return (order >= 0) & (positives.index.gather(1, found) == order), found
 
 
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:

@@ -1,6 +1,5 @@
 """Average precision."""
 
-import functools
 from typing import Literal
 
 import torch
@@ -10,15 +9,16 @@ from typing_extensions import Unpack  # torch brings it
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from ..sums import sum_by_place
+from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 
 Denominator = Literal["relevant", "min"]
 
 
-def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: Denominator = "relevant") -> Tensor:
+def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator: Denominator = "relevant") -> Tensor:
     """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
@@ -29,9 +29,15 @@ def average_precision(ranks: PositiveRanks, k: int | None = None, denominator: D
     >>> average_precision(ranks)
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
-    k = _checked(k, denominator)
-    found = ranks.rank > 0 if k is None else ranks.within(k)
-    return _precisions(ranks, found) / (ranks.relevant if denominator == "relevant" else ranks.relevant.clamp(max=k))
+    _check_denominator(k, denominator)
+    if k is None:
+        return _precisions(ranks, ranks.rank > 0) / ranks.relevant
+
+    def cut(depth: int) -> Tensor:
+        most = ranks.relevant if denominator == "relevant" else ranks.relevant.clamp(max=depth)
+        return _precisions(ranks, ranks.within(depth)) / most
+
+    return at_depths(k, cut)
 
 
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
@@ -50,11 +56,10 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     return _precisions(ranks, ranks.within(ranks.relevant.unsqueeze(-1))) / ranks.relevant
 
 
-def _checked(k: int | None, denominator: Denominator) -> int | None:
+def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
     _checks.one_of("denominator", denominator, ("relevant", "min"))
     if k is None and denominator == "min":
         raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
-    return None if k is None else _checks.integer_at_least("k", k, 1)
 
 
 def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
@@ -72,12 +77,12 @@ class AveragePrecision(QueryMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Depths | None = None,
         denominator: Denominator = "relevant",
         **options: Unpack[QueryOptions],
     ) -> None:
-        k = _checked(k, denominator)
-        super().__init__(functools.partial(average_precision, k=k, denominator=denominator), k, **options)
+        _check_denominator(k, denominator)
+        super().__init__(*scores_at(k, average_precision, denominator=denominator), **options)
 
 
 class AveragePrecisionAtR(QueryMetric):

@@ -1,6 +1,5 @@
 """Normalised discounted cumulative gain."""
 
-import functools
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -11,16 +10,18 @@ from typing_extensions import Unpack  # torch brings it
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
 from ..sums import halving_sum, sum_by_place
+from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, RankOptions
 
 Gain = Literal["linear", "exp2"]
 GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
-def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> Tensor:
+def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -> Tensor:
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q); gain, ideal: (..., Q, P) or None -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q); gain, ideal: (..., Q, P) or None -> (..., Q) float64, for K
+    values of k (..., Q, K).
 
     `gain="exp2"` takes 2^g - 1 for g; ranks without gains have g = 1. No k: as deep as the ranks go. In [0, 1],
     higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,
@@ -32,7 +33,13 @@ def ndcg(ranks: PositiveRanks, k: int | None = None, gain: Gain = "linear") -> T
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3066], dtype=torch.float64)
     """
     _checks.one_of("gain", gain, GAINS)
-    k = ranks.depth if k is None else _checks.integer_at_least("k", k, 1)
+    if k is None:
+        return _ndcg(ranks, ranks.depth, gain)
+    return at_depths(k, lambda depth: _ndcg(ranks, depth, gain))
+
+
+def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
+    # ->  (..., Q)
     found = ranks.rank > 0 if k is None else ranks.within(k)
     gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
     order = found.cumsum(-1)
@@ -62,11 +69,10 @@ class NDCG(QueryMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Depths | None = None,
         gain: Gain = "linear",
         gains: Tensor | Callable[[Tensor, Tensor], Tensor] | None = None,
         **options: Unpack[RankOptions],
     ) -> None:
-        k = None if k is None else _checks.integer_at_least("k", k, 1)
         _checks.one_of("gain", gain, GAINS)
-        super().__init__(functools.partial(ndcg, k=k, gain=gain), k, gains=gains, **options)
+        super().__init__(*scores_at(k, ndcg, gain=gain), gains=gains, **options)

@@ -1,20 +1,18 @@
 """Precision among the nearest neighbours."""
 
-import functools
-
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
 from ..ranks.ranks import PositiveRanks
+from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 
 
-def precision(ranks: PositiveRanks, k: int) -> Tensor:
+def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
 
@@ -23,8 +21,11 @@ def precision(ranks: PositiveRanks, k: int) -> Tensor:
     >>> precision(ranks, k=1)
     tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
-    k = _checks.integer_at_least("k", k, 1)
-    return (ranks.within(k).sum(-1).double() / k).masked_fill(ranks.relevant == 0, torch.nan)
+
+    def fraction(depth: int) -> Tensor:
+        return (ranks.within(depth).sum(-1).double() / depth).masked_fill(ranks.relevant == 0, torch.nan)
+
+    return at_depths(k, fraction)
 
 
 def r_precision(ranks: PositiveRanks) -> Tensor:
@@ -49,7 +50,8 @@ class PrecisionAtK(QueryMetric):
     The options of all metrics of ranks:
 
     Args:
-        k: how many nearest references count.
+        k: how many nearest references count. Several, (1, 5, 10), are scored from the same ranks: `compute` then has a
+            value for each, by name ("precision_at_1", ...).
         average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
             each label in `class_labels`; "none", (Q,), NaN for lone queries.
         on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
@@ -65,9 +67,8 @@ class PrecisionAtK(QueryMetric):
     tensor(0.8000, dtype=torch.float64)
     """
 
-    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
-        k = _checks.integer_at_least("k", k, 1)
-        super().__init__(functools.partial(precision, k=k), k, **options)
+    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+        super().__init__(*scores_at(k, precision), **options)
 
 
 class RPrecision(QueryMetric):

@@ -2,8 +2,8 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from ..ranks.streamed import counts_by_blocks
 from ..relevance import Comparison, Ignore, Relevance
 from ..rows import Sides, as_tensor, budget
 from ..search.distance import DISTANCES, DistanceName
+from .depths import Score
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 
 Average = Literal["micro", "macro", "class", "none"]
@@ -211,7 +212,7 @@ class QueryMetric(EmbeddingMetric):
     """An average over queries of `score`, a function of their ranks (or of what a subclass scores in `scores`).
 
     Args:
-        score: `(PositiveRanks) -> (Q,)`, NaN where undefined.
+        score: `(PositiveRanks) -> (Q,)`, NaN where undefined, or several by name, which have a value each.
         depth: how deep it looks: an integer, "relevant" (as deep as there are relevant references) or None (all).
         statistic: "mean" or "median" over queries.
         gains: graded relevance, a function of pairs of labels, or a number for each pair, (Q, N), with a row for each
@@ -231,7 +232,7 @@ class QueryMetric(EmbeddingMetric):
 
     def __init__(
         self,
-        score: Callable[[PositiveRanks], Tensor] | None,
+        score: Score | Mapping[str, Score] | None,
         depth: int | Literal["relevant"] | None,
         statistic: Statistic = "mean",
         *,
@@ -262,29 +263,36 @@ class QueryMetric(EmbeddingMetric):
     def rows_may_stay(self) -> bool:
         return self.score is not None and self.ignore is None and (self.gains is None or callable(self.gains))
 
-    def compute(self) -> Tensor:
-        # ->  () float64, or as `average` says
+    def compute(self) -> Any:
+        # ->  () float64, or as `average` says; of several scores name: that of each
         sides = self.kept()
         gains = self.gains
         if gains is not None and not callable(gains):
             gains = as_tensor("gains", gains, sides.query.device)
         sides = sides._replace(gains=gains).without(self.ignore)
         scores = self.scores(sides)
-        scored = scored_queries(scores.isnan(), self.on_lone)
+        names = tuple(self.score) if isinstance(self.score, Mapping) else None
+        scored = scored_queries((scores if names is None else scores[0]).isnan(), self.on_lone)
         if self.on_lone == "zero":
             scores = scores.masked_fill(scores.isnan(), 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
-        self._items = functools.partial(items_of, scores, self.query_units, classes, self.average, self.statistic)
-        return averaged(scores, classes, self.average, self.statistic)
+        if names is None:
+            self._items = functools.partial(items_of, scores, self.query_units, classes, self.average, self.statistic)
+            return averaged(scores, classes, self.average, self.statistic)
+        each = dict(zip(names, scores, strict=True))
+        self._items = functools.partial(items_of_several, each, self.query_units, classes, self.average)
+        return {name: averaged(score, classes, self.average) for name, score in each.items()}
 
     @torch.no_grad()
     def scores(self, sides: Sides) -> Tensor:
-        # ->  (Q,) float64, NaN = lone
+        # ->  (Q,) float64, NaN = lone; (M, Q) of several scores
         depth = self.depth
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
         ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
         assert self.score is not None  # who has none overrides this
+        if isinstance(self.score, Mapping):
+            return query_scores(list(self.score.values()), tiles_of(sides, ranking), sides)
         return query_scores([self.score], tiles_of(sides, ranking), sides)[0]

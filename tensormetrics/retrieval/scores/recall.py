@@ -1,20 +1,19 @@
 """Recall among the nearest neighbours, in the two senses of the word."""
 
-import functools
-
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
+from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 
 
-def recall(ranks: PositiveRanks, k: int) -> Tensor:
+def recall(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Fraction of the relevant references that are among the k nearest: #{r_j <= k} / R, as in information retrieval.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     What papers on metric learning call Recall@K is `hit_rate`. In [0, 1], higher is better; NaN for a lone query
     (R = 0). ValueError for k < 1.
@@ -24,13 +23,13 @@ def recall(ranks: PositiveRanks, k: int) -> Tensor:
     >>> recall(ranks, k=1)
     tensor([1.0000, 1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
     """
-    return ranks.within(_checks.integer_at_least("k", k, 1)).sum(-1).double() / ranks.relevant
+    return at_depths(k, lambda depth: ranks.within(depth).sum(-1).double() / ranks.relevant)
 
 
-def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
+def hit_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
     """1 if a relevant reference is among the k nearest, else 0.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     The Recall@K of papers on metric learning and a point of the cumulative match curve; the share of all relevant
     references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
@@ -40,9 +39,10 @@ def hit_rate(ranks: PositiveRanks, k: int) -> Tensor:
     >>> ranks = positive_ranks(x, labels)
     >>> hit_rate(ranks, k=1)
     tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
+    >>> hit_rate(ranks, k=(1, 2, 3)).mean(0)
+    tensor([0.8000, 0.8000, 1.0000], dtype=torch.float64)
     """
-    hit = ranks.within(_checks.integer_at_least("k", k, 1)).any(-1)
-    return hit.double().masked_fill(ranks.relevant == 0, torch.nan)
+    return at_depths(k, lambda depth: ranks.within(depth).any(-1).double().masked_fill(ranks.relevant == 0, torch.nan))
 
 
 def cmc(ranks: PositiveRanks, k: int) -> Tensor:
@@ -75,9 +75,8 @@ class RecallAtK(QueryMetric):
     tensor(0.6000, dtype=torch.float64)
     """
 
-    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
-        k = _checks.integer_at_least("k", k, 1)
-        super().__init__(functools.partial(recall, k=k), k, **options)
+    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+        super().__init__(*scores_at(k, recall), **options)
 
 
 class HitRate(QueryMetric):
@@ -90,11 +89,12 @@ class HitRate(QueryMetric):
     >>> metric.update(x, labels)
     >>> metric.compute()
     tensor(0.8000, dtype=torch.float64)
+    >>> HitRate((1, 3))(x, labels)
+    {'hit_rate_at_1': tensor(0.8000, dtype=torch.float64), 'hit_rate_at_3': tensor(1., dtype=torch.float64)}
     """
 
-    def __init__(self, k: int, **options: Unpack[QueryOptions]) -> None:
-        k = _checks.integer_at_least("k", k, 1)
-        super().__init__(functools.partial(hit_rate, k=k), k, **options)
+    def __init__(self, k: Depths, **options: Unpack[QueryOptions]) -> None:
+        super().__init__(*scores_at(k, hit_rate), **options)
 
 
 MetricLearningRecall = HitRate  # the name under which these papers look for it

@@ -1,21 +1,19 @@
 """Reciprocal rank."""
 
-import functools
-
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ... import _checks
 from ..ranks.ranks import PositiveRanks
+from .depths import Depths, at_depths, scores_at
 from .position import first_rank
 from .query_metric import QueryMetric, QueryOptions
 
 
-def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
+def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
     """1 / r_1, one over the rank of the nearest relevant reference; 0 where that is deeper than k.
 
-    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
+    Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     In [0, 1], higher is better; NaN for a lone query (R = 0). ValueError for k < 1. Voorhees, The TREC-8 Question
     Answering Track Report, 1999, DOI 10.6028/NIST.SP.500-246.qa-overview.
@@ -26,9 +24,9 @@ def reciprocal_rank(ranks: PositiveRanks, k: int | None = None) -> Tensor:
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3333], dtype=torch.float64)
     """
     first = first_rank(ranks)
-    if k is not None:
-        first = first.masked_fill(first > _checks.integer_at_least("k", k, 1), torch.inf)
-    return 1 / first
+    if k is None:
+        return 1 / first
+    return at_depths(k, lambda depth: 1 / first.masked_fill(first > depth, torch.inf))
 
 
 class ReciprocalRank(QueryMetric):
@@ -37,6 +35,5 @@ class ReciprocalRank(QueryMetric):
     In [0, 1]. Other options as in `PrecisionAtK`.
     """
 
-    def __init__(self, k: int | None = None, **options: Unpack[QueryOptions]) -> None:
-        k = None if k is None else _checks.integer_at_least("k", k, 1)
-        super().__init__(functools.partial(reciprocal_rank, k=k), k, **options)
+    def __init__(self, k: Depths | None = None, **options: Unpack[QueryOptions]) -> None:
+        super().__init__(*scores_at(k, reciprocal_rank), **options)
