@@ -273,6 +273,26 @@ class Sides(NamedTuple):
             raise ValueError("ignore: got some together with cameras, wanted one of them")
         return self._replace(ignore=ignore)
 
+    def of_queries(self, queries: Tensor) -> "Sides":
+        # queries: (q,) int64, whose rows are here
+        """The same for some of the queries."""
+        ignore, gains = self.ignore, self.gains
+        if isinstance(ignore, tuple):
+            ignore = ignore[0][queries], ignore[1]
+        elif isinstance(ignore, Tensor):
+            ignore = ignore[queries]
+        elif ignore is not None:
+            of_slice, numbers = ignore, queries.tolist()
+            ignore = lambda rows: torch.cat([of_slice(slice(n, n + 1)) for n in numbers[rows]])  # noqa: E731
+        return self._replace(
+            query=self.query[queries],
+            query_labels=self.query_labels[queries],
+            shared=0,
+            ignore=ignore,
+            gains=gains[queries] if isinstance(gains, Tensor) else gains,
+            own=self.self_index()[queries],
+        )
+
     def all_shared(self) -> bool:
         """Whether all queries are the first references."""
         return self.own is None and self.shared == len(self.query_labels)

@@ -68,6 +68,31 @@ def test_scores_of_the_sample_are_exact(k):
     assert (recall.low[:5] < recall.value[:5]).all() and (recall.value[:5] < recall.high[:5]).all()
 
 
+def near_numbers(rows):
+    return (torch.arange(rows.start, rows.stop)[:, None] - torch.arange(N)).abs() < 300
+
+
+@pytest.mark.parametrize("kind", ["cameras", "mask", "function", "gains"])
+def test_scores_of_the_sample_leave_out_what_the_others_do(kind):
+    rows, labels = data()
+    options, given = {}, {}
+    if kind == "cameras":
+        given["query_cameras"] = torch.arange(N) % 3
+    if kind == "mask":
+        options["ignore"] = near_numbers(slice(0, N))
+    if kind == "function":
+        options["ignore"] = near_numbers
+    if kind == "gains":
+        given["gains"] = (labels[:, None] == labels) * (1.0 + torch.arange(N) % 2)
+    exact = AccuracyCalculator((*NAMES, "ndcg_at_5"), **options)
+    exact.get_accuracy(rows, labels, **given)
+    calculator = AccuracyCalculator((*NAMES, "ndcg_at_5"), knn_func=Cells(), audit=60, **options)
+    calculator.get_accuracy(rows, labels, **given)
+    audit = calculator.last.audit
+    for name, scores in exact.last.scores.items():
+        assert torch.equal(audit.exact[name].nan_to_num(), scores[audit.queries].nan_to_num())
+
+
 def test_shares_found_of_few_references():
     exact = torch.tensor([[4, 2, 7, -1], [1, 0, -1, -1], [-1, -1, -1, -1]])
     found = torch.tensor([[2, 4, -1, -1], [5, 6, 0, 1], [-1, -1, -1, -1]])

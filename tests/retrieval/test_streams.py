@@ -161,6 +161,69 @@ def test_odd_columns_are_named(tmp_path):
         read_column(file, "number")
 
 
+def test_damaged_files_are_named(tmp_path):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("safetensors")
+    np.save(tmp_path / "objects.npy", np.array([["a", 1]], dtype=object))
+    for name, held in {"x": b"hello", "empty": b""}.items():
+        for kind in (".npy", ".safetensors", ".parquet", ".arrow"):
+            (tmp_path / f"{name}{kind}").write_bytes(held)
+    for file in sorted(tmp_path.iterdir()):
+        with pytest.raises(ValueError, match=rf"^{file}: cannot be read: "):
+            open_rows(file)
+        if file.suffix in (".parquet", ".arrow"):
+            with pytest.raises(ValueError, match=rf"^{file}: cannot be read: "):
+                read_column(str(file), None)
+    with pytest.raises(ValueError, match=r"none.parquet: cannot be read: "):
+        read_column(f"{tmp_path}/none.parquet", None)
+    for address, said in (
+        ("file:///no/such/folder/x*.parquet", "cannot be read: "),
+        ("none://x/y.parquet", "cannot be read: "),
+        (f"file://{tmp_path}/x.npy", "got an address, wanted a file of this machine, or one of .parquet, .arrow, .f"),
+    ):
+        with pytest.raises(ValueError) as error:
+            open_rows(address)
+        assert str(error.value).startswith(f"{address}: {said}")
+
+
+def test_tensors_that_are_no_rows_are_named(tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    save_file({}, tmp_path / "none.safetensors")
+    save_file({"x": torch.tensor(1.0)}, tmp_path / "number.safetensors")
+    for name, said in (("none", "it holds nothing"), ("number", "got an array of shape (), wanted one row per item")):
+        with pytest.raises(ValueError) as error:
+            open_rows(tmp_path / f"{name}.safetensors")
+        assert str(error.value).startswith(f"{tmp_path}/{name}.safetensors: {said}")
+
+
+def test_categories_are_labels_and_no_rows(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    words, numbers = (pa.array(values).dictionary_encode() for values in (["b", "a", "b"], [7, 7, 5]))
+    x = pa.array([[1.0, 2.0]] * 3)
+    parquet.write_table(pa.table({"x": x, "word": words}), tmp_path / "x.parquet")
+    parquet.write_table(pa.table({"number": numbers}), tmp_path / "number.parquet")
+    file = f"{tmp_path}/x.parquet"
+    assert open_rows(file).shape == (3, 2)
+    for name in (None, "word"):
+        found, names = read_column(file, name)
+        assert [names[n] for n in found] == ["b", "a", "b"]
+    assert read_column(f"{tmp_path}/number.parquet", None)[0].tolist() == [7, 7, 5]
+    with pytest.raises(ValueError, match="x.parquet:word: got a column of dictionary.*, wanted a list of D numbers"):
+        open_rows(f"{file}:word")
+    parquet.write_table(pa.table({"label": pa.array([1, 2**63 + 1], pa.uint64())}), tmp_path / "large.parquet")
+    with pytest.raises(ValueError, match="large.parquet:label: .*9223372036854775809"):
+        read_column(f"{tmp_path}/large.parquet", None)
+
+
+def test_files_without_rows_change_nothing(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kind = pa.list_(pa.float32())
+    for number, rows in enumerate([[], [[1.0, 2.0]], [], [[3.0, 4.0]]]):
+        parquet.write_table(pa.table({"x": pa.array(rows, kind)}), tmp_path / f"x-{number}.parquet")
+    assert open_rows(tmp_path / "x-*.parquet").read(0, 2).tolist() == [[1, 2], [3, 4]]
+    assert open_rows(tmp_path / "x-0.parquet", tmp_path / "x-2.parquet").shape == (0, 0)
+
+
 OPTIONS = [
     {},
     {"distance": "cosine"},
@@ -277,6 +340,11 @@ def test_another_computation_is_refused(tmp_path, files):
     np.save(pattern.replace("*", "1"), rows[:700])  # equal, but written again
     with pytest.raises(ValueError, match="was written with reference = part-1.npy of"):
         scored()
+    state["state"] = tmp_path / "none" / "state.pt"
+    source = Stopped(torch.from_numpy(rows), 0)  # found out before a block is read
+    with pytest.raises(ValueError, match=r"^state: .*none/state.pt cannot be written: there is no folder .*none"):
+        scored(source=source)
+    state["state"] = tmp_path / "state.pt"
     (tmp_path / "state.pt").write_bytes(b"something else")
     with pytest.raises(ValueError, match="state.pt holds no state of such a computation; name another file"):
         scored()

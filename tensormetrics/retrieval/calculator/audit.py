@@ -48,12 +48,7 @@ class Auditor:
     def __call__(self, names: Sequence[str], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Audit:
         # relevant: (Q,)
         queries = drawn(len(relevant), self.size, self.seed, relevant.device)
-        some = sides._replace(
-            query=sides.query[queries],
-            query_labels=sides.query_labels[queries],
-            shared=0,
-            own=sides.self_index()[queries],
-        )
+        some = sides.of_queries(queries)
         # How deep all of them look, not these.
         k = max(int(relevant.max()), 1) if self.k == "max_bin_count" and len(relevant) else self.k
         scorer = QueryScorer(self.search, k, "scores", False)

@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -30,6 +31,15 @@ def arrow(module: str = "") -> Any:
         raise ImportError(f"{error}; install it with: pip install tensormetrics[parquet]") from error
 
 
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """What pyarrow says of a file becomes a ValueError that names it."""
+    try:
+        yield
+    except (arrow().ArrowException, OSError) as error:
+        raise ValueError(f"{file}: cannot be read: {error}") from error
+
+
 def opened(file: str) -> tuple[Any, str]:
     """The file system that holds a file, and the path in it."""
     fs = arrow(".fs")
@@ -42,8 +52,10 @@ def matching_addresses(pattern: str) -> list[str]:
     if not any(mark in names for mark in "*?["):
         return [pattern]
     fs = arrow(".fs")
-    system, path = fs.FileSystem.from_uri(folder)
-    files = [each.base_name for each in system.get_file_info(fs.FileSelector(path)) if each.type == fs.FileType.File]
+    with naming(pattern):
+        system, path = fs.FileSystem.from_uri(folder)
+        known = system.get_file_info(fs.FileSelector(path))
+    files = [each.base_name for each in known if each.type == fs.FileType.File]
     return [f"{folder}/{name}" for name in sorted(files) if fnmatch.fnmatchcase(name, names)]
 
 
@@ -54,17 +66,16 @@ class TableRows(RowSource):
     schema: Any
 
     def __init__(self, file: str, name: str | None) -> None:
-        self.file, (self.system, self.path) = file, opened(file)
-        try:
+        self.file = file
+        with naming(file):
+            self.system, self.path = opened(file)
             self.groups = self.open()
             self.column = self.choose(name)
             field = self.schema.field(self.column).type
-        except (arrow().ArrowInvalid, OSError) as error:
-            raise ValueError(f"{file}: cannot be read: {error}") from error
         self.starts = [0, *accumulate(self.groups)]
         self._batches: Iterator[tuple[int, Any]] = iter(())
         self._held: tuple[int, Tensor] = 0, torch.empty(0)
-        value = field.value_type if hasattr(field, "value_type") else None
+        value = value_type(field)
         try:
             dtype = torch.from_numpy(np.empty(0, value.to_pandas_dtype())).dtype if value is not None else None
         except (TypeError, NotImplementedError):
@@ -85,8 +96,8 @@ class TableRows(RowSource):
         """The column in batches of at most so many rows."""
 
     def choose(self, name: str | None) -> str:
-        lists = [field.name for field in self.schema if hasattr(field.type, "value_type")]
-        return chosen_column(self.file, name, self.schema.names, lists)
+        lists = [field.name for field in self.schema if value_type(field.type) is not None]
+        return chosen(self.file, name, self.schema.names, lists)
 
     def _decoded(self, group: int, rows: int) -> Iterator[tuple[int, Any]]:
         for number in range(group, len(self.groups)):
@@ -170,28 +181,45 @@ TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".arrow": ArrowRo
 def read_column(file: str, name: str | None) -> tuple[np.ndarray, list[str] | None]:
     # ->  (N,)
     """A column of integers, such as labels, or of words: numbers, and the words they number."""
-    system, path = opened(file)
-    if file.endswith(".parquet"):
-        whole = arrow(".parquet").ParquetFile(system.open_input_file(path))
-        schema, read = whole.schema_arrow, whole.read
-    else:
-        whole = arrow(".ipc").open_file(system.open_input_file(path))
-        schema, read = whole.schema, lambda columns: whole.read_all().select(columns)
-    plain = [field.name for field in schema if not hasattr(field.type, "value_type")]
-    name = chosen_column(file, name, schema.names, plain)
-    column, types = read(columns=[name]).column(name), arrow(".types")
+    with naming(file):
+        schema, read = _whole(file)
+        plain = [field.name for field in schema if value_type(field.type) is None]
+        name = chosen(file, name, schema.names, plain)
+        column, types = read(columns=[name]).column(name), arrow(".types")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if column.null_count:
         raise ValueError(f"{file}:{name}: got nothing in {column.null_count} of its rows, wanted a label in each")
     if types.is_integer(column.type):
-        return column.to_numpy(), None
+        try:
+            return column.cast(arrow().int64()).to_numpy(), None
+        except arrow().ArrowInvalid as error:
+            raise ValueError(f"{file}:{name}: {error}; wanted integers that int64 can hold") from error
     if not (types.is_string(column.type) or types.is_large_string(column.type)):
         raise ValueError(f"{file}:{name}: got a column of {column.type}, wanted integers or words")
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
 
-def chosen_column(file: str, name: str | None, names: list[str], fit: list[str]) -> str:
+def _whole(file: str) -> tuple[Any, Any]:
+    """What columns a file has, and a function that reads some of them."""
+    system, path = opened(file)
+    if file.endswith(".parquet"):
+        table = arrow(".parquet").ParquetFile(system.open_input_file(path))
+        return table.schema_arrow, table.read
+    whole = arrow(".ipc").open_file(system.open_input_file(path))
+    return whole.schema, lambda columns: whole.read_all().select(columns)
+
+
+def value_type(kind: Any) -> Any:
+    """Of what a column of lists holds lists; None for others, such as categories."""
+    return None if arrow(".types").is_dictionary(kind) else getattr(kind, "value_type", None)
+
+
+def chosen(file: str, name: str | None, names: list[str], fit: list[str]) -> str:
     """The one that is named, or the only one that fits; else a ValueError."""
+    if not names:
+        raise ValueError(f"{file}: it holds nothing, wanted rows or labels")
     if name is None and len(fit) == 1:
         return fit[0]
     if name is None or name not in names:

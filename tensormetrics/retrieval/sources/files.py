@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .arrow import TABLES, is_address, matching_addresses
+from .arrow import TABLES, chosen, is_address, matching_addresses
 from .source import Joined, RowSource
 
 KINDS = (".npy", ".safetensors", *TABLES)
@@ -62,6 +62,8 @@ def open_file(file: str, name: str | None) -> RowSource:
     kind = os.path.splitext(file)[1]
     if kind not in KINDS:
         raise ValueError(f"{file}: got a file of type {kind!r}, wanted one of {', '.join(KINDS)}")
+    if is_address(file) and kind not in TABLES:
+        raise ValueError(f"{file}: got an address, wanted a file of this machine, or one of {', '.join(TABLES)}")
     if not is_address(file) and not os.path.isfile(file):
         raise ValueError(f"{file}: there is no such file")
     if kind in TABLES:
@@ -92,10 +94,14 @@ class LocalRows(RowSource):
 
 
 class NpyRows(LocalRows):
-    """Those of a .npy file. Blocks are read, not mapped: where a file shrinks, that is an error and ends no process."""
+    """Those of a .npy file. Where a row lies together, blocks are read, not mapped: that the file has shrunk is then an
+    error and ends no process."""
 
     def __init__(self, file: str) -> None:
-        self.array = np.lib.format.open_memmap(file, mode="r")
+        try:
+            self.array = np.lib.format.open_memmap(file, mode="r")
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{file}: cannot be read: {error}") from error
         kind = self.array.dtype
         if kind.kind not in "biuf" or (kind.kind == "f" and kind.itemsize > 8):
             raise ValueError(f"{file}: got an array of {kind}, wanted numbers of at most 64 bits")
@@ -119,23 +125,17 @@ class SafetensorsRows(LocalRows):
 
     def __init__(self, file: str, name: str | None) -> None:
         try:
-            from safetensors import safe_open
+            from safetensors import SafetensorError, safe_open
         except ImportError as error:
             raise ImportError(f"{file}: {error}; install it with: pip install safetensors") from error
-        opened = safe_open(file, "pt")
-        self.slice: Any = opened.get_slice(chosen(file, name, list(opened.keys())))
+        try:
+            opened = safe_open(file, "pt")
+        except SafetensorError as error:
+            raise ValueError(f"{file}: cannot be read: {error}") from error
+        names = list(opened.keys())
+        self.slice: Any = opened.get_slice(chosen(file, name, names, names))
         shape = tuple(self.slice.get_shape())
-        super().__init__(file, shape, self.slice[:0].dtype)
+        super().__init__(file, shape, self.slice[:0].dtype if shape else torch.float32)
 
     def read(self, start: int, stop: int) -> Tensor:
         return self.slice[start:stop]
-
-
-def chosen(file: str, name: str | None, names: list[str]) -> str:
-    """The name of what to read, which need not be given where there is one; else a ValueError."""
-    if name is None and len(names) == 1:
-        return names[0]
-    if name is None or name not in names:
-        got = "no name" if name is None else f"the name {name!r}"
-        raise ValueError(f"{file}: got {got} for a file of {', '.join(names)}; write {file}:{names[0]}")
-    return name

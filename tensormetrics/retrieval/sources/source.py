@@ -77,6 +77,8 @@ class Joined(RowSource):
     """Several sources, one after the other, as one."""
 
     def __init__(self, sources: Sequence[RowSource]) -> None:
+        # A table of lists without rows does not say how long they are.
+        sources = [source for source in sources if len(source)] or sources[:1]
         first = sources[0]
         for source in sources:
             if source.shape[1] != first.shape[1] or source.dtype != first.dtype:

@@ -27,9 +27,14 @@ class State:
     def load(self) -> dict[str, Any]:
         """What was kept, nothing at first."""
         if not self.path.exists():
+            folder = self.path.absolute().parent
+            if not os.access(folder, os.W_OK):
+                raise ValueError(
+                    f"state: {self.path} cannot be written: there is no folder {folder} that may be written to"
+                )
             return {}
         try:
-            kept = torch.load(self.path, weights_only=True)
+            kept = torch.load(self.path, map_location="cpu", weights_only=True)
             theirs, found = kept["fingerprint"], kept["found"]
         except Exception as error:
             raise ValueError(f"state: {self.path} holds no state of such a computation; name another file") from error
