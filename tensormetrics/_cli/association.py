@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from .names import ASSOCIATION, CORRECTIONS
-from .options import answer, common_options, intervals
+from .options import Finite, answer, common_options, intervals
 
 
 @click.command()
@@ -49,7 +49,7 @@ from .options import answer, common_options, intervals
 @click.option("--lowercase", is_flag=True, help="Look words up in lower case where they are not found as they stand.")
 @click.option(
     "--lost",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     metavar="SHARE",
     default=0.2,
     show_default=True,

@@ -1,5 +1,6 @@
 """What commands share before they work: options, and how they fail. Nothing here imports torch: help is quick."""
 
+import math
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -23,6 +24,16 @@ class BadInput(click.ClickException):
 
 class OutputFailed(click.ClickException):
     """Ends the command with status 1 and one line."""
+
+
+class Finite(click.FloatRange):
+    """A number in a range, which "nan" would be in as well; and no infinite one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def answer(place: str, /, **options: Any) -> int:
@@ -53,7 +64,7 @@ def intervals(of: str) -> Callable[[Callable], Callable]:
 
     def added(command: Callable) -> Callable:
         for option in (
-            click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
+            click.option("--confidence", type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE",
                          default=0.95, show_default=True, help="Of the intervals."),
             click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
                          help=f"Intervals from N {of}; 0: none."),

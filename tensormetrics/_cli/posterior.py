@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from .names import POSTERIOR, POSTERIOR_AVERAGES
-from .options import answer, common_options
+from .options import Finite, answer, common_options
 
 
 @click.command(epilog=f"Metrics: {POSTERIOR}. Averages over classes, after @: {POSTERIOR_AVERAGES}.")
@@ -28,14 +28,14 @@ from .options import answer, common_options
 @click.option("--compare", is_flag=True, help="Also all pairs of experiments, and who is best; --plot draws how far.")
 @click.option(
     "--min-sig-diff",
-    type=click.FloatRange(0),
+    type=Finite(0),
     metavar="X",
     show_default="a tenth of the scores' spread",
     help="With --compare: differences below X do not matter.",
 )
 @click.option(
     "--width",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, min_open=True),
     metavar="X",
     help="Also how many items in all, like those at hand, make the interval X wide.",
 )
@@ -65,7 +65,7 @@ from .options import answer, common_options
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Finite(0, 1, min_open=True),
     metavar="SHARE",
     default=0.95,
     show_default=True,

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from .names import DISTANCES, RETRIEVAL, TIES
-from .options import answer, common_options, intervals
+from .options import Finite, answer, common_options, intervals
 
 
 @click.command(epilog=f"Metrics: {RETRIEVAL}.")
@@ -63,7 +63,7 @@ from .options import answer, common_options, intervals
 @click.option("--state", type=click.Path(dir_okay=False), metavar="FILE", help="Of partial counts, to go on from.")
 @click.option(
     "--state-seconds",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=120,
     show_default=True,
     metavar="N",

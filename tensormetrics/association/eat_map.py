@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _checks
 from .._plots import FONT, broken, dress, ink, legend_beside, line_style, new_axes
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ def plot_eat_map(
     >>> answer = {"query_name": "flowers and insects", "effect_size_x": 1.3, "effect_size_y": -0.9}
     >>> plot_eat_map([answer]).savefig("map.png")
     """
-    if not negligible >= 0:
-        raise ValueError(f"negligible: got {negligible}, wanted a number >= 0")
+    _checks.number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
     points = [_point(answer) for answer in results]
     figure, (axes,) = new_axes(ax, figsize or (6.5, 4.5))
     dress(axes)

@@ -29,7 +29,11 @@ def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor
     scores = _scores(x, x_prior, y, y_prior)
     if mask is None:
         return scores.mean(-1)
-    _checks.shape("mask", mask, *scores.shape[-1:]) if mask.ndim == 1 else _checks.shape("mask", mask, *scores.shape)
+    _checks.tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
+    _checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
+    _checks.same_device(x=x, mask=mask)
     return scores.where(mask, 0).sum(-1) / mask.sum(-1)
 
 

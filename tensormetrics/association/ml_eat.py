@@ -79,7 +79,7 @@ def _spread(target: _sets.Words, attribute: _sets.Words, correction: int) -> tup
     size = count.sum((-2, -1))
     mean = (cosines * count).sum((-2, -1)) / size
     squares = ((cosines - mean[..., None, None]).square() * count).sum((-2, -1))
-    return mean, (squares / (size - correction)).sqrt()
+    return mean, (squares / (size - correction).where(size > 0, torch.nan)).sqrt()
 
 
 PAIRS = ("x_a", "x_b", "y_a", "y_b")

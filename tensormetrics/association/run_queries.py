@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import _checks
 from .._uncertainty.corrections import CORRECTIONS as OF_P_VALUES
 from .._uncertainty.corrections import correct_p_values
+from .._uncertainty.estimates import Estimate
 from ._call import check_template
 from ._random import stream
 from .base_metric import BaseMetric
@@ -46,15 +47,19 @@ class QueryScores:
     query_names: list[str]
     reasons: dict[tuple[str, str], str]
     correction: str | None = None  # of p-values, over the queries of each model
+    estimate: Estimate | None = None  # `values` with the ends of their intervals, of the same shape
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Index `model_name`, columns `query_name`; the reasons are in `attrs["reasons"]`."""
+        """Index `model_name`, columns `query_name`; the reasons are in `attrs["reasons"]`.
+
+        With intervals, the columns of each query are "value", "low" and "high", the fields of an `Estimate`.
+        """
         pd = import_pandas()
-        frame = pd.DataFrame(
-            self.values.cpu().numpy(),
-            pd.Index(self.model_names, name="model_name"),
-            pd.Index(self.query_names, name="query_name"),
-        )
+        values, columns = self.values, pd.Index(self.query_names, name="query_name")
+        if self.estimate is not None:
+            values = torch.stack(list(self.estimate), -1).flatten(1)
+            columns = pd.MultiIndex.from_product([columns, Estimate._fields], names=["query_name", "field"])
+        frame = pd.DataFrame(values.cpu().numpy(), pd.Index(self.model_names, name="model_name"), columns)
         frame.attrs["reasons"] = self.reasons
         if self.correction:
             frame.attrs["correction"] = self.correction
@@ -78,6 +83,7 @@ def run_queries(
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
+    intervals: bool = ...,
     as_dataframe: Literal[True] = ...,
 ) -> "pd.DataFrame": ...
 @overload
@@ -97,6 +103,7 @@ def run_queries(
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
+    intervals: bool = ...,
     as_dataframe: Literal[False],
 ) -> QueryScores: ...
 @torch.no_grad()
@@ -116,6 +123,7 @@ def run_queries(
     word_embeddings_models: Sequence[WordEmbeddingModel] | None = None,
     value: str = "result",
     correction: str | None = None,
+    intervals: bool = False,
     as_dataframe: bool = True,
 ) -> "pd.DataFrame | QueryScores":
     """The scores of all queries in all models: a row per model, a column per query.
@@ -124,7 +132,8 @@ def run_queries(
     `correction` corrects p-values for the number of queries asked of each model, and `attrs["correction"]` says so:
     "holm" and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations for all
     queries together and compares with the largest score of each (Westfall & Young 1993, step-down), which finds more
-    than "holm" where queries share words. `generate_subqueries` splits every query by the metric's template.
+    than "holm" where queries share words. With `intervals=True` and `metric_params={"replicates": 1000}` each query has
+    the columns "value", "low" and "high". `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.
@@ -150,6 +159,7 @@ def run_queries(
         ("aggregate_results", aggregate_results),
         ("return_only_aggregation", return_only_aggregation),
         ("as_dataframe", as_dataframe),
+        ("intervals", intervals),
     ):
         check_flag(name, flag)
     if not isinstance(queries_set_name, str) or not queries_set_name:
@@ -162,13 +172,11 @@ def run_queries(
     if as_dataframe:
         import_pandas()  # if it is missing, say so before the work
     options = _options(
-        metric_params,
-        lost_vocabulary_threshold=lost_vocabulary_threshold,
-        warn_not_found_words=warn_not_found_words,
+        metric_params, lost_vocabulary_threshold=lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words
     )
-    _check_correction(correction, value)
+    _check_value_is_for(correction, intervals, value, aggregate_results or return_only_aggregation)
     plan = _plan(metric, queries, generate_subqueries)
-    scores = _score(metric, plan, models, options, value, correction == "max-t")
+    scores = _score(metric, plan, models, options, value, correction == "max-t", intervals)
     if correction is not None:
         if correction != "max-t":
             scores = replace(scores, values=correct_p_values(scores.values, correction))
@@ -182,7 +190,9 @@ def run_queries(
     return _aggregated(table, name, aggregation_function, return_only_aggregation)
 
 
-def _check_correction(correction: str | None, value: str) -> None:
+def _check_value_is_for(correction: str | None, intervals: bool, value: str, aggregated: bool) -> None:
+    if intervals and (value != "result" or aggregated):
+        raise ValueError("intervals: got True with another value or an aggregate, wanted value='result' alone")
     if correction is not None:
         _checks.one_of("correction", correction, CORRECTIONS)
         if value != "p_value":
@@ -205,11 +215,16 @@ def _score(
     options: dict[str, Any],
     value: str,
     together: bool,
+    intervals: bool,
 ) -> QueryScores:
+    wanted = (value, "low", "high") if intervals else (value,)
     calls = None
     if type(metric).run_query is BaseMetric.run_query:
         bound = [metric.bind(plan.query(0), model, **options) for model in models]
         metric = bound[0][0]
+        if intervals and not {"low", "high"} <= metric.result_keys.keys():
+            short = metric.metric_short_name
+            raise ValueError(f"intervals: {short} gives none so; write metric_params={{'replicates': 1000}} if it can")
         _check_value(metric, value)
         calls = [call for _, call in bound] if metric.batched else None
     if together:
@@ -220,15 +235,16 @@ def _score(
             if calls and together:
                 scores, why = corrected_p_values(metric, plan, calls[n], progress)
             elif calls:
-                scores, why = batched_scores(metric, plan, calls[n], value, progress)
+                scores, why = batched_scores(metric, plan, calls[n], wanted, progress)
             else:
-                scores, why = looped_scores(metric, plan, model, options, value, progress)
+                scores, why = looped_scores(metric, plan, model, options, wanted, progress)
             rows.append(scores)
-            for i in scores.isnan().nonzero().squeeze(-1).tolist():
+            for i in scores[0].isnan().nonzero().squeeze(-1).tolist():
                 reasons[model.name, plan.names[i]] = why.get(i, metric.no_score)
     device = rows[0].device
-    values = torch.stack([row.to(device) for row in rows])
-    return QueryScores(values, [model.name for model in models], plan.names, reasons)
+    found = torch.stack([row.to(device) for row in rows], 1)  # (K, models, queries)
+    estimate = Estimate(*found) if intervals else None
+    return QueryScores(found[0], [model.name for model in models], plan.names, reasons, estimate=estimate)
 
 
 def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:

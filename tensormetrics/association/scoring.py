@@ -27,26 +27,33 @@ Progress = Callable[[int], Any]
 
 
 def looped_scores(
-    metric: BaseMetric, plan: Plan, model: WordEmbeddingModel, options: dict[str, Any], value: str, progress: Progress
+    metric: BaseMetric,
+    plan: Plan,
+    model: WordEmbeddingModel,
+    options: dict[str, Any],
+    wanted: Sequence[str],
+    progress: Progress,
 ) -> tuple[Tensor, Reasons]:
-    # ->  (Q,) float64
-    """`value` of the result dictionary of each query. A ValueError costs its own query alone."""
-    scores, reasons = [], {}
+    # ->  (K, Q) float64
+    """The K numbers `wanted` of the result dictionary of each query. A ValueError costs its own query alone."""
+    scores: list[list[float]] = []
+    reasons = {}
     for i in range(len(plan.names)):
         try:
             result = metric.run_query(plan.query(i), model, **options)
         except ValueError as error:
-            scores.append(torch.nan)
+            scores.append([math.nan] * len(wanted))
             reasons[i] = str(error)
         else:
-            if not isinstance(result, dict) or not {"query_name", value} <= result.keys():
+            if not isinstance(result, dict) or not {"query_name", *wanted} <= result.keys():
                 got = sorted(result) if isinstance(result, dict) else type(result).__name__
-                raise TypeError(f"{metric.metric_short_name}.run_query: got {got}, wanted 'query_name' and {value!r}")
-            scores.append(float(result[value]))
-            if math.isnan(scores[-1]):
+                keys = " and ".join(map(repr, ("query_name", *wanted)))
+                raise TypeError(f"{metric.metric_short_name}.run_query: got {got}, wanted {keys}")
+            scores.append([float(result[key]) for key in wanted])
+            if math.isnan(scores[-1][0]):
                 reasons[i] = _why(metric, plan.query(i), model, options)
         progress(1)
-    return torch.tensor(scores, dtype=torch.float64, device=model.vectors.device), reasons
+    return torch.tensor(scores, dtype=torch.float64, device=model.vectors.device).mT, reasons
 
 
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
@@ -57,12 +64,14 @@ def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: d
 
 
 def batched_scores(
-    metric: BaseMetric, plan: Plan, call: Call, value: str, progress: Progress
+    metric: BaseMetric, plan: Plan, call: Call, wanted: Sequence[str], progress: Progress
 ) -> tuple[Tensor, Reasons]:
-    # ->  (Q,) float64
+    # ->  (K, Q) float64
     """The same by `evaluate`, in batches; `call` holds the model and the rules of look-up."""
     reasons = _misfits(metric, plan)
-    scores = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
+    scores = torch.full(
+        (len(wanted), len(plan.names)), torch.nan, dtype=torch.float64, device=call.model.vectors.device
+    )
     for queries, evaluate in _batches(metric, plan, call, reasons, BaseMetric.evaluate):
         try:
             values = evaluate()
@@ -70,18 +79,19 @@ def batched_scores(
             reasons |= dict.fromkeys(queries, str(error))
         else:
             values.setdefault("result", next(iter(values.values())))
-            if value in values:
-                scores[torch.tensor(queries, device=scores.device)] = values[value].to(scores.dtype)
-            elif value not in metric.result_keys:
-                raise TypeError(f"{metric.metric_short_name}.measure: got {sorted(values)}, wanted also {value!r}")
-            else:
-                reasons |= dict.fromkeys(queries, f"the metric gives no {value!r} by these options")
+            for row, key in zip(scores, wanted, strict=True):
+                if key in values:
+                    row[torch.tensor(queries, device=scores.device)] = values[key].to(scores.dtype)
+                elif key not in metric.result_keys:
+                    raise TypeError(f"{metric.metric_short_name}.measure: got {sorted(values)}, wanted also {key!r}")
+                else:
+                    reasons |= dict.fromkeys(queries, f"the metric gives no {key!r} by these options")
         progress(len(queries))
     return scores, reasons
 
 
 def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
-    # ->  (Q,) float64
+    # ->  (1, Q) float64
     """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
     reasons, batches = _misfits(metric, plan), []
     asked: list[int] = []
@@ -97,7 +107,7 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
     if batches:
         found = max_t_p_values(batches, metric.p_value_test_type, metric.p_value_iterations)
         p_values[torch.tensor(asked, device=p_values.device)] = found
-    return p_values, reasons
+    return p_values[None], reasons
 
 
 def _draws(metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:

@@ -66,6 +66,8 @@ def compare_data_sets(
     rho = 1 / results if rho is None else rho
     _checks.number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     values = a.double() - b.double()
+    unit = values.abs().amax()
+    values = values / unit  # squares of very small or large differences would be 0 or infinite
     means = values.mean(1)
     # The spread of a data set has a flat prior, which leaves a degree of freedom less.
     scales = (values.var(1) * (results - 1) / (results - 2) * (1 / results + rho / (1 - rho))).sqrt()
@@ -73,15 +75,16 @@ def compare_data_sets(
         raise ValueError("a, b: got a data set whose differences are all equal or not finite, wanted some spread")
     cells = _posterior(means, scales, results - 2)
     tails = [(1 - confidence) / 2, 0.5, (1 + confidence) / 2]
-    low, middle, high = _quantiles(cells.mean, cells.mass, means.new_tensor(tails))
-    edges = [(edge - cells.mean) / cells.spread for edge in (-min_sig_diff, min_sig_diff)]
+    low, middle, high = _quantiles(cells.mean, cells.mass, means.new_tensor(tails)) * unit
+    edges = [(edge / unit - cells.mean) / cells.spread for edge in (-min_sig_diff, min_sig_diff)]
     below, upto = (torch.stack([t_cdf(edge, df) for df in TAILS]) for edge in edges)
     shares = torch.stack([below, upto - below, 1 - upto])  # of a next data set, in each cell (3, T, cells)
     likeliest = torch.nn.functional.one_hot(shares.argmax(0), 3).movedim(-1, 0)
     left, rope, right = (cells.mass * likeliest).sum((1, 2))
     following = (cells.mass * shares).sum((1, 2))
     next_left, next_rope, next_right = following
-    return DataSetComparison(middle, low, high, left, rope, right, next_left, next_rope, next_right, cells.differences)
+    differences = cells.differences * unit
+    return DataSetComparison(middle, low, high, left, rope, right, next_left, next_rope, next_right, differences)
 
 
 class _Cells(NamedTuple):

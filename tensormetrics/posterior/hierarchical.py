@@ -18,6 +18,7 @@ from .dirichlet import normalised, stream_keys
 SIDE = 48  # of the grid on which r and m lie
 REFINED = 5  # times, each to the part of the grid where the density is above NOTHING
 NOTHING = 1e-7  # of the largest
+MANY = 1e12  # items of a class: more say no more of r and m, and their gamma functions would be known to no digit
 BUDGET = 2**22  # logarithms of gamma functions at a time
 
 
@@ -47,6 +48,8 @@ def sample_splits(
 
 def _hyperparameters(right: Tensor, wrong: Tensor, words: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     # right, wrong: (C,)  words: four of (S,)  ->  r and m (S,)
+    fewer = (MANY / (right + wrong)).clamp(max=1)
+    right, wrong = right * fewer, wrong * fewer
     box = right.new_tensor([[0.0, 1.0], [0.0, 1.0]])
     for _ in range(REFINED):
         edges, log_density = _grid(right, wrong, box)

@@ -1,6 +1,7 @@
 """Confusion matrices from files, labels and pairs, and back. Rows are the truth, columns the prediction."""
 
 import csv
+import io
 import re
 import warnings
 from collections.abc import Sequence
@@ -89,8 +90,12 @@ def load_csv(
     (tensor([[90.5000,  6.0000],
             [ 5.0000, 88.0000]], dtype=torch.float64), ['cat', 'dog'])
     """
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise ValueError(f"delimiter: got {delimiter!r}, wanted None or one character")
     rows = _csv_rows(location, encoding, delimiter)
-    height, width = len(rows), len(rows[0][1]) if rows else 0
+    if not rows:
+        raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
+    height, width = len(rows), len(rows[0][1])
     for line, cells in rows:
         if len(cells) != width:
             raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} columns, wanted {width} as above")
@@ -103,7 +108,11 @@ def load_csv(
     columns = rows[0][1][index:] if header else None
     names = [cells[0] for _, cells in rows[header:]] if index else columns
     if columns is not None and names != columns:
-        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted the same names")
+        wanted = "the same names"
+        strange = [cell for cell in rows[0][1] if not _is_count(cell)]
+        if names is not None and all(map(_is_count, names)) and len(strange) == 1:  # perhaps these are no names
+            wanted += f", or a count instead of {strange[0]!r}"
+        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted {wanted}")
     if names is not None and (len(set(names)) < len(names) or "" in names):
         raise ConfMatIOError(f"{location}: got classes called {names}, wanted distinct names")
     for line, cells in rows[header:]:
@@ -129,9 +138,9 @@ def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> lis
             f"{location}, line {line}: got the byte {data[error.start]:#04x}, which is no {encoding}; "
             "write encoding='utf-16' or what the file is written in"
         ) from None
-    lines = text.splitlines()
-    if lines and re.fullmatch("sep=[;,\t]", lines[0]):  # for spreadsheets
-        delimiter, lines[0] = delimiter or lines[0][-1], ""
+    lines = list(io.StringIO(text, newline=""))  # splitlines() would split cells, too
+    if lines and (said := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):  # for spreadsheets
+        delimiter, lines[0] = delimiter or said[2], ""
     if delimiter is None:
         first = next((line for line in lines if line.strip()), "")
         splits = (d for d in (";", "\t", ",") if len(next(csv.reader([first], delimiter=d), ())) > 1)

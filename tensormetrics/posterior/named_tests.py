@@ -40,8 +40,9 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     Shapes: differences: (..., 5, 2) -> (...) float64.
 
     `differences` are score of a minus score of b on both halves of each split. t is the first of them, over the root of
-    the mean variance within the splits, with 5 degrees of freedom. NaN where all are equal or one is not finite.
-    ValueError for other shapes and dtypes. Dietterich 1998, doi:10.1162/089976698300017197.
+    the mean variance within the splits, with 5 degrees of freedom. 0 where the halves of every split agree, but NaN if
+    the first difference is 0 too or one is not finite. ValueError for other shapes and dtypes. Dietterich 1998,
+    doi:10.1162/089976698300017197.
 
     >>> differences = torch.tensor([[0.02, 0.03], [0.01, 0.03], [0.03, 0.02], [0.02, 0.02], [0.04, 0.03]])
     >>> round(float(five_by_two_p_value(differences)), 3)

@@ -14,6 +14,7 @@ from .summary import check_probability, hdi
 
 STEPS = 30
 CLOSE = 0.01  # the search ends when the number of items changes by less
+MOST = 1e12  # items: the draws, of float32, tell no shares apart that more of them would
 
 
 def items_needed(
@@ -30,8 +31,8 @@ def items_needed(
 
     The posterior is that of `matrix` with all its counts multiplied alike, its highest density intervals of mass
     `confidence`; of one value per class that of `label`, or the widest. `draws` are the priors and the seed of
-    `sample_sums`. From 1 on; drawn, hence exact to some 3 %. ValueError for a width that is not positive and for a
-    matrix of zeros, or whose metric is undefined.
+    `sample_sums`. From 1 on; drawn, hence exact to some 3 %. ValueError for a width that is not positive or that 1e12
+    items do not reach, as of a class without any, and for a matrix of zeros, or whose metric is undefined.
 
     >>> round(items_needed([[90, 10], [20, 80]], "acc", 0.04), -2)  # the interval of these 200 is 0.1 wide
     1200
@@ -42,6 +43,9 @@ def items_needed(
     total = float(counts.sum())
     if not total:
         raise ValueError("matrix: got no items, wanted some to tell from")
+    _checks.integer_at_least("num_samples", num_samples, 2)
+    if label is not None and _checks.integer_at_least("label", label, 0) >= len(counts):
+        raise ValueError(f"label: got {label}, wanted None or 0 to {len(counts) - 1}")
     items = total
     for _ in range(STEPS):
         (samples,) = sample_metrics(counts * (items / total), metric, num_samples, **draws)
@@ -53,6 +57,8 @@ def items_needed(
         before, items = items, max(1.0, items * min(max((found / width) ** 2, 0.01), 100.0))
         if abs(items - before) <= CLOSE * before:
             break
+        if items > MOST:
+            raise ValueError(f"width: got {width:g}, which even {MOST:g} items would not reach")
     return math.ceil(items)
 
 
@@ -63,7 +69,7 @@ def p_better_after(comparison: PairwiseComparisonResult, items: float, more: flo
 
     The difference is taken to stay and its spread to shrink as 1 / sqrt(items), of a normal law: also where both sides
     share their items, or whole groups of them. In [0, 1]; 1/2 for no difference. A metric without a better direction
-    counts larger values as better. ValueError for less than one item.
+    counts larger values as better. ValueError for `items` below 1 and for `more` below 0.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("a", [[90, 10], [12, 88]])
@@ -74,7 +80,10 @@ def p_better_after(comparison: PairwiseComparisonResult, items: float, more: flo
     """
     _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
     distance = _distance(comparison)
-    grown = ((items + torch.as_tensor(more, dtype=torch.float64, device=distance.device)) / items).sqrt()
+    added = torch.as_tensor(more, dtype=torch.float64, device=distance.device)
+    if not (added >= 0).all():
+        raise ValueError(f"more: got {more}, wanted numbers >= 0")
+    grown = ((items + added) / items).sqrt()
     return torch.special.ndtr(distance * grown)
 
 
@@ -95,8 +104,9 @@ def items_to_decide(comparison: PairwiseComparisonResult, items: float, confiden
     _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
     check_probability("confidence", confidence)
     wanted = torch.special.ndtri(torch.tensor(max(confidence, 0.5), dtype=torch.float64))
-    more = items * ((wanted / _distance(comparison)).square() - 1)
-    return more.ceil().clamp(min=0)
+    distance = _distance(comparison)
+    more = items * ((wanted / distance).square() - 1)
+    return more.ceil().clamp(min=0).masked_fill((distance == 0) & (wanted == 0), 0)
 
 
 def _distance(comparison: PairwiseComparisonResult) -> Tensor:

@@ -9,6 +9,8 @@ from torch import Tensor
 from .. import _checks
 
 Comparison = Callable[[Tensor, Tensor], Tensor]
+Triples = tuple[Tensor, Tensor, Tensor]  # queries, references and gains of pairs, (n,) each
+Gains = Tensor | Comparison | Triples
 Ignore = Tensor | Callable[[slice], Tensor] | tuple[Tensor, Tensor]
 
 
@@ -37,7 +39,7 @@ class Relevance:
         reference_labels: Tensor,
         self_index: Tensor,
         label_comparison_fn: Comparison | None = None,
-        gains: Tensor | Comparison | None = None,
+        gains: Gains | None = None,
         ignore: Ignore | None = None,
     ) -> None:
         # query_labels: (Q[, L])  reference_labels: (N[, L])  self_index: (Q,) int64, -1 = none
@@ -49,7 +51,11 @@ class Relevance:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         self.graded = gains is not None
         self.compare = gains if callable(gains) else label_comparison_fn
-        self.gains = None if callable(gains) else rows_of("gains", gains, self.shape)
+        self.gains = self.sparse = None
+        if isinstance(gains, tuple):
+            self.sparse = SparseGains(gains, self.shape, self_index)
+        elif not callable(gains):
+            self.gains = rows_of("gains", gains, self.shape)
         self.groups, self.ignore = None, None
         if isinstance(ignore, tuple):
             self.groups = _as_groups(ignore, self.shape)
@@ -58,6 +64,8 @@ class Relevance:
         if self.compare:
             self.labels = query_labels
             self.other_labels, self.other = reference_labels.unique(dim=0, return_inverse=True)
+        elif self.sparse:
+            most = self.sparse.most
         elif query_labels.ndim > 1 and not self.gains:
             raise ValueError(
                 f"query_labels: got shape {tuple(query_labels.shape)}, wanted (N,); for more columns give a "
@@ -75,12 +83,15 @@ class Relevance:
 
     def __call__(self, rows: slice) -> Positives:
         own, others = self.self_index[rows, None], torch.arange(self.shape[1], device=self.self_index.device)
-        values = None
+        values = gain = None
         if self.gains:
             values = self.gains(rows)
         elif self.compare:
             values = self._compared(self.compare, self.labels[rows])
-        index = self._of_same_label(rows, own) if values is None else columns_of((values > 0) & (others != own))
+        if self.sparse:
+            index, gain = self.sparse(rows)
+        else:
+            index = self._of_same_label(rows, own) if values is None else columns_of((values > 0) & (others != own))
         ignored = _as_mask(self.ignore(rows)) & (others != own) if self.ignore else None
         if self.groups:
             same = (index >= 0) & (self.groups[1][index] == self.groups[0][rows, None])
@@ -89,8 +100,9 @@ class Relevance:
         if ignored is not None:
             candidates = candidates - ignored.sum(1)
             index = index.masked_fill(ignored.gather(1, index.clamp(min=0)), -1)
-        gain = None
-        if self.graded and values is not None:
+        if gain is not None:
+            gain = gain * (index >= 0)
+        elif self.graded and values is not None:
             if not ((values >= 0) & (values < torch.inf)).all():
                 raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
             gain = values.double().gather(1, index.clamp(min=0)) * (index >= 0)
@@ -117,6 +129,48 @@ class Relevance:
                 f"wanted {wanted} for each pair"
             )
         return result.view(len(labels), -1)[inverse][:, self.other]
+
+
+class SparseGains:
+    """`gains(rows)` has the gains of a slice of the queries, from triples of all: those that are 0 are not relevant.
+
+    A query's own reference is left out. Takes O(n) for n triples, and for the rows what the longest of them takes.
+    """
+
+    def __init__(self, triples: Triples, shape: tuple[int, int], self_index: Tensor) -> None:
+        # self_index: (Q,) int64, -1 = none
+        if len(triples) != 3:
+            raise ValueError(f"gains: got a tuple of {len(triples)}, wanted (queries, references, gains), (n,) each")
+        query, reference, gain = triples
+        named = {"gains: queries": query, "gains: references": reference, "gains": gain}
+        for name, column in named.items():
+            _checks.shape(name, column, len(query))
+        _checks.same_device(self_index=self_index, **named)
+        for (name, column), length in zip(list(named.items())[:2], shape, strict=True):
+            _checks.integral(name, column)
+            if len(column) and not ((column >= 0) & (column < length)).all():
+                raise ValueError(f"{name}: got {int(column.min())} to {int(column.max())}, wanted 0 to {length - 1}")
+        if not ((gain >= 0) & (gain < torch.inf)).all():
+            raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
+        pair, order = (query.long() * shape[1] + reference.long()).sort()
+        if (pair[1:] == pair[:-1]).any():
+            twice = int(pair[1:][pair[1:] == pair[:-1]][0])
+            got = f"reference {twice % shape[1]} of query {twice // shape[1]}"
+            raise ValueError(f"gains: got {got} more than once, wanted each pair once")
+        query, reference, gain = query.long()[order], reference.long()[order], gain.double()[order]
+        kept = (gain > 0) & (self_index[query] != reference)
+        query, self.reference, self.gain = query[kept], reference[kept], gain[kept]
+        ends = torch.arange(shape[0] + 1, device=query.device)
+        self.first = torch.searchsorted(query, ends)
+        self.most = int(self.first.diff().max()) if shape[0] else 0
+
+    def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
+        # ->  (q, P) int64 ascending, then -1; (q, P) float64
+        ends = self.first[rows.start : rows.stop + 1, None]
+        place = ends[:-1] + torch.arange(self.most, device=ends.device)
+        there = place < ends[1:]
+        place = place.clamp(max=max(len(self.gain) - 1, 0))
+        return torch.where(there, self.reference[place], -1), torch.where(there, self.gain[place], 0.0)
 
 
 def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int]) -> Callable[[slice], Tensor] | None:

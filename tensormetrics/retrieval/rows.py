@@ -11,11 +11,21 @@ from torch.distributed import ProcessGroup
 
 from .. import _checks
 from .._exact_sums import COARSE, parts, total, unit_of
-from .relevance import Comparison, Ignore, as_int64
+from .relevance import Gains, Ignore, as_int64
 from .sources.source import RowSource
 from .sources.state import State
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def as_gains(gains: Any, device: torch.device) -> Gains | None:
+    """Gains as a door was given them: a function, a number for each pair, or a tuple of queries, references, gains."""
+    if gains is None or callable(gains):
+        return gains
+    if isinstance(gains, tuple) and len(gains) == 3:
+        query, reference, gain = (as_tensor("gains", column, device) for column in gains)
+        return query, reference, gain
+    return as_tensor("gains", gains, device)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
@@ -253,7 +263,7 @@ class Sides(NamedTuple):
     reference_labels: Tensor
     shared: int
     ignore: Ignore | None = None
-    gains: Tensor | Comparison | None = None
+    gains: Gains | None = None
     own: Tensor | None = None
     spread: Spread | None = None
     stream: Stream | None = None

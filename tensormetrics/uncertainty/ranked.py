@@ -19,7 +19,8 @@ def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tenso
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
     In [0, 1], higher is better. A weight counts an item so often. NaN without a positive or a negative, and where a
-    score is not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.
+    score is not finite or a weight negative or not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982,
+    doi:10.1148/radiology.143.1.7063747.
 
     >>> auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
     tensor(1., dtype=torch.float64)
@@ -51,8 +52,10 @@ def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -
         _checks.same_device(preds=preds, weights=weights)
     ordered, order = preds.sort(-1, descending=True)
     kind, unit = target.gather(-1, order).double(), torch.ones_like(ordered, dtype=torch.float64)
-    weights = unit if weights is None else weights.double().gather(-1, order)
-    return _area(area, ordered, kind, weights)
+    if weights is None:
+        return _area(area, ordered, kind, unit)
+    weights = weights.double().where((weights >= 0) & weights.isfinite(), torch.nan)
+    return _area(area, ordered, kind, weights.gather(-1, order)).where(weights.isfinite().all(-1), torch.nan)
 
 
 def _area(area: Area, ordered: Tensor, target: Tensor, weights: Tensor) -> Tensor:

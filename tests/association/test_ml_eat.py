@@ -45,6 +45,13 @@ def test_what_is_masked_does_not_matter():
     assert flat(ml_eat(*wide, **masks)) == pytest.approx(flat(ml_eat(*sets())), rel=1e-12)
 
 
+def test_no_words_have_neither_mean_nor_deviation():
+    x, *others = sets()
+    for levels in ml_eat(x[:0], *others), ml_eat(x, *others, x_mask=torch.zeros(3, dtype=torch.bool)):
+        assert levels.mean[0].isnan().all() and levels.deviation[0].isnan().all()
+        assert levels.mean[1].isfinite().all() and levels.deviation[1].isfinite().all()
+
+
 def test_swapping():
     x, y, a, b = sets()
     levels, turned = ml_eat(x, y, a, b), ml_eat(y, x, b, a)
@@ -104,3 +111,8 @@ def test_probabilities_that_are_no_logarithms():
     ints = torch.zeros(2, dtype=torch.int64)
     with pytest.raises(TypeError, match=r"^x: got torch.int64, wanted logarithms of probabilities; write x.log\(\)$"):
         lpbs(ints, ints, ints, ints)
+    scores = torch.zeros(2)
+    with pytest.raises(TypeError, match=r"^mask: got torch.int64, wanted torch.bool; write mask > 0$"):
+        lpbs(scores, scores, scores, scores, mask=ints)
+    with pytest.raises(TypeError, match="^mask: got a list, wanted a tensor"):
+        lpbs(scores, scores, scores, scores, mask=[True, False])

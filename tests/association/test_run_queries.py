@@ -345,3 +345,40 @@ def test_without_tqdm(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with warnings.catch_warnings():
         assert run_queries(RND, [TWO], [random_model("m")]).shape == (1, 1)
+
+
+@pytest.mark.parametrize("metric", [WEAT, RND])
+@pytest.mark.parametrize("batched", [True, False])
+def test_intervals_stand_beside_their_values(metric, batched, query, models):
+    class Alone(metric):
+        def run_query(self, *args, **options):
+            return metric(replicates=60, seed=3, confidence=0.8).run_query(*args[:2])
+
+    queries = query.get_subqueries(metric.metric_template)
+    params = {"replicates": 60, "seed": 3, "confidence": 0.8} if batched else {}
+    kind = metric if batched else Alone
+    got = run_queries(kind, queries, models, metric_params=params, intervals=True)
+    assert list(got.columns.levels[1]) == sorted(["value", "low", "high"]) and got.columns.names[0] == "query_name"
+    for model in models:
+        for single in queries:
+            cells = got.loc[model.name, single.query_name]
+            expected = metric(replicates=60, seed=3, confidence=0.8).run_query(single, model)
+            assert list(cells.index) == ["value", "low", "high"]
+            wanted = [expected[key] for key in ("result", "low", "high")]
+            assert cells.tolist() == pytest.approx(wanted, rel=1e-9, nan_ok=True)
+    scores = run_queries(kind, queries, models, metric_params=params, intervals=True, as_dataframe=False)
+    np.testing.assert_array_equal(scores.estimate.low.cpu(), got.xs("low", axis=1, level=1))
+    np.testing.assert_array_equal(scores.estimate.value.cpu(), scores.values.cpu())
+
+
+def test_intervals_that_there_are_not(query, models):
+    queries = query.get_subqueries((2, 2))
+    for options, message in (
+        ({}, "intervals: WEAT gives none so; write metric_params={'replicates': 1000} if it can"),
+        ({"value": "low"}, "intervals: got True with another value or an aggregate, wanted value='result' alone"),
+        ({"aggregate_results": True}, "intervals: got True with another value or an aggregate, wanted value='result' "
+         "alone"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError) as error:
+            run_queries(WEAT, queries, models, intervals=True, **options)
+        assert str(error.value) == message

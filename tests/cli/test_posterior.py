@@ -96,7 +96,8 @@ def test_a_folder_is_a_group(folder):
         (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
         (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
-        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "--min-sig-diff: got nan, wanted a number >= 0"),
+        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "Invalid value for '--min-sig-diff': nan is not a "
+         "finite number. See: tensormetrics posterior --help"),
         (["a.csv", "--confidence", "2"], "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1. See: "
          "tensormetrics posterior --help"),
     ],
@@ -156,3 +157,15 @@ def test_items_for_an_interval_of_a_width(folder):
     assert scores["acc"]["items"] == [pytest.approx(0.89 * 0.11 * (2 * 1.96 / 0.02) ** 2, rel=0.05)]
     assert scores["tpr, class 1"]["items"][0] > scores["acc"]["items"][0]
     assert "items for an interval of 0.02" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--width", "--min-sig-diff", "--confidence"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_not_finite_is_in_no_range(folder, option, value):
+    result = run(folder / "a.csv", "--compare", option, value)
+    assert result.exit_code == 2 and f"Invalid value for '{option}': " in result.output
+
+
+def test_a_width_that_no_number_of_items_reaches_is_told(folder):
+    result = run(folder / "a.csv", "--metric", "acc", "--width", "1e-30")
+    assert result.exit_code == 0 and "--width: got 1e-30, which even 1e+12 items would not reach" in result.output

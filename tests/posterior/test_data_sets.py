@@ -109,3 +109,12 @@ def test_what_cannot_be_compared(generator):
         with pytest.raises(ValueError) as error:
             compare_data_sets(a, torch.zeros_like(a))
         assert str(error.value) == message
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_unit_of_the_scores_does_not_matter(size, generator):
+    values = data_sets(generator, sets=4)
+    here, there = (compare_data_sets(x * values, 0 * values, 0.1, x * 0.01) for x in (1.0, size))
+    torch.testing.assert_close(torch.stack(there[3:9]), torch.stack(here[3:9]))
+    torch.testing.assert_close(torch.stack(there[:3]) / size, torch.stack(here[:3]))
+    torch.testing.assert_close(there.differences / size, here.differences)

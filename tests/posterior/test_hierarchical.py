@@ -137,3 +137,13 @@ def test_rates_of_classes_and_macro_f1_are_covered_where_fixed_priors_fail(gener
             print(C, items, accuracy, prior, *(f"{share:.2f}" for share in found))
         acc, tpr, f1 = rows.pop("hierarchical")
         assert 0.88 <= acc <= 0.99 and 0.88 <= tpr <= 0.98 and f1 >= rows["balanced"][2] - 0.02
+
+
+def test_a_class_of_vast_counts_does_not_silence_the_others():
+    """Beyond some 1e15 items the logarithms of gamma functions have no digit left to tell r and m by."""
+    few, many = (
+        sample_metrics(torch.tensor([[4 * size, size], [1, 3]], dtype=torch.float64), "tpr", 4000, **SHARED)[0][:, 0, 1]
+        for size in (1e9, 1e30)
+    )
+    assert float(many.mean()) == pytest.approx(float(few.mean()), abs=0.01)
+    assert float(many.std()) == pytest.approx(float(few.std()), rel=0.05)

@@ -221,3 +221,37 @@ def test_numbers_that_may_mean_two_things(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfMatIOError, match=message):
         load_csv(tmp_path / "m.csv")
+
+
+@pytest.mark.parametrize("head", ["SEP=;", '"sep=;"', "sep=|"])
+def test_a_line_for_spreadsheets_in_other_forms(tmp_path, head):
+    mark = head.strip('"')[-1]
+    (tmp_path / "m.csv").write_text(f"{head}\r\n{mark}cat{mark}dog\r\ncat{mark}90{mark}6\r\ndog{mark}5{mark}88\r\n")
+    assert load_csv(tmp_path / "m.csv").tolist() == [[90, 6], [5, 88]]
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "two\r\nlines", "one\u2028cell", "one\x0bcell", "one\x85cell"])
+@pytest.mark.parametrize("quote", ['"', ""])
+def test_what_ends_a_line_elsewhere_may_stand_in_a_name(tmp_path, name, quote):
+    if not quote and "lines" in name:
+        return
+    cell = f"{quote}{name}{quote}"
+    (tmp_path / "m.csv").write_bytes(f",{cell},dog\n{cell},90,6\ndog,5,88\n".encode())
+    assert load_csv(tmp_path / "m.csv", with_labels=True)[1] == [name, "dog"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n"])
+def test_an_empty_file(tmp_path, text):
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(ConfMatIOError, match="the file is empty, wanted rows of counts"):
+        load_csv(tmp_path / "m.csv")
+
+
+def test_a_fault_in_the_first_row_is_named(tmp_path):
+    for first, wrong in ("10%,2", "10%"), ("1,", ""), ("inf,2", "inf"):
+        (tmp_path / "m.csv").write_text(f"{first}\n3,4\n")
+        with pytest.raises(ConfMatIOError, match=f"wanted the same names, or a count instead of '{wrong}'"):
+            load_csv(tmp_path / "m.csv")
+    for delimiter in ("", ";;", 5):
+        with pytest.raises(ValueError, match="^delimiter: got .*, wanted None or one character$"):
+            load_csv(tmp_path / "m.csv", delimiter=delimiter)

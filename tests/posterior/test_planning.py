@@ -65,3 +65,26 @@ def test_directions_and_no_difference():
     assert p_better_after(several, 10, torch.tensor([5, 0])).tolist() == pytest.approx([0.5, scipy.stats.norm.cdf(2)])
     with pytest.raises(ValueError, match="^items: got 0, wanted a number >= 1$"):
         p_better_after(now, 0, 5)
+
+
+@pytest.mark.filterwarnings("ignore:confusion_matrix")
+def test_what_no_number_of_items_reaches():
+    for matrix, metric, width in ((A, "acc", 1e-30), ([[5, 5], [0, 0]], "tpr", 0.1)):
+        with pytest.raises(ValueError, match=f"^width: got {width:g}, which even 1e\\+12 items would not reach$"):
+            items_needed(matrix, metric, width)
+    for options, message in (
+        ({"label": 2}, "label: got 2, wanted None or 0 to 1"),
+        ({"label": -1}, "label: got -1, wanted an integer >= 0"),
+        ({"num_samples": 1}, "num_samples: got 1, wanted an integer >= 2"),
+    ):
+        with pytest.raises(ValueError) as error:
+            items_needed(A, "tpr", 0.1, **options)
+        assert str(error.value) == message
+
+
+def test_no_items_are_taken_away_and_a_coin_is_enough_for_a_half():
+    for more in (-5, torch.nan, torch.tensor([3.0, -1.0])):
+        with pytest.raises(ValueError, match="^more: got .*, wanted numbers >= 0$"):
+            p_better_after(compared(), 200, more)
+    assert items_to_decide(pairwise_compare(torch.zeros(9)), 10, 0.5) == 0
+    assert items_to_decide(pairwise_compare(torch.full((9,), torch.nan)), 10, 0.5).isnan()

@@ -119,3 +119,12 @@ def test_bins_are_checked():
             CalibrationError(bins)
     with pytest.raises(ValueError, match=r"^preds: got shape \(4, 1\), wanted \(4,\) or \(4, C\) for this target$"):
         brier_score(torch.rand(4, 1), torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("wrong", [-1.0, torch.nan, torch.inf])
+def test_weights_that_count_nothing_give_nan(wrong, device):
+    preds, target = torch.tensor([[0.1, 0.2, 0.3]] * 2, device=device), torch.tensor([[0, 1, 1]] * 2, device=device)
+    weights = torch.ones(2, 3, device=device)
+    weights[0, 0] = wrong
+    for score in auroc, average_precision:
+        assert score(preds, target, weights).isnan().tolist() == [True, False]

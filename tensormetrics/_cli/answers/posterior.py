@@ -190,7 +190,8 @@ def _needed(study: Study, metric: str, label: int | None, width: float, priors: 
     for name in study.list_experiments():
         try:
             found.append(items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options))
-        except ValueError:
+        except ValueError as error:
+            warnings.warn(f"{name}: {str(error).replace('width: ', '--width: ', 1)}", stacklevel=1)
             found.append(None)
     return found
 

@@ -18,7 +18,7 @@ from ..._uncertainty.weights import units as units_of
 from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
-from ..relevance import Comparison, Ignore
+from ..relevance import Gains, Ignore
 from ..rows import Sides
 from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
@@ -101,7 +101,7 @@ class AccuracyCalculator(EmbeddingMetric):
         on_lone: OnLone = "exclude",
         memory_budget: int | None = None,
         ignore: Ignore | None = None,
-        gains: Tensor | Comparison | None = None,
+        gains: Gains | None = None,
         label_levels: bool = False,
         keep: Keep = "scores",
         progress: bool = False,

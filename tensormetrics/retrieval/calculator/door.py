@@ -13,6 +13,7 @@ from ..rows import (
     Sides,
     Stream,
     as_embeddings,
+    as_gains,
     as_labels,
     as_tensor,
     both_or_neither,
@@ -102,12 +103,10 @@ def with_options(
         ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
     elif ignore is not None and not callable(ignore):
         ignore = as_tensor("ignore", ignore, device)
-    if gains is not None and not callable(gains):
-        gains = as_tensor("gains", gains, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
         sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), references))
-    return sides._replace(gains=gains).without(ignore)
+    return sides._replace(gains=as_gains(gains, device)).without(ignore)
 
 
 def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor] | None:

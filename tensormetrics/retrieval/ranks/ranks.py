@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..relevance import Comparison, Ignore, Positives, Relevance, same_kind, scattered
+from ..relevance import Comparison, Gains, Ignore, Positives, Relevance, same_kind, scattered
 from ..rows import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..search.batch import Batch
 from ..search.distance import DistanceName
@@ -52,7 +52,7 @@ def positive_ranks(
     *,
     self_index: Tensor | None = None,
     label_comparison_fn: Comparison | None = None,
-    gains: Tensor | Comparison | None = None,
+    gains: Gains | None = None,
     ignore: Ignore | None = None,
     depth: int | None = None,
     ties: Ties = "index",
@@ -76,7 +76,9 @@ def positive_ranks(
         reference: default: the queries, each of which is no candidate of its own.
         self_index: the reference that is this query, which it leaves out; -1 = none.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels.
+        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels, or (without leading
+            dimensions and masks) a tuple (queries, references, gains), (n,) each: the indices of some pairs, each once,
+            and their gains; all other pairs have 0. These take O(n) memory.
         ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
             the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
             references of the same group are no candidates.
@@ -120,7 +122,7 @@ class Given(NamedTuple):
     reference: Tensor | None = None
     reference_labels: Tensor | None = None
     self_index: Tensor | None = None
-    gains: Tensor | Comparison | None = None
+    gains: Gains | None = None
     ignore: Ignore | None = None
 
     def checked(self) -> Sides:
@@ -206,6 +208,8 @@ def _batch_tiles(
     reference, reference_labels, own = given.candidates()
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
+    if isinstance(gains, tuple):
+        raise ValueError("gains: got a tuple with leading dimensions or masks, wanted gains of all pairs, (..., Q, N)")
     batch = Batch(query, reference, *masks, own)
     queries, size = query.shape[-2], reference.shape[-2]
 

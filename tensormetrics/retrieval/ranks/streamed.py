@@ -135,7 +135,9 @@ class BlockRelevance:
         if sides.ignore is not None and not isinstance(sides.ignore, tuple):
             raise ValueError("ignore: got a mask or a function with references in blocks, wanted pairs of groups")
         if sides.gains is not None and not callable(sides.gains):
-            raise ValueError("gains: got a tensor with references in blocks, wanted a function of pairs of labels")
+            raise ValueError(
+                "gains: got those of pairs with references in blocks, wanted a function of pairs of labels"
+            )
         self.sides, self.comparison, self.memory, self.own = sides, comparison, memory, sides.self_index()
 
     def _of_blocks(self, part: Tensor) -> Iterator[tuple[Tensor, int, Positives]]:

@@ -1,6 +1,5 @@
 """Normalised discounted cumulative gain."""
 
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -9,6 +8,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..ranks.ranks import PositiveRanks
+from ..relevance import Gains
 from ..sums import halving_sum, sum_by_place
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, RankOptions
@@ -63,7 +63,8 @@ class NDCG(QueryMetric):
     """Mean `ndcg`, cut at k or not; options as in `PrecisionAtK`.
 
     Args:
-        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N);
+        gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N), or
+            a tuple of queries, references and gains, (n,) each, of the pairs that have some;
             default 1 for equal labels.
     """
 
@@ -71,7 +72,7 @@ class NDCG(QueryMetric):
         self,
         k: Depths | None = None,
         gain: Gain = "linear",
-        gains: Tensor | Callable[[Tensor, Tensor], Tensor] | None = None,
+        gains: Gains | None = None,
         **options: Unpack[RankOptions],
     ) -> None:
         _checks.one_of("gain", gain, GAINS)

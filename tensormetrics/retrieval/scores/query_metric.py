@@ -16,8 +16,8 @@ from ..ranks.ranking import TIES, Ranking, Ties
 from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of
 from ..ranks.streamed import counts_by_blocks
-from ..relevance import Comparison, Ignore, Relevance
-from ..rows import Sides, as_tensor, budget
+from ..relevance import Comparison, Gains, Ignore, Relevance
+from ..rows import Sides, as_gains, budget
 from ..search.distance import DISTANCES, DistanceName
 from .depths import Score
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
@@ -205,7 +205,7 @@ class RankOptions(EmbeddingOptions, total=False):
 
 
 class QueryOptions(RankOptions, total=False):
-    gains: Tensor | Comparison | None
+    gains: Gains | None
 
 
 class QueryMetric(EmbeddingMetric):
@@ -216,7 +216,8 @@ class QueryMetric(EmbeddingMetric):
         depth: how deep it looks: an integer, "relevant" (as deep as there are relevant references) or None (all).
         statistic: "mean" or "median" over queries.
         gains: graded relevance, a function of pairs of labels, or a number for each pair, (Q, N), with a row for each
-            query that `compute` scores and a column for each reference, in order.
+            query that `compute` scores and a column for each reference, in order, or a tuple of (n,) each, the
+            queries, references and gains of the pairs that have some.
         average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
             each label in `class_labels`; "none", (Q,), NaN for lone queries.
         on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
@@ -236,7 +237,7 @@ class QueryMetric(EmbeddingMetric):
         depth: int | Literal["relevant"] | None,
         statistic: Statistic = "mean",
         *,
-        gains: Tensor | Comparison | None = None,
+        gains: Gains | None = None,
         average: Average = "micro",
         on_lone: OnLone = "exclude",
         label_comparison_fn: Comparison | None = None,
@@ -266,10 +267,7 @@ class QueryMetric(EmbeddingMetric):
     def compute(self) -> Any:
         # ->  () float64, or as `average` says; of several scores name: that of each
         sides = self.kept()
-        gains = self.gains
-        if gains is not None and not callable(gains):
-            gains = as_tensor("gains", gains, sides.query.device)
-        sides = sides._replace(gains=gains).without(self.ignore)
+        sides = sides._replace(gains=as_gains(self.gains, sides.query.device)).without(self.ignore)
         scores = self.scores(sides)
         names = tuple(self.score) if isinstance(self.score, Mapping) else None
         scored = scored_queries((scores if names is None else scores[0]).isnan(), self.on_lone)

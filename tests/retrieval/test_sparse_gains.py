@@ -1,0 +1,133 @@
+"""Gains as (query, reference, gain) triples: as the dense table of the same gains, in the memory of the triples."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.retrieval import (
+    NDCG,
+    AccuracyCalculator,
+    AveragePrecision,
+    RecallAtK,
+    TorchKNN,
+    average_precision,
+    ndcg,
+    positive_ranks,
+)
+from tensormetrics.retrieval.relevance import Relevance
+
+NAMES = ("mean_average_precision", "mean_average_precision_at_r", "mean_auroc", "ndcg", "ndcg_at_5", "recall_at_4")
+
+
+def data(device):
+    """Rows, and gains of some pairs: of query 3 none, of query 5 many, of others few; some are 0, some of the query."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator)
+    dense = torch.randint(1, 4, (40, 40), generator=generator) * (torch.rand(40, 40, generator=generator) < 0.1)
+    dense[3], dense[5, ::2] = 0, 2
+    dense.fill_diagonal_(1)
+    listed = (dense > 0) | (torch.rand(40, 40, generator=generator) < 0.05)
+    query, reference = listed.nonzero()[torch.randperm(int(listed.sum()), generator=generator)].T
+    triples = query, reference, dense[query, reference].double() / 2
+    return x.to(device), dense.to(device).double() / 2, tuple(column.to(device) for column in triples)
+
+
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("depth", [None, 6])
+@pytest.mark.parametrize("ties", ["index", "pessimistic"])
+@pytest.mark.parametrize("ignoring", [None, "mask", "groups"])
+def test_ranks(reference, depth, ties, ignoring, device):
+    x, dense, triples = data(device)
+    group = torch.arange(40, device=device) % 3
+    ignore = {None: None, "mask": dense.T > 0.5, "groups": (group, group)}[ignoring]
+    sides = (x, group, x.flip(0).contiguous(), group) if reference else (x, group)
+    options = {"depth": depth, "ties": ties, "ignore": ignore, "memory_budget": 2**14}
+    expected = positive_ranks(*sides, gains=dense, **options)
+    got = positive_ranks(*sides, gains=triples, **options)
+    assert got.depth == expected.depth
+    for part, wanted in zip(got[:3], expected[:3], strict=True):
+        if part.ndim == 1:
+            assert torch.equal(part, wanted)
+    for score in (average_precision, ndcg, lambda ranks: ranks.rank.sort().values.double().sum(-1)):
+        torch.testing.assert_close(score(got), score(expected), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("k", [None, 5, "max_bin_count"])
+@pytest.mark.parametrize("own_search", [False, True])
+def test_calculator(k, own_search, device):
+    x, dense, triples = data(device)
+    labels = torch.arange(40, device=device) % 3
+    options = {"k": k, "knn_func": (lambda *given: TorchKNN()(*given)) if own_search else None}
+    expected = AccuracyCalculator(NAMES, gains=dense, **options).get_accuracy(x, labels, query_cameras=labels)
+    calculator = AccuracyCalculator(NAMES, gains=triples, **options)
+    assert not calculator.rows_may_stay()
+    assert calculator.get_accuracy(x, labels, query_cameras=labels) == pytest.approx(expected, rel=1e-12)
+    as_arrays = tuple(column.cpu().numpy() for column in triples)
+    of_call = AccuracyCalculator(NAMES, **options)
+    assert of_call.get_accuracy(x, labels, query_cameras=labels, gains=as_arrays) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda **o: NDCG((3, 10), **o), lambda **o: RecallAtK(4, **o), AveragePrecision])
+@pytest.mark.parametrize("average", ["micro", "macro", "none"])
+def test_metrics(make, average, device):
+    x, dense, triples = data(device)
+    labels = torch.arange(40, device=device) % 3
+    values = []
+    for gains in (dense, triples):
+        metric = make(gains=gains, average=average).to(device)
+        for rows in torch.arange(40, device=device).split(15):
+            metric.update(x[rows], labels[rows])
+        values.append(metric.compute())
+    torch.testing.assert_close(*values, rtol=1e-12, atol=0, equal_nan=True)
+
+
+def test_memory_is_that_of_the_triples(device):
+    many = 10**6  # a table would take 8 TB
+    labels, none = torch.zeros(many, dtype=torch.int64, device=device), torch.full((many,), -1, device=device)
+    query = torch.arange(many, device=device)
+    relevance = Relevance(labels, labels, none, gains=(query, query.flip(0), torch.ones(many, device=device)))
+    assert relevance.bytes_per_query <= 128
+    found = relevance(slice(many - 3, many))
+    assert found.index.tolist() == [[2], [1], [0]] and found.gain.tolist() == [[1], [1], [1]]
+
+
+def test_no_triples(device):
+    x, _, _ = data(device)
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    ranks = positive_ranks(x, torch.zeros(40, device=device), gains=(none, none, none.double()))
+    assert ranks.relevant.sum() == 0 and ndcg(ranks).isnan().all()
+
+
+QUERY, REFERENCE, GAIN = torch.tensor([0, 1]), torch.tensor([1, 2]), torch.tensor([1.0, 2.0])
+BAD = {
+    "gains: got a tuple of 2, wanted (queries, references, gains), (n,) each": (QUERY, REFERENCE),
+    "gains: queries: got 0 to 3, wanted 0 to 2": (torch.tensor([0, 3]), REFERENCE, GAIN),
+    "gains: references: got -1 to 2, wanted 0 to 2": (QUERY, torch.tensor([-1, 2]), GAIN),
+    "gains: got values that are negative or not finite, wanted finite numbers >= 0": (QUERY, REFERENCE, -GAIN),
+    "gains: got reference 1 of query 0 more than once, wanted each pair once": (QUERY[[0, 0]], REFERENCE[[0, 0]], GAIN),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_triples(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        positive_ranks(torch.zeros(3, 2), torch.zeros(3), gains=BAD[message])
+
+
+def test_triples_that_do_not_fit():
+    x, labels = torch.zeros(3, 2), torch.zeros(3)
+    for triples in (
+        (QUERY, REFERENCE[:1], GAIN),
+        (QUERY, REFERENCE.double(), GAIN),
+        (QUERY[None], REFERENCE[None], GAIN[None]),
+    ):
+        with pytest.raises(ValueError, match="^gains"):
+            positive_ranks(x, labels, gains=triples)
+    with pytest.raises(ValueError, match="^gains: got a tuple with leading dimensions or masks, wanted gains of all "):
+        positive_ranks(x[None], labels[None], gains=(QUERY, REFERENCE, GAIN))
+    with pytest.raises(ValueError, match="^gains"):
+        AccuracyCalculator(("ndcg",), gains=(np.zeros(2, dtype=int), np.zeros(2, dtype=int), np.ones(2))).get_accuracy(
+            x, labels
+        )
