@@ -51,6 +51,5 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     _checks.floating("differences", differences)
     _checks.shape("differences", differences, "...", 5, 2)
     values = differences.double()
-    variance = (values[..., 0] - values[..., 1]).square().div(2).mean(-1)
-    t = values[..., 0, 0] / variance.sqrt()
-    return (2 * (1 - t_cdf(t.abs(), 5))).clamp(0, 1).where(variance.isfinite(), torch.nan)
+    t = values[..., 0, 0] / values.var(-1).mean(-1).sqrt()
+    return 2 * t_cdf(-t.abs(), 5).clamp(min=0)
