@@ -326,6 +326,9 @@ def test_contexts(device):
         model.update("a", torch.ones(3))
     with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):
         model.index_query(Query([["a"], ["b"]], []), paired=True)
+    with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):
+        model.index_query(Query([["a", "b"]], [["a"], ["b"]]), paired=True)  # of one target, attributes are aligned
+    assert model.index_query(Query([["a"]], [["a"], ["a"]]), paired=True).reason is None
     with raises(ValueError, "contexts['b']: got shape (1, 2), wanted (K, 3)"):
         WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 2)})
     with raises(ValueError, "contexts: got no vector for ['b'], wanted at least one each"):

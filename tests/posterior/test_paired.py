@@ -44,6 +44,18 @@ def study(**options):
     return found
 
 
+def test_the_prevalence_of_groups_has_the_spread_of_their_number(device):
+    """20 groups of two items, 12 of the first class: Dirichlet(12, 8), however many items a group has."""
+    groups = torch.arange(20).repeat_interleave(2)
+    truth = (groups >= 12).long()
+    items = pair(truth, truth, C=2, device=device)._replace(groups=groups.to(device))
+    first = sample_paired_matrices(items, 2, 20_000, **ZEROS, dtype=torch.float64)[:, 0, 0].sum(-1).cpu()
+    variance = 0.6 * 0.4 / 21
+    fourth = (first - first.mean()).pow(4).mean()
+    assert abs(first.mean() - 0.6) <= 5 * math.sqrt(variance / len(first))
+    assert abs(first.var() - variance) <= 5 * math.sqrt((fourth - variance**2) / len(first))
+
+
 def test_known_draws(device):
     known = KNOWN["paired"]
     items = pair(TRUTH, A, B, C=2, device=device)
