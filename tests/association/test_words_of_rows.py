@@ -31,6 +31,7 @@ from tensormetrics.association import (
 )
 from tensormetrics.association import ExampleMetric as BuiltIn
 from tensormetrics.association._random import stream
+from tensormetrics.association._words import joined_words
 from tensormetrics.association.bootstrap import _counts
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
@@ -422,3 +423,12 @@ def false_positives_and_coverage(counts, generator, words=16, tables=300, iterat
 def test_p_values_and_intervals_say_what_they_mean_where_words_have_several_rows(counts, generator):
     rejected, covered = false_positives_and_coverage(counts, generator, words=25, tables=2000)
     assert abs(rejected - 0.05) <= 0.015 and 0.9 <= covered <= 0.98, (rejected, covered)
+
+
+def test_words_of_two_sets_are_no_words_of_one():
+    first, second = torch.tensor([[7, 7]]), torch.tensor([[7, 3, 3, 9]])
+    joined = joined_words(torch.Size([1]), (first, 2, first.device), (second, 4, first.device))
+    assert len(joined.unique()) == 4 and joined[0, 0] == joined[0, 1] and joined[0, 3] == joined[0, 4]
+    joined = joined_words(torch.Size([1]), (first, 2, first.device), (None, 4, first.device))
+    assert len(joined.unique()) == 5 and joined[0, 0] == joined[0, 1]
+    assert joined_words(torch.Size([1]), (None, 2, first.device), (None, 4, first.device)) is None
