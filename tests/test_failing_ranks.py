@@ -127,7 +127,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     results["labels"] = family(None).compute()
     metric = calculator(rank)
     if odd:
-        metric.scorer = out_of_memory
+        type(metric.scorer).__call__ = out_of_memory
     found["scoring"] = raised(metric.compute)
     with pytest.raises(KeyboardInterrupt if odd else RuntimeError), together():
         if odd:

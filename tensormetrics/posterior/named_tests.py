@@ -51,5 +51,6 @@ def five_by_two_p_value(differences: Tensor) -> Tensor:
     _checks.floating("differences", differences)
     _checks.shape("differences", differences, "...", 5, 2)
     values = differences.double()
-    t = values[..., 0, 0] / values.var(-1).mean(-1).sqrt()
+    apart = values - values.mean(-1, keepdim=True)  # NaN where a difference is infinite
+    t = values[..., 0, 0] / (2 * apart.square().mean((-2, -1))).sqrt()
     return 2 * t_cdf(-t.abs(), 5).clamp(min=0)
