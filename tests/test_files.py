@@ -1,5 +1,6 @@
 """Files are written whole or not at all."""
 
+import errno
 import os
 import resource
 import signal
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -85,6 +87,18 @@ def test_the_standard_output_is_written_in_its_place(tmp_path, append):
     assert (tmp_path / "out").read_text() == "before\nnew\nafter\n" and os.listdir(tmp_path) == ["out"]
     piped = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, text=True, check=True)
     assert piped.stdout == "before\nnew\nafter\n"
+
+
+@pytest.mark.parametrize("number, kept", [(errno.EBUSY, b"new"), (errno.EXDEV, b"old")])
+def test_a_file_that_is_mounted_alone_is_written_in_place(tmp_path, monkeypatch, number, kept):
+    def refused(*_):
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr("tensormetrics._files.os.replace", refused)
+    with nullcontext() if kept == b"new" else pytest.raises(OSError, match=os.strerror(number)):
+        write(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == kept and os.listdir(tmp_path) == ["a"]
 
 
 def test_what_cannot_be_written_is_named(tmp_path):
