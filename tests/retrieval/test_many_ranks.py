@@ -10,6 +10,7 @@ from torch import distributed as dist
 from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKMeans, TorchKNN
 from tensormetrics.retrieval.clusters import among
 from tensormetrics.retrieval.scores import embedding_metric
+from tensormetrics.retrieval.search.ring import passing
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
@@ -26,11 +27,18 @@ def families():
         "collapsed": torch.ones(N, DIM, dtype=torch.float16),
         "far away": x.index_fill(0, torch.arange(3), 1e15),
         "not finite": x.index_fill(0, torch.arange(20, 25), torch.nan),
+        "half": x.half(),
+        "bytes": (x * 20).to(torch.int8),
     }
 
 
-def labels():
-    return torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+def labels(sorted_=False):
+    """Where they are sorted, most classes are on one rank alone."""
+    drawn = torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+    return drawn.sort().values if sorted_ else drawn
+
+
+OPTIONS = [(None, False), (None, True), (3, False), (3, True)]
 
 
 def ids():
@@ -50,6 +58,7 @@ def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
+    passing.FEWEST = 5  # so that a small budget sends rows in many blocks
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:
@@ -61,11 +70,11 @@ def run_rank(rank: int, folder: str) -> None:
                 knn = ShardedKNN(group, TorchKNN(memory_budget=memory))
                 results[sizes, family, memory] = knn(own, 2, own, True)
             if rows.isfinite().all():
-                for k in (None, 3):
-                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=100_000)
+                for k, sorted_ in OPTIONS:
+                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
                     if len(own):
-                        metric.update(own, labels().split(sizes)[rank])
-                    results[sizes, family, f"k={k}"] = metric.compute()
+                        metric.update(own, labels(sorted_).split(sizes)[rank])
+                    results[sizes, family, k, sorted_] = metric.compute()
                 for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
                     metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
                     metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
@@ -95,13 +104,13 @@ def test_neighbours_are_those_of_one(ranks, sizes, family):
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
-@pytest.mark.parametrize("k", [None, 3])
-def test_values_are_those_of_one(ranks, sizes, family, k):
+@pytest.mark.parametrize(("k", "sorted_"), OPTIONS)
+def test_values_are_those_of_one(ranks, sizes, family, k, sorted_):
     alone = AccuracyCalculator(NAMES, k=k)
-    alone.update(families()[family], labels())
+    alone.update(families()[family], labels(sorted_))
     wanted = alone.compute()
     for rank in ranks[: len(sizes)]:
-        assert rank[sizes, family, f"k={k}"] == wanted
+        assert rank[sizes, family, k, sorted_] == wanted
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
