@@ -22,10 +22,18 @@ def as_gains(gains: Any, device: torch.device) -> Gains | None:
     """Gains as a door was given them: a function, a number for each pair, or a tuple of queries, references, gains."""
     if gains is None or callable(gains):
         return gains
-    if isinstance(gains, tuple) and len(gains) == 3:
-        query, reference, gain = (as_tensor("gains", column, device) for column in gains)
-        return query, reference, gain
+    if are_triples(gains):
+        return tuple(as_tensor("gains", column, device) for column in gains)
     return as_tensor("gains", gains, device)
+
+
+def are_triples(gains: Any) -> bool:
+    return isinstance(gains, tuple) and len(gains) == 3
+
+
+def need_no_table(gains: Any) -> bool:
+    """Whether these say for the queries of one rank alone what is relevant: they are no table of all pairs."""
+    return gains is None or callable(gains) or are_triples(gains)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
