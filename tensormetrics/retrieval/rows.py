@@ -11,7 +11,7 @@ from torch.distributed import ProcessGroup
 
 from .. import _checks
 from .._exact_sums import COARSE, parts, total, unit_of
-from .relevance import Gains, Ignore, as_int64
+from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import RowSource
 from .sources.state import State
 
@@ -305,11 +305,7 @@ class Sides(NamedTuple):
         if isinstance(gains, Tensor):
             gains = gains[queries]
         elif isinstance(gains, tuple):
-            place = torch.full((len(self.query),), -1, device=queries.device)
-            place[queries] = torch.arange(len(queries), device=queries.device)
-            row, reference, gain = gains
-            row = place[row]
-            gains = row[row >= 0], reference[row >= 0], gain[row >= 0]
+            gains = triples_of(gains, queries, (len(self.query_labels), len(self.reference_labels)))
         return self._replace(
             query=self.query[queries],
             query_labels=self.query_labels[queries],

@@ -100,7 +100,7 @@ def _digests(x: Tensor) -> Tensor:
 
 
 def _mixed(bits: Tensor) -> Tensor:
-    # int64  ->  int64, of which every bit depends on all bits: the finalizer of Stafford's variant 13, as SplitMix64 has
+    # int64  ->  int64, of which every bit depends on all bits: SplitMix64 ends with it (Stafford, variant 13)
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         bits = (bits ^ _shifted(bits, shift)) * factor
     return bits ^ _shifted(bits, 31)
