@@ -54,6 +54,13 @@ GOOD = {
     "qrels.txt": QRELS,
 }
 NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
+
+
+def windows(place, byte, letter):
+    got = f"{place}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
+    return f"{got}: write iconv -f cp1252 -t utf-8 {place.partition(',')[0]} > NEW"
+
+
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
@@ -87,7 +94,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ),
             ("# rows\n1,2\n3,4\n5,6\n", "bad.csv, line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
-            (b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
+            (b"1,2\n3,caf\xe9\n", windows("bad.csv, line 2", "0xe9", "é")),
         ],
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
@@ -120,7 +127,11 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "q9 Q0 a 1 1 t\n",
                 "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'",
             ),
-            (b"q1 Q0 \xff 1 3 t\n" * 2, "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
+            (b"q1 Q0 \xff 1 3 t\n" * 2, windows("bad.txt, line 1", "0xff", "ÿ")),
+            (
+                RUN.encode("utf-16-le"),
+                "bad.txt: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW",
+            ),
             (b"\x93NUMPY" + bytes(100), "bad.txt, line 1: got the byte 0x93, wanted text in UTF-8"),
         ],
         "run.txt bad.txt": [
@@ -129,7 +140,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ("q1 0 b 0.5\n", "bad.txt: got the gain '0.5' for 'b', wanted an integer"),
             ("q1 0 b one\n", "bad.txt, line 1: got the gain 'one', wanted a number"),
             (QRELS + "q1 0 b 0\n", "bad.txt: got the document 'b' twice for the query 'q1'"),
-            (b"\xff\xfe" + QRELS.encode("utf-16-le"), "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
+            (b"\xff\xfe" + b"q", "bad.txt: got a file marked as UTF-16 that is not whole, or is none"),
         ],
     },
     "posterior": {
@@ -253,7 +264,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "bad.bio r.bio --mode iob2": [
             ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'B-', {NO_TAG}"),
-            (b"a B-PER\nb \xff\nc O\n", "bad.bio, line 2: got the byte 0xff, wanted text in UTF-8"),
+            (b"a B-PER\nb \xff\nc O\n", windows("bad.bio, line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
