@@ -12,6 +12,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import exchange, gathered, reduced
+from ..._splitmix import mixed
 from ..rows import Spread, few_rows
 from ..sums import by_content, content_keys
 
@@ -96,15 +97,4 @@ def _digests(x: Tensor) -> Tensor:
     bounds = torch.iinfo(torch.int64)
     keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random).to(x.device)
     pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
-    return torch.cat([keys.new_empty(0), *(_mixed(bits + keys).sum(1) for bits in pieces)])
-
-
-def _mixed(bits: Tensor) -> Tensor:
-    # int64  ->  int64, of which every bit depends on all bits: SplitMix64 ends with it (Stafford, variant 13)
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        bits = (bits ^ _shifted(bits, shift)) * factor
-    return bits ^ _shifted(bits, 31)
-
-
-def _shifted(bits: Tensor, by: int) -> Tensor:
-    return (bits >> by) & (2 ** (64 - by) - 1)  # the sign's bit is not repeated
+    return torch.cat([keys.new_empty(0), *(mixed(bits + keys).sum(1) for bits in pieces)])
