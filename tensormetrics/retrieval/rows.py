@@ -294,12 +294,20 @@ class Sides(NamedTuple):
         elif ignore is not None:
             of_slice, numbers = ignore, queries.tolist()
             ignore = lambda rows: torch.cat([of_slice(slice(n, n + 1)) for n in numbers[rows]])  # noqa: E731
+        if isinstance(gains, Tensor):
+            gains = gains[queries]
+        elif isinstance(gains, tuple):
+            place = torch.full((len(self.query),), -1, device=queries.device)
+            place[queries] = torch.arange(len(queries), device=queries.device)
+            row, reference, gain = gains
+            row = place[row]
+            gains = row[row >= 0], reference[row >= 0], gain[row >= 0]
         return self._replace(
             query=self.query[queries],
             query_labels=self.query_labels[queries],
             shared=0,
             ignore=ignore,
-            gains=gains[queries] if isinstance(gains, Tensor) else gains,
+            gains=gains,
             own=self.self_index()[queries],
         )
 

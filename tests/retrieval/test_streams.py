@@ -139,6 +139,17 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
         shorter.read(0, 3)
 
 
+def test_the_default_budget_of_another_device_is_another(tmp_path, monkeypatch):
+    """Queries are cut into parts by it, and what is known of the parts stands in the state."""
+    rows, labels = map(torch.from_numpy, data())
+    sides, state = (rows[:Q], labels[:Q], Stopped(rows, 100), labels), {"state": tmp_path / "state.pt"}
+    found = AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
+    assert AccuracyCalculator(DEEP, memory_budget=2**28).get_accuracy(*sides, **state) == found
+    monkeypatch.setattr("tensormetrics.retrieval.calculator.streaming.budget", lambda asked, device: asked or 2**30)
+    with pytest.raises(ValueError, match=f"was written with memory_budget = {2**28}, got {2**30}; delete it"):
+        AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
+
+
 def test_odd_columns_are_named(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     lists = {"ragged": [[1.0, 2.0], [3.0]], "gaps": [[1.0, None], [2.0, 3.0]], "none": [None, [1.0, 2.0]]}

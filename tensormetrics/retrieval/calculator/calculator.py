@@ -210,7 +210,7 @@ class AccuracyCalculator(EmbeddingMetric):
         given = {"query": query, "query_labels": query_labels, "reference": reference}
         given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
         others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
-        kept = state_of(state, state_seconds, self, given | others)
+        kept = state_of(state, state_seconds, self, given | others, device)
         if isinstance(reference, RowSource):
             check_blocks(self)
         sides = as_sides(**given, device=device, columns=self.label_columns, state=kept)
