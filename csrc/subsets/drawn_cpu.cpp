@@ -37,7 +37,7 @@ struct Draws {
   }
 
   // words: (columns, kRows), those of `random_words` for the draws from `start` on. SplitMix64: Steele, Lea & Flood
-  // 2014, doi:10.1145/2660193.2660195.
+  // 2014, doi:10.1145/2714064.2660195.
   void draw_words(int64_t start, int64_t columns, uint64_t* words) const {
     for (int64_t c = 0; c < columns; ++c)
       for (int r = 0; r < kRows; ++r) {
