@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native, assignment, posterior, retrieval, structured  # noqa: F401  they define the operators
+from tensormetrics import _native, assignment, association, posterior, retrieval, structured  # noqa: F401
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -109,6 +109,13 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
     "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
+}
+
+
+UNITS, PLACES = torch.tensor([[3, -1, 4, 1], [5, 9, 2, 0]]), torch.tensor([4, 3])
+ARGUMENTS |= {
+    "extreme_draws": lambda: (UNITS.double(), PLACES // 2, PLACES, None, torch.tensor([3, 9]), 77, 99),
+    "extreme_subsets": lambda: (UNITS, UNITS != 0, PLACES // 2, torch.tensor([3, 9]), None),
 }
 
 

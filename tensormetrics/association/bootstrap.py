@@ -8,9 +8,9 @@ from torch import Tensor
 
 from .. import _checks
 from .._uncertainty.estimates import Estimate, check_confidence
+from ._draws import chunks
 from ._random import random_uniform, stream
 from ._words import check_words, count_words, word_places
-from .permutation import chunks
 
 
 @torch.no_grad()

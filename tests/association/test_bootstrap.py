@@ -72,7 +72,7 @@ def test_pieces_and_seeds(generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
     assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
-    monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 3000)
+    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 3000)
     pieces = bootstrap_interval(association.weat, *tensors)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-12)
 

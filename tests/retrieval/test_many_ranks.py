@@ -132,6 +132,8 @@ def test_different_rows_have_different_digests():
     digests = among._digests(rows)
     assert len(digests.unique()) == len(distinct) == 27
     assert torch.equal(digests, among._digests(distinct)[place])
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # differ in one bit a column, the highest
+    assert len((among._digests(signs) % 2**32).unique()) == len(signs) == 2**10
 
 
 def test_who_brings_all_rows_is_told(monkeypatch):

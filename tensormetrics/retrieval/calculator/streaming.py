@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..._ranks import described, options_of
 from ..._version import __version__
-from ..rows import as_tensor
+from ..rows import as_tensor, budget
 from ..sources.source import RowSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score
@@ -49,14 +49,15 @@ def check_blocks(calculator: Scoring) -> None:
 
 
 def state_of(
-    path: str | os.PathLike | None, seconds: float, calculator: Scoring, given: Mapping[str, Any]
+    path: str | os.PathLike | None, seconds: float, calculator: Scoring, given: Mapping[str, Any], device: torch.device
 ) -> State | None:
     # given: by name, what `get_accuracy` was
     """A file for partial counts of this call and no other."""
     if path is None:
         return None
-    # By the memory queries are cut into parts.
-    own = {"metrics": ", ".join(calculator.current), "memory_budget": repr(calculator.memory_budget)}
+    # By the memory queries are cut into parts, and where none is told the device decides.
+    memory = budget(calculator.memory_budget, device)
+    own = {"metrics": ", ".join(calculator.current), "memory_budget": repr(memory)}
     said = options_of(calculator, *calculator._arguments) | own | {"version": __version__}
     return State(path, said | {name: _identity(name, value) for name, value in given.items()}, seconds)
 
