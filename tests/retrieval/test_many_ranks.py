@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKMeans, TorchKNN
+from tensormetrics.retrieval import (
+    AccuracyCalculator,
+    EmbeddingClusterAccuracy,
+    NearestCentroidAccuracy,
+    ShardedKNN,
+    TorchKMeans,
+    TorchKNN,
+)
 from tensormetrics.retrieval.clusters import among
 from tensormetrics.retrieval.scores import embedding_metric
 from tensormetrics.retrieval.search.ring import passing
@@ -45,13 +52,22 @@ def ids():
     return torch.randperm(N, generator=torch.Generator().manual_seed(8))
 
 
-CLUSTERED = ("AMI", "NMI", "r_precision")
+CLUSTERED = ("AMI", "NMI", "r_precision", "nearest_centroid_accuracy")
 CLUSTERS = {
     "plain": dict,
     "spherical": lambda: {"kmeans_func": TorchKMeans(4, spherical=True, n_init=2)},
     "tolerant": lambda: {"kmeans_func": TorchKMeans(tol=0.1)},
     "k-means++": lambda: {"kmeans_func": TorchKMeans(init="k-means++", niter=2)},
 }
+
+
+def of_sums(group=None):
+    """Name -> a metric whose rows stay, for it adds up sums of them."""
+    return {
+        "class means": NearestCentroidAccuracy(average="class", process_group=group),
+        "directions": NearestCentroidAccuracy(distance="cosine", process_group=group),
+        "accuracy": EmbeddingClusterAccuracy(n_clusters=5, process_group=group),
+    }
 
 
 def run_rank(rank: int, folder: str) -> None:
@@ -80,6 +96,11 @@ def run_rank(rank: int, folder: str) -> None:
                     metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
                     spread = metric.rows_may_stay()
                     results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, spread
+                for name, metric in of_sums(group).items():
+                    if len(own):
+                        metric.update(own, labels(True).split(sizes)[rank])
+                    assert metric.rows_may_stay()
+                    results[sizes, family, name] = metric.compute()
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -124,6 +145,16 @@ def test_clusters_are_those_of_one(ranks, sizes, family, name):
         values, clusters, spread = rank[sizes, family, name]
         assert values == wanted and torch.equal(clusters, alone.last.cluster_labels)
         assert spread == (name != "k-means++")
+
+
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
+def test_sums_are_those_of_one(ranks, sizes, family):
+    for name, alone in of_sums().items():
+        alone.update(families()[family], labels(True))
+        wanted = alone.compute()
+        for rank in ranks[: len(sizes)]:
+            assert torch.equal(rank[sizes, family, name], wanted), name
 
 
 def test_different_rows_have_different_digests():

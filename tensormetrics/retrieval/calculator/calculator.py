@@ -144,7 +144,8 @@ class AccuracyCalculator(EmbeddingMetric):
     def rows_may_stay(self) -> bool:
         names, kmeans = self.selected, self.kmeans_func
         clusters = type(kmeans) is TorchKMeans and kmeans.spreads and self._is_own_clustering()
-        stay = all(self._is_own(name) and (rank_score(name) or (clusters and name in CLUSTERING)) for name in names)
+        of_rows = {CENTROID, *(CLUSTERING if clusters else ())}
+        stay = all(self._is_own(name) and (rank_score(name) or name in of_rows) for name in names)
         return (
             stay
             and self.search.counted is not None
@@ -158,9 +159,10 @@ class AccuracyCalculator(EmbeddingMetric):
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
         Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
-        scores its own queries. So do clusters of the default k-means, by sums of each rank's rows; labels and clusters,
-        8 bytes a row, are on all ranks. Class means, own metrics, other searches, and k-means by other functions or
-        from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a warning above 1 GB.
+        scores its own queries. So do class means and clusters of the default k-means, by sums of each rank's rows;
+        labels, clusters and scores, 8 bytes a row each, are on all ranks. Own metrics, other searches, and k-means by
+        other functions or from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a
+        warning above 1 GB.
         Ranks that differ in an option all raise a ValueError that names it; where one fails, the
         others raise a RuntimeError that names the rank, and the group serves on.
         """
