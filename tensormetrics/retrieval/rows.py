@@ -241,10 +241,14 @@ class Spread(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """References that are read in blocks, and where what is known of them so far is kept."""
+    """References that are read in blocks, and where what is known of them so far is kept.
+
+    group: processes each of which reads a part of them and is told what all have found; None = this one reads all.
+    """
 
     source: RowSource
     state: State | None
+    group: ProcessGroup | None = None
 
 
 class Sides(NamedTuple):
