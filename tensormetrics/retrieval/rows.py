@@ -11,7 +11,7 @@ from torch.distributed import ProcessGroup
 
 from .. import _checks
 from .._exact_sums import COARSE, parts, total, unit_of
-from .relevance import Gains, Ignore, as_int64
+from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import RowSource
 from .sources.state import State
 
@@ -22,10 +22,18 @@ def as_gains(gains: Any, device: torch.device) -> Gains | None:
     """Gains as a door was given them: a function, a number for each pair, or a tuple of queries, references, gains."""
     if gains is None or callable(gains):
         return gains
-    if isinstance(gains, tuple) and len(gains) == 3:
-        query, reference, gain = (as_tensor("gains", column, device) for column in gains)
-        return query, reference, gain
+    if are_triples(gains):
+        return tuple(as_tensor("gains", column, device) for column in gains)
     return as_tensor("gains", gains, device)
+
+
+def are_triples(gains: Any) -> bool:
+    return isinstance(gains, tuple) and len(gains) == 3
+
+
+def need_no_table(gains: Any) -> bool:
+    """Whether these say for the queries of one rank alone what is relevant: they are no table of all pairs."""
+    return gains is None or callable(gains) or are_triples(gains)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
@@ -297,11 +305,7 @@ class Sides(NamedTuple):
         if isinstance(gains, Tensor):
             gains = gains[queries]
         elif isinstance(gains, tuple):
-            place = torch.full((len(self.query),), -1, device=queries.device)
-            place[queries] = torch.arange(len(queries), device=queries.device)
-            row, reference, gain = gains
-            row = place[row]
-            gains = row[row >= 0], reference[row >= 0], gain[row >= 0]
+            gains = triples_of(gains, queries, (len(self.query_labels), len(self.reference_labels)))
         return self._replace(
             query=self.query[queries],
             query_labels=self.query_labels[queries],

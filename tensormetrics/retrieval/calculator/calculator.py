@@ -19,7 +19,7 @@ from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
-from ..rows import Sides
+from ..rows import Sides, need_no_table
 from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
@@ -150,7 +150,7 @@ class AccuracyCalculator(EmbeddingMetric):
             and self.search.counted is not None
             and self.scorer.keep != "neighbours"
             and self.ignore is None
-            and (self.gains is None or callable(self.gains))
+            and need_no_table(self.gains)
         )
 
     @torch.no_grad()
@@ -209,6 +209,7 @@ class AccuracyCalculator(EmbeddingMetric):
         device = self.placed or default_device(query)
         given = {"query": query, "query_labels": query_labels, "reference": reference}
         given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+        gains = self.gains if gains is None else gains
         others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
         kept = state_of(state, state_seconds, self, given | others, device)
         if isinstance(reference, RowSource):
@@ -220,7 +221,7 @@ class AccuracyCalculator(EmbeddingMetric):
             sides,
             groups=(query_cameras, reference_cameras),
             self_index=self_index,
-            gains=self.gains if gains is None else gains,
+            gains=gains,
             ignore=self.ignore,
         )
         return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
-from ..relevance import Relevance
+from ..relevance import Relevance, triples_of
 from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
@@ -158,8 +158,12 @@ def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> R
         return of_all[own] if order is None else of_all[own][order]
 
     ignore = (part(sides.ignore[0]), sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
-    labels = part(sides.query_labels), sides.reference_labels
-    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, sides.gains, ignore)
+    labels, gains = (part(sides.query_labels), sides.reference_labels), sides.gains
+    if isinstance(gains, tuple):
+        count = len(sides.query_labels)
+        queries = part(torch.arange(count, device=sides.query_labels.device))
+        gains = triples_of(gains, queries, (count, len(sides.reference_labels)))
+    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, gains, ignore)
 
 
 def spread_of(sides: Sides) -> Spread:

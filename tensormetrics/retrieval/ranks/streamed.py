@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..relevance import Comparison, Positives, Relevance
+from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, places_among
 from ..rows import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
@@ -134,15 +134,22 @@ class BlockRelevance:
     def __init__(self, sides: Sides, comparison: Comparison | None, memory: int) -> None:
         if sides.ignore is not None and not isinstance(sides.ignore, tuple):
             raise ValueError("ignore: got a mask or a function with references in blocks, wanted pairs of groups")
-        if sides.gains is not None and not callable(sides.gains):
+        self.triples: Triples | None = None
+        if isinstance(sides.gains, tuple):
+            check_triples(sides.gains, (len(sides.query_labels), len(sides.reference_labels)))
+            order = sides.gains[1].argsort(stable=True)
+            self.triples = tuple(column[order] for column in sides.gains)
+        elif isinstance(sides.gains, Tensor):
             raise ValueError(
-                "gains: got those of pairs with references in blocks, wanted a function of pairs of labels"
+                "gains: got a number for each pair with references in blocks, wanted a function of pairs of labels, or "
+                "a tuple (queries, references, gains); write (*gains.nonzero().unbind(1), gains[gains != 0])"
             )
         self.sides, self.comparison, self.memory, self.own = sides, comparison, memory, sides.self_index()
 
     def _of_blocks(self, part: Tensor) -> Iterator[tuple[Tensor, int, Positives]]:
         # part: (q,) int64  ->  places in it, first reference, what is known of them
         sides, labels = self.sides, self.sides.reference_labels
+        place = places_among(part, len(self.own))
         for first in range(0, len(labels), LABELS):
             here = labels[first : first + LABELS]
             own = self.own[part] - first
@@ -150,9 +157,21 @@ class BlockRelevance:
             ignore = None
             if isinstance(sides.ignore, tuple):
                 ignore = sides.ignore[0][part], sides.ignore[1][first : first + LABELS]
-            relevance = Relevance(sides.query_labels[part], here, own, self.comparison, sides.gains, ignore)
+            gains = self._triples(place, first, len(here)) if self.triples else sides.gains
+            relevance = Relevance(sides.query_labels[part], here, own, self.comparison, gains, ignore)
             for tile in pieces(len(part), max(self.memory // 4 // relevance.bytes_per_query, 1)):
                 yield torch.arange(tile.start, tile.stop, device=own.device), first, relevance(tile)
+
+    def _triples(self, place: Tensor, first: int, count: int) -> Triples:
+        # place: (Q,) int64
+        """Those of some queries in a block of references."""
+        assert self.triples is not None  # asked for only where there are some
+        reference = self.triples[1]
+        begin, end = torch.searchsorted(
+            reference, torch.tensor([first, first + count], device=reference.device)
+        ).tolist()
+        query, reference, gain = (column[begin:end] for column in self.triples)
+        return numbered_anew((query, reference - first, gain), place, torch.arange(count, device=place.device))
 
     def numbers(self) -> Tensor:
         # ->  (Q,) int64, how many references are relevant
