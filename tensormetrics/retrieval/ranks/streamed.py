@@ -104,7 +104,7 @@ class StreamSearch:
             told = [part.clone() for part in (delta, index)]
             for part in told:
                 from_rank(part, rank, self.group)
-            both = (torch.cat(pair, 1) for pair in zip(best, told, strict=True))
+            both = torch.cat([best[0], told[0]], 1), torch.cat([best[1], told[1]], 1)
             best = nearest(*both, delta.shape[1])
         return best
 
