@@ -15,6 +15,8 @@ import tensormetrics
 from tensormetrics._ranks import LostRankError, together
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
+from tensormetrics.retrieval.calculator.audit import Auditor
+from tensormetrics.retrieval.calculator.search import Search
 from tensormetrics.structured import Family, metametric, micro_average
 
 TIMEOUT = 20.0  # of the group, in seconds
@@ -94,6 +96,12 @@ def out_of_memory(*args, **kwargs):
     raise MemoryError("no room")
 
 
+BESIDES = {  # of which all ranks hold all rows
+    "kept neighbours": (Search, "nearest", {"k": 2, "keep": "neighbours"}),
+    "audit": (Auditor, "__call__", {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
+}
+
+
 def run_rank(rank: int, world: int, folder: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
@@ -120,6 +128,15 @@ def run_rank(rank: int, world: int, folder: str) -> None:
         if odd:
             counting.__init__, TorchKNN.search = before, call
         results[name] = metric.compute()  # the group serves, and the rows are kept
+    for name, (kind, method, options) in BESIDES.items():
+        metric = calculator(rank, **options)
+        if odd:
+            before = getattr(kind, method)
+            setattr(kind, method, out_of_memory)
+        found[name] = raised(metric.compute)
+        if odd:
+            setattr(kind, method, before)
+        results[name] = metric.compute()
     scores = family(None)
     if odd:
         scores.by_label[0].sums[lambda: "a label that cannot be sent"] = torch.zeros(3, dtype=torch.float64)
@@ -189,6 +206,7 @@ def test_another_distance_of_a_search_is_named(others):
         ("comparison", "ZeroDivisionError: of the user's own"),
         ("counting", "MemoryError: no room"),
         ("neighbours", "MemoryError: no room"),
+        *((name, "MemoryError: no room") for name in BESIDES),
         ("scoring", "MemoryError: no room"),
     ],
 )
@@ -219,6 +237,7 @@ def test_the_group_goes_on(others):
             "budgets": together.compute(),
             "counting": together.compute(),
             "neighbours": shallow.compute(),
+            **{name: shallow.compute() for name in BESIDES},
         }
 
 
