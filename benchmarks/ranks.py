@@ -5,12 +5,15 @@
 
 The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
 
-    CPU seconds of all   p N^2 + r N W + e W (W - 1)             products, rows made ready, messages
-    bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)     h = (W - 1) / 2, and 1/4 more where W is even
-    bytes of counting    2 (D b + 8) N (W - 1) + 16 N (W - 1)    rows go round twice, with labels and scores besides
-    rows held            3 N / W, and what the memory budget allows
+    CPU s of neighbours  p N^2 / W + q N^2 (1 - 1 / W) + r N (1 + 2 h) + e W (3 + W / 2)
+                         products of a rank's rows, and of two ranks', rows made ready, messages
+    CPU s of counting    p N^2 + r N W + e W (W - 1)
+    bytes of neighbours  (D b + 16 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
+    bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, with labels and scores besides
+    bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
-p, r and e are fitted to one and two ranks; `--plan` takes 2 D / F for the seconds of a product and bytes / B.
+p, q, r and e are fitted to one and two ranks, and three and four are predicted; of three runs the least counts.
+`--plan` takes 2 D / F for the seconds of a product and bytes / B.
 """
 
 import argparse
@@ -29,7 +32,7 @@ from _common import Table, arguments
 from tensormetrics.retrieval import AccuracyCalculator
 
 NEEDS, DEVICES = (), ("cpu",)
-DIM, PER_CLASS = 128, 20
+DIM, PER_CLASS, BUDGET = 128, 20, 2**26
 
 
 def opposite(ranks: int) -> float:
@@ -41,18 +44,47 @@ def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
     """`width`: bytes of a row."""
     labels_and_scores = 16 * rows * (ranks - 1)
     if k is None:
-        return 2 * (width + 8) * rows * (ranks - 1) + labels_and_scores
-    return (width + 8 + 12 * k) * rows * opposite(ranks) + labels_and_scores
+        return 2 * (width + 16) * rows * (ranks - 1) + labels_and_scores
+    return (width + 16 + 12 * k) * rows * opposite(ranks) + labels_and_scores
 
 
-def terms(rows: int, ranks: int) -> list[float]:
-    return [rows**2, rows * ranks, ranks * (ranks - 1)]
+def most_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
+    """Bytes of a rank: its rows, what all ranks know of every row, and what the budget allows."""
+    return width * rows / ranks + 72 * rows + budget
+
+
+def terms(rows: int, ranks: int, k: int | None) -> list[float]:
+    if k is None:
+        return [rows**2, rows * ranks, ranks * (ranks - 1)]
+    several = ranks > 1
+    visits = 1 + 2 * opposite(ranks)
+    return [rows**2 / ranks, rows**2 * (1 - 1 / ranks), rows * visits, several * ranks * (3 + ranks // 2)]
+
+
+def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    # table: (cases, terms)  seconds: (cases,)  ->  (terms,), none negative
+    """Least squares of the relative errors; what would cost less than nothing costs nothing."""
+    weighted, costs, left = table / seconds[:, None], np.zeros(table.shape[1]), np.ones(table.shape[1], bool)
+    scale = np.abs(weighted).max(0)
+    while left.any():
+        found = np.linalg.lstsq((weighted / scale)[:, left], np.ones(len(seconds)), rcond=None)[0]
+        if (found >= 0).all():
+            costs[left] = found / scale[left]
+            break
+        left[np.flatnonzero(left)[found.argmin()]] = False
+    return costs
 
 
 def sent() -> int:
     """Bytes that have left by the loopback interface, which carries what ranks of one machine send."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
+
+
+def taken(what: str) -> int:
+    """Bytes of memory: VmRSS now, VmHWM at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1]) << 10
 
 
 def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> None:
@@ -65,22 +97,25 @@ def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> No
     x, labels = torch.randn(rows, DIM, generator=generator), torch.arange(rows) % (rows // PER_CLASS)
     own = slice(rows * rank // ranks, rows * (rank + 1) // ranks)
     for part in (slice(own.start, own.start + 40), own):  # the first call loads what the next ones use
-        metric = AccuracyCalculator(("mean_average_precision",), k=k)
+        metric = AccuracyCalculator(("mean_average_precision",), k=k, memory_budget=BUDGET)
+        held = taken("VmRSS")
         metric.update(x[part], labels[part] % (10 if part is not own else rows))
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
         wait()
         before, start = sent(), resource.getrusage(resource.RUSAGE_SELF)
         value = metric.compute()["mean_average_precision"].item()
         stop = resource.getrusage(resource.RUSAGE_SELF)
         wait()
     seconds = stop.ru_utime + stop.ru_stime - start.ru_utime - start.ru_stime
-    found = {"seconds": seconds, "bytes": sent() - before, "value": value.hex()}
+    held = taken("VmHWM") - held
+    found = {"seconds": seconds, "bytes": sent() - before, "held": held, "value": value.hex()}
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
     if ranks > 1:
         torch.distributed.destroy_process_group()
 
 
-def measured(rows: int, ranks: int, k: int | None) -> tuple[float, int, str]:
-    # ->  CPU seconds of all ranks, bytes of all, the value
+def measured(rows: int, ranks: int, k: int | None) -> tuple[float, int, str, int]:
+    # ->  CPU seconds of all ranks, bytes of all, the value, bytes that a rank holds at most
     with tempfile.TemporaryDirectory() as folder:
         start = multiprocessing.get_context("spawn").Process
         processes = [start(target=run_rank, args=(rank, ranks, rows, k, folder)) for rank in range(ranks)]
@@ -90,31 +125,33 @@ def measured(rows: int, ranks: int, k: int | None) -> tuple[float, int, str]:
             process.join()
         found = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
     assert len({each["value"] for each in found}) == 1
-    return sum(each["seconds"] for each in found), found[0]["bytes"], found[0]["value"]
+    held = max(each["held"] for each in found)
+    return sum(each["seconds"] for each in found), found[0]["bytes"], found[0]["value"], held
 
 
 def cases(rows: int, k: int | None) -> Iterator[list[str]]:
-    sizes, known = (rows // 2, rows), {}
+    sizes, known = (rows // 4, rows // 2, rows), {}
     for size in sizes:
         for ranks in (1, 2):
-            known[size, ranks] = measured(size, ranks, k)
-    table = np.array([terms(*case) for case in known])
-    seconds = np.array([found[0] for found in known.values()])
-    weights = 1 / seconds[:, None]  # relative errors count
-    scale = np.abs(table).max(0)
-    costs = np.linalg.lstsq(table / scale * weights, np.ones(len(seconds)), rcond=None)[0] / scale
+            known[size, ranks] = min((measured(size, ranks, k) for _ in range(3)), key=lambda found: found[0])
+    table = np.array([terms(*case, k) for case in known], dtype=float)
+    costs = fitted(table, np.array([found[0] for found in known.values()]))
     for ranks in (1, 2, 3, 4):
-        cpu, count, value = known[rows, ranks] if ranks <= 2 else measured(rows, ranks, k)
+        cpu, count, value, held = known.get((rows, ranks)) or min(
+            (measured(rows, ranks, k) for _ in range(3)), key=lambda found: found[0]
+        )
         assert value == known[rows, 1][2], "ranks must not change the value"
         told = predicted_bytes(rows, 4 * DIM, ranks, k)
         yield [
             f"{rows} x {DIM}, k={k}",
             str(ranks),
-            f"{np.dot(costs, terms(rows, ranks)):.2f}",
+            f"{np.dot(costs, terms(rows, ranks, k)):.2f}",
             f"{cpu:.2f}",
             f"{cpu / known[rows, 1][0]:.2f}",
             f"{told / (4 * DIM * rows):.2f}",
             f"{count / (4 * DIM * rows):.2f}",
+            f"{most_held(rows, 4 * DIM, ranks) / 2**20:.0f}",
+            f"{held / 2**20:.0f}",
         ]
 
 
@@ -134,9 +171,8 @@ def plan(given: list[str]) -> None:
     seconds = queries * rows * columns * (1 if halved else 2) / ranks / options.flops
     print(f"products of a rank: {seconds:.3g} s")
     print(f"sent by a rank: {count / 1e9:.3g} GB, {count / options.bandwidth:.3g} s, under way during the products")
-    print(
-        f"held by a rank: {3 * rows / ranks * width / 1e9:.3g} GB of rows, {8 * rows / 1e9:.3g} GB of labels, a budget"
-    )
+    print(f"held by a rank: {width * rows / ranks / 1e9:.3g} GB of rows, {72 * rows / 1e9:.3g} GB of labels and")
+    print("    scores at most, and the memory budget")
 
 
 def main() -> None:
@@ -146,6 +182,7 @@ def main() -> None:
     options = arguments(__doc__, DEVICES)
     title = "Ranks: predicted from one and two, and measured"
     columns = ["rows", "ranks", "CPU s predicted", "CPU s", "of one rank's", "bytes predicted, of all rows", "bytes"]
+    columns += ["MiB of a rank at most", "MiB"]
     table = Table(options, title, columns, "CPU seconds and bytes of all ranks together, by gloo on one machine.")
     for k in (10, None):
         table.add(cases(2_000 if options.quick else 12_000, k))

@@ -12,6 +12,7 @@ from ranks_oracle import families
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.sources.source import ArrayRows
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
 
@@ -62,6 +63,27 @@ def test_scores_are_the_same(rows):
     names = ("mean_average_precision", "precision_at_1")
     wanted = AccuracyCalculator(names).get_accuracy(np.array(rows), labels)
     assert AccuracyCalculator(names, **SMALL).get_accuracy(rows, labels) == wanted
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, ">i4"])
+@pytest.mark.parametrize("k", [None, 5])
+def test_integers_are_read_in_blocks(dtype, k, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.random.RandomState(0).randint(0, 100, (N, 32)).astype(dtype))
+    rows, labels, read = np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(N) % 60, []
+
+    def watched(self, start, stop, read_rows=ArrayRows.read):
+        read.append(stop - start)
+        return read_rows(self, start, stop)
+
+    monkeypatch.setattr(ArrayRows, "read", watched)
+    names = ("mean_average_precision", "precision_at_1")
+    wanted = AccuracyCalculator(names, k=k).get_accuracy(np.array(rows[:50]), labels[:50], np.array(rows), labels, True)
+    assert not read
+    for given in (names, (*names, "nearest_centroid_accuracy")):  # the last wants all rows
+        calculator = AccuracyCalculator(given, k=k, memory_budget=60_000)
+        found = calculator.get_accuracy(rows[:50], labels[:50], rows, labels, True)
+        assert {name: found[name] for name in names} == wanted
+    assert len(read) > 4 and max(read) < N // 2
 
 
 CHILD = """

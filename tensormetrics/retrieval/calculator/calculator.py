@@ -35,7 +35,7 @@ from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
 from .scoring import QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
 from .selection import OF_NEIGHBOURS, Keep, calculates, check_comparable, check_keep, check_names, checked_k, joined
-from .streaming import check_blocks, state_of
+from .streaming import check_blocks, in_blocks, state_of
 
 
 class AccuracyCalculator(EmbeddingMetric):
@@ -59,8 +59,9 @@ class AccuracyCalculator(EmbeddingMetric):
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
         distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that floating
-            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory, and rows of any dtype
-            from `open_rows`. Besides it scores take up to 72 bytes for each reference; in blocks, 8 for its label.
+            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory, and so may integer
+            references of what can be scored in blocks, as those of `open_rows` are. Besides it scores take up to 72
+            bytes for each reference; in blocks, 8 for its label.
         ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
@@ -214,9 +215,10 @@ class AccuracyCalculator(EmbeddingMetric):
         """
         self.current = self._select(include, exclude)
         device = self.placed or default_device(query)
+        gains = self.gains if gains is None else gains
+        reference = in_blocks(reference, self, gains, device)
         given = {"query": query, "query_labels": query_labels, "reference": reference}
         given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
-        gains = self.gains if gains is None else gains
         others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
         if isinstance(reference, RowSource):
             check_blocks(self)

@@ -5,14 +5,16 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import Group, check_same_options, described, exchange, options_of
 from ..._version import __version__
-from ..rows import as_tensor, budget
-from ..sources.source import RowSource
+from ..relevance import Ignore
+from ..rows import as_tensor, budget, need_no_table
+from ..sources.source import ArrayRows, RowSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score
 from .scoring import QueryScorer
@@ -26,6 +28,7 @@ class Scoring(Protocol):
     search: Search
     scorer: QueryScorer
     label_levels: bool
+    ignore: Ignore | None
     memory_budget: int | None
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -47,6 +50,24 @@ def check_blocks(calculator: Scoring) -> None:
         raise ValueError("keep: got 'neighbours' with references in blocks, wanted 'scores' or 'all'")
     if calculator.label_levels:
         raise ValueError("label_levels: got True with references in blocks, wanted one level of labels at a time")
+
+
+def in_blocks(reference: Any, calculator: Scoring, gains: Any, device: torch.device) -> Any:
+    """Integers that are mapped to a file, of which a search makes a floating copy, as rows that are read in blocks,
+    where the memory budget has no room for the copy and the scores can do with blocks."""
+    if not isinstance(reference, np.memmap) or reference.ndim != 2 or reference.dtype.kind not in "biu":
+        return reference
+    copied = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)
+    by_groups = calculator.ignore is None or isinstance(calculator.ignore, tuple)
+    if device.type != "cpu" or copied <= budget(calculator.memory_budget, device):
+        return reference
+    if not by_groups or not need_no_table(gains):
+        return reference
+    try:
+        check_blocks(calculator)
+    except ValueError:
+        return reference
+    return ArrayRows(reference)
 
 
 def state_of(

@@ -71,7 +71,7 @@ class _SpreadCounter:
         self.sides, self.spread, self.ranking = sides, spread_of(sides), ranking
         self.memory, self.group = self.spread.memory, self.spread.group
         self.first = [sum(self.spread.reference[:rank]) for rank in range(len(self.spread.reference))]
-        each = max(_relevance(sides, ranking).bytes_per_query, 16 * sides.query.shape[1])
+        each = max(_relevance(sides, ranking).bytes_per_query, 32 * sides.query.shape[1])
         self.most = max(self.memory // 4 // each, 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
         relevance = _relevance(sides, ranking)
@@ -98,7 +98,7 @@ class _SpreadCounter:
         labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
         relevance = Relevance(*labels, own, self.ranking.label_comparison_fn, sides.gains, sides.ignore)
         counter, first = self._counter(sides.reference), 0
-        each = 64 * (width + 1) + 8 * sides.query.shape[1]
+        each = 64 * (width + 1) + 48 * sides.query.shape[1]
         size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // each), 1)
         for owner, count in enumerate(self.spread.query):
             for piece in pieces(count, size):

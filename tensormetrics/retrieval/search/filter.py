@@ -33,7 +33,8 @@ class Frame(NamedTuple):
 def middle(rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (D,) float64
     """A point in the midst of most rows."""
-    some = distance.prepared(rows[:: len(rows) // 1024 + 1])
+    enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # to take little memory, however many columns there are
+    some = distance.prepared(rows[:: len(rows) // enough + 1])
     some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
     # A median of all of these would take longer than a small search.
     away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)

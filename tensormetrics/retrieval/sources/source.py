@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,6 +73,19 @@ class RowSource(ABC):
         edge = (rows.diff() > self.gap).nonzero()[:, 0] + 1
         runs = rows.tensor_split(edge.cpu())
         return torch.cat([self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs])
+
+
+class ArrayRows(RowSource):
+    """Those of an array, such as one that is mapped to a file."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        kind = torch.from_numpy(np.empty(0, array.dtype.newbyteorder("="))).dtype
+        super().__init__((array.shape[0], array.shape[1]), kind)
+        self.array = array
+
+    def read(self, start: int, stop: int) -> Tensor:
+        block = np.array(self.array[start:stop])
+        return torch.from_numpy(block.astype(block.dtype.newbyteorder("="), copy=False))
 
 
 class Joined(RowSource):

@@ -163,7 +163,7 @@ def merge_block(
         return
     near_here = knn.indices(*search, self_index=own, ignore=hidden)
     memory = budget(knn.memory_budget, query.device) // 2
-    rows = max(memory // (256 * k), 1)
+    rows = max(memory // (256 * k + 32 * query.shape[1]), 1)
     for start in range(0, len(query), rows):
         tile = slice(start, start + rows)
         near = near_here[tile]

@@ -15,7 +15,7 @@ from ..nearest import NearestSearch
 from ..references import References
 from ..ways import kept_of
 
-TILE = 4096  # rows made ready at once
+TILE = 4096  # rows multiplied at once
 
 
 class Known:
@@ -54,7 +54,7 @@ def mutual_neighbours(
     """Of each row the k nearest rows of the other side by (Euclidean distance, index), as far as they are not further
     than `worst`; piece by piece."""
     size = 4 * Least.capacity(kept_of(k, 2**31, True)) * (8 if x.rows.dtype == torch.float64 else 4)
-    step = max(memory // 4 // size, 256)
+    step = max(memory // 4 // max(size, 16 * x.rows.shape[1]), 256)
     for i in range(0, len(x.rows), step):
         for j in range(0, len(y.rows), step):
             rows = slice(i, min(i + step, len(x.rows))), slice(j, min(j + step, len(y.rows)))
@@ -97,10 +97,11 @@ def _neighbours(
     least.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
     own = torch.full((TILE,), -1)
     step = max(memory // 4 // (dim * dtype.itemsize), 256)
+    some = TILE if x.scaled is not None else min(max(memory // 4 // (32 * dim), 64), TILE)
     for first in range(size, len(worst), step):
         rows = filter_.ready(slice(first, min(first + step, len(worst))))
-        for start in range(0, size, TILE):
-            tile = slice(start, start + TILE)
+        for start in range(0, size, some):
+            tile = slice(start, start + some)
             queries = filter_.query(x.rows[tile])[0] if x.scaled is None else x.scaled[tile]
             tables = least.keys, least.number, least.limit, least.kept, start
             with plain_products(queries.device):

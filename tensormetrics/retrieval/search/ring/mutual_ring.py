@@ -5,7 +5,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ...._ranks import Group, exchange
-from ..distance import Distance
+from ..distance import Distance, rows_at_once
 from ..filter import Filter
 from ..knn import TorchKNN
 from .frame import common_frame
@@ -115,16 +115,23 @@ class MutualRing:
         if not len(self.rows) or 8 * self.rows.numel() * dtype.itemsize > self.memory:
             return None
         filter_ = Filter(self.rows, self.distance, dtype, self.memory, frame=self.frame, norms=self.norms)
-        return filter_.query(self.rows)[0]
+        scaled, step = torch.empty(self.rows.shape, dtype=dtype, device=self.rows.device), rows_at_once(self.rows)
+        for piece, found in zip(self.rows.split(step), scaled.split(step), strict=True):
+            filter_.scaled(piece, found)
+        return scaled
 
     def _among_own(self, known: Known) -> None:
         rows, k = self.rows, known.index.shape[1]
         own = torch.arange(len(rows))
         index = self.knn.search(rows, k, rows, own)[1]
-        row = own.repeat_interleave(k)
-        delta = self.distance.of_pairs(rows, rows, row, index.flatten().clamp(min=0), self.memory // 4)
-        delta = delta.view_as(known.delta).masked_fill(index < 0, torch.inf)
-        known.add(delta, torch.where(index < 0, -1, index + self.first))
+        step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
+        for start in range(0, len(rows), step):
+            tile = slice(start, start + step)
+            near = index[tile]
+            row = torch.arange(len(near)).repeat_interleave(k)
+            delta = self.distance.of_pairs(rows[tile], rows, row, near.flatten().clamp(min=0), self.memory // 4)
+            delta = delta.view(near.shape).masked_fill(near < 0, torch.inf)
+            known.add(delta, torch.where(near < 0, -1, near + self.first), tile)
 
     def _with(self, block: Side, owner: int, turn: tuple[int, int], known: Known, found: list[Tensor]) -> None:
         # block: M rows  found: (M, k) float64, (M, k) int32 of this rank's rows, filled in
