@@ -1,6 +1,7 @@
 """How many sums of subsets are extreme, of all that there are: by meeting in the middle."""
 
 import functools
+import itertools
 import math
 
 import torch
@@ -24,41 +25,45 @@ OPERATOR = _native.define(
 _native_subsets = interruptible(OPERATOR, lambda units, *_: 20 * len(units) * 2.0 ** (units.shape[1] / 2))
 
 
-def extreme_subsets(units: Tensor, present: Tensor, n: Tensor | None, null: Null) -> Tensor:
-    # units: (B, N) int64, at most 2^41 in modulus  present: (B, N) bool  n: (B,) int64  ->  (B,) int64
-    """Of the subsets of n present places, how many have a sum >= low, plus how many have one <= high?
+def extreme_subsets(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, null: Null) -> Tensor:
+    # units: (B, N) int64, at most 2^41 in modulus  present: (B, N) bool  n, size: (B,) int64  ->  (B,) int64
+    """Of the subsets of n of the `size` present places, how many have a sum >= low, plus how many have one <= high?
 
-    Without n: of all subsets of all places.
+    Without n and size: of all subsets of all places.
     """
     if units.device.type == "cpu":
         return _native_subsets(*(None if each is None else each.contiguous() for each in (units, present, n, *null)))
-    return _extreme_subsets(units, present, n, *null)
+    return _look_up(units, present, n, size, null)
 
 
 @_native.reference("extreme_subsets")
 def _extreme_subsets(
     units: Tensor, present: Tensor, n: Tensor | None, low: Tensor | None, high: Tensor | None
 ) -> Tensor:
-    if n is None:
-        return _count_sums(units, Null(low, high))
+    return _look_up(units, present, n, present.sum(-1), Null(low, high))
+
+
+def _look_up(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, null: Null) -> Tensor:
+    if n is None or size is None:
+        return _count_sums(units, null)
     keys = (units + UNIT).masked_fill(~present, ABSENT)
-    extreme = _count_sums(keys, Null(*(None if bound is None else bound + n * UNIT for bound in (low, high))))
-    size = present.sum(-1)
-    if low is not None:  # larger subsets, and those with an absent place
-        extreme = extreme - (2 ** units.shape[-1] - smaller_subsets(size, n + 1))
-    return extreme if high is None else extreme - smaller_subsets(size, n)
+    extreme = _count_sums(keys, Null(*(None if bound is None else bound + n * UNIT for bound in null)))
+    if null.low is not None:  # larger subsets, and those with an absent place
+        extreme = extreme - (2 ** units.shape[-1] - _binomials(units.device)[1, size, n + 1])
+    return extreme if null.high is None else extreme - _binomials(units.device)[1, size, n]
 
 
-def smaller_subsets(size: Tensor, n: Tensor) -> Tensor:
-    # size, n: (B,) int64  ->  (B,) int64: how many subsets of `size` places have fewer than n
-    return _binomial_sums(size.device)[size, n]
+def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
+    # size, n: (B,) int64  ->  (B,) int64: how many subsets of `size` places have n of them
+    return _binomials(size.device)[0, size, n]
 
 
 @functools.cache
-def _binomial_sums(device: torch.device) -> Tensor:
-    # ->  (51, 52) int64: [s, k] = how many subsets of s places have fewer than k
-    table = [[sum(math.comb(s, j) for j in range(k)) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
-    return torch.tensor(table, device=device)
+def _binomials(device: torch.device) -> Tensor:
+    # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
+    exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
+    fewer = [list(itertools.accumulate(row[:-1], initial=0)) for row in exact]
+    return torch.tensor([exact, fewer], device=device)
 
 
 def _count_sums(keys: Tensor, null: Null) -> Tensor:

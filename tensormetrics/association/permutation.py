@@ -13,7 +13,7 @@ from .. import _checks
 from . import _sets
 from ._draws import BUDGET, chunks, extreme_draws, random_partitions
 from ._random import Null, stream
-from ._subset_sums import MOST_PLACES, extreme_subsets, smaller_subsets, subset_sums
+from ._subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets, subset_sums
 from ._words import check_words, word_sums
 
 Alternative = Literal["right-sided", "left-sided", "two-sided"]
@@ -80,8 +80,8 @@ def permutation_p_value(
     observed, total = units[:, : u.shape[-1]].sum(-1), units.sum(-1)
     null = _partition_null(observed, total, n, size, alternative)
     if exact:
-        partitions = smaller_subsets(size, n + 1) - smaller_subsets(size, n)
-        extreme = extreme_subsets(units, present, n, null)
+        partitions = number_of_subsets(size, n)
+        extreme = extreme_subsets(units, present, n, size, null)
         share = extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
     else:
         if u_mask is None and v_mask is None:  # all queries share their draws
@@ -127,7 +127,7 @@ def sign_flip_p_value(
     units = _units(values)
     null = _sign_null(units.sum(-1), present.sum(-1), alternative)
     if exact:  # an absent pair doubles the patterns and the extreme ones alike
-        share = extreme_subsets(units, present, None, null).clamp(max=2**pairs).double() / 2**pairs
+        share = extreme_subsets(units, present, None, None, null).clamp(max=2**pairs).double() / 2**pairs
     else:
         units = units if mask is None else units.gather(-1, present_first(present))
         share = _share_of_draws(extreme_draws(units, None, None, null, stream(seed), iterations), iterations)

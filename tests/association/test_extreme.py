@@ -50,10 +50,11 @@ def test_subsets_against_all_of_them(kind, generator, device):
     for places in (1, 2, 5, 10):
         units = units_of(kind, generator, places + 1, places)
         present = torch.rand(places + 1, places, generator=generator) < 0.8
+        size = present.sum(-1).to(device)
         n = torch.arange(places + 1).minimum(present.sum(-1))
         for null, some in itertools.product(bounds_of(units, generator), (n, None)):
             moved = [None if each is None else each.to(device) for each in (units, present, some, *null)]
-            found = _subset_sums.extreme_subsets(*moved[:3], Null(*moved[3:]))
+            found = _subset_sums.extreme_subsets(*moved[:3], size if some is n else None, Null(*moved[3:]))
             assert found.tolist() == counted(units, present, some, null)
 
 
@@ -145,8 +146,10 @@ def test_threads_change_nothing(generator):
 def test_no_queries_and_no_places(device):
     no = torch.zeros(0, 3, dtype=torch.int64, device=device)
     n, null = no[:, 0], Null(no[:, 0], None)
-    assert _draws.extreme_draws(no, n, n, null, 1, 5).shape == _subset_sums.extreme_subsets(no, no > 0, n, null).shape
+    assert (
+        _draws.extreme_draws(no, n, n, null, 1, 5).shape == _subset_sums.extreme_subsets(no, no > 0, n, n, null).shape
+    )
     none = no.new_zeros(2, 0)
     n, null = none.sum(-1), Null(torch.tensor([0, 1], device=device), None)
     assert _draws.extreme_draws(none, n, n, null, 1, 5).tolist() == [5, 0]
-    assert _subset_sums.extreme_subsets(none, none > 0, n, null).tolist() == [1, 0]
+    assert _subset_sums.extreme_subsets(none, none > 0, n, n, null).tolist() == [1, 0]
