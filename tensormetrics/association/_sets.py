@@ -76,6 +76,13 @@ class Words(NamedTuple):
         products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
         return products if self.scale is None else products * self.scale.unsqueeze(-1)
 
+    def mean_cosine(self, others: "Words") -> Tensor:
+        # both unit; others: (..., V, D)  ->  (..., W), NaN for no others
+        weights = others.weights if others.scale is None else others.weights * others.scale
+        size = others.size()
+        means = times(self.project_all(others.vectors), weights)
+        return means / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
         return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
@@ -203,6 +210,12 @@ def units(*sets: Words) -> tuple[Words, ...]:
     else:
         scales = inverse(torch.cat(lengths, -1)).split_with_sizes([length.shape[-1] for length in lengths], -1)
     return tuple([Words(s.vectors, s.counts, scale) for s, scale in zip(sets, scales, strict=True)])
+
+
+def resampled(*sets: Words) -> bool:
+    """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
+    vectors = max(s.vectors.shape[:-2].numel() for s in sets)
+    return any(s.counts is not None and s.counts.shape[:-1].numel() > vectors for s in sets)
 
 
 def unit(vectors: Tensor) -> Tensor:

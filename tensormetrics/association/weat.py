@@ -96,6 +96,9 @@ def units_of(
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
     # unit vectors  ->  s of the words of x (..., X) and of y (..., Y), with their counts
+    if _sets.resampled(x, y, a, b):
+        u, v = (s.mean_cosine(a) - s.mean_cosine(b) for s in (x, y))
+        return (u, x.counts), (v, y.counts)
     axis = a.mean() - b.mean()
     return (x.project(axis), x.counts), (y.project(axis), y.counts)
 
