@@ -108,6 +108,18 @@ def test_draws_are_those_of_a_loop(device):
     assert resampled_counts(size[:0], 5, 1, 0, 4).shape == (0, 4, 2, 5)
 
 
+@pytest.mark.parametrize("metric", [association.weat, association.weat_effect_size])
+def test_many_counts_of_one_query(metric, generator, device):
+    sets = random_sets("xyab", generator, device, 2)
+    counts = [torch.randint(0, 3, (2, 200, s.shape[-2]), generator=generator).to(device) for s in sets]
+    counts[0][0, 1], counts[2][1, 5] = 0, 0
+    masks = dict(zip(("x_mask", "y_mask", "a_mask", "b_mask"), counts, strict=True))
+    found = metric(*(s[:, None] for s in sets), **masks)
+    expected = metric(*(s[:, None].repeat(1, 200, 1, 1) for s in sets), **masks)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13, equal_nan=True)
+    assert 2 <= found.isnan().sum() < 40
+
+
 @pytest.mark.slow
 def test_coverage(generator, device):
     # In one dimension the cosines are +-1: weat / 25 is a mean difference of known expectation.
