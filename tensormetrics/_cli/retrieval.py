@@ -92,7 +92,8 @@ def retrieval(**options: Any) -> int:
     A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
     --state: these are read in blocks. With --state a run that was killed goes on from where it was.
 
-    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process.
+    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process. With --state
+    FILE each reads a part of the references in blocks, and keeps FILE.rank0, FILE.rank1, ...
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png

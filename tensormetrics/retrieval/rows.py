@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from .. import _checks
-from .._exact_sums import COARSE, parts, total, unit_of
+from .._exact_sums import COARSE, parts
 from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import RowSource
 from .sources.state import State
@@ -167,12 +167,6 @@ def few_rows(tensor: Tensor) -> int:
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
-def column_units(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
-    # rows: (N, D)  ->  (D,) float64
-    """The units in which the columns of prepared rows have exact sums; see `class_sums`."""
-    return unit_of(largest_of_columns(rows, prepared))
-
-
 def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
     # rows: (N, D)  ->  (D,) float64, of moduli
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
@@ -181,18 +175,12 @@ def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tens
     return largest
 
 
-def class_sums(
-    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
-) -> Tensor:
-    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,) from `column_units`  ->  (classes, D) float64
-    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
-    return total(class_parts(rows, codes, classes, units, prepared))
-
-
 def class_parts(
     rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
-    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact
+    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
+    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact; `total` adds up the parts
+    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
     # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
     step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
@@ -246,12 +234,21 @@ class Spread(NamedTuple):
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
+    def own_references(self) -> slice:
+        """The same of the references."""
+        rank = torch.distributed.get_rank(self.group)
+        return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
+
 
 class Stream(NamedTuple):
-    """References that are read in blocks, and where what is known of them so far is kept."""
+    """References that are read in blocks, and where what is known of them so far is kept.
+
+    group: processes each of which reads a part of them and is told what all have found; None = this one reads all.
+    """
 
     source: RowSource
     state: State | None
+    group: ProcessGroup | None = None
 
 
 class Sides(NamedTuple):

@@ -78,7 +78,7 @@ def fed(metric, x, labels, options, role="both"):
 def roles(place, sizes):
     """Items, references besides, and queries besides; each rank has some of each, or none."""
     x, labels = rows("ties")
-    metric = AccuracyCalculator(NAMES)
+    metric = AccuracyCalculator((*NAMES, "nearest_centroid_accuracy"))
     for start, role in enumerate(("both", "reference", "query")):
         kind = slice(start, None, 3)
         cut = [s // 3 for s in sizes[:-1]]

@@ -44,12 +44,12 @@ def answer(*, text_format: str, json_file: Any, plot: Any, **options: Any) -> in
     aside = stdout_aside() if options["knn"] == "keops" else nullcontext()  # it tells what it compiles
     with naming(HINTS, **files, **OPTIONS), aside:
         calculator = _calculator(options, asked, place)
+        kept = {"state": options["state"], "state_seconds": options["state_seconds"]}
         if ranks > 1:
-            values = _on_ranks(calculator, asked, place)
+            values = _on_ranks(calculator, asked, place, kept)
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
-            kept = {"state": options["state"], "state_seconds": options["state_seconds"]}
             values = _in_one_process(calculator, asked, place, kept)
         found = _scored(calculator, values, asked.groups.given() if ranks == 1 else None, options)
         by_class = _by_class(calculator, asked.query.labels[0]) if options["per_class"] else {}
@@ -82,8 +82,8 @@ def _check(options: dict[str, Any], ranks: int) -> None:
     if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
         why = "together with --levels; leave one out" if options["levels"] else "without LABELS; give them, too"
         raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
-    if options["state"] and (ranks > 1 or not options["reference"]):
-        raise BadInput("--state: wanted a --reference, which is read in blocks, and one process; leave it out")
+    if options["state"] and not options["reference"]:
+        raise BadInput("--state: wanted a --reference, which is read in blocks; leave it out")
     if (options["index"] or options["audit"]) and options["knn"] != "faiss":
         option = "index" if options["index"] else "audit"
         raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
@@ -186,10 +186,15 @@ def _in_one_process(
     )
 
 
-def _on_ranks(calculator: AccuracyCalculator, asked: Asked, place: torch.device) -> dict[str, float]:
-    """Each rank holds a part of the rows; all get the answer of one process."""
+def _on_ranks(
+    calculator: AccuracyCalculator, asked: Asked, place: torch.device, kept: dict[str, Any]
+) -> dict[str, float]:
+    """Each rank holds a part of the rows, or with a state reads a part of the references; all get the answer of one
+    process."""
     torch.distributed.init_process_group("gloo")
     try:
+        if kept["state"]:
+            return _in_one_process(calculator, asked, place, kept | {"group": torch.distributed.group.WORLD})
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
         def own(rows: Any) -> Any:
