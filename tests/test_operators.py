@@ -120,6 +120,7 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
 UNITS, PLACES = torch.tensor([[3, -1, 4, 1], [5, 9, 2, 0]]), torch.tensor([4, 3])
 ARGUMENTS |= {
     "extreme_draws": lambda: (UNITS.double(), PLACES // 2, PLACES, None, torch.tensor([3, 9]), 77, 99),
+    "resampled_counts": lambda: (torch.tensor([[3, 0], [5, 4], [1, 5]]), 5, 77, 3, 70),
     "extreme_subsets": lambda: (UNITS, UNITS != 0, PLACES // 2, torch.tensor([3, 9]), None),
 }
 

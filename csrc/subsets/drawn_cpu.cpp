@@ -15,6 +15,7 @@
 
 #include "common/parallel.h"
 #include "common/stop.h"
+#include "words.h"
 
 namespace subsets {
 
@@ -36,16 +37,10 @@ struct Draws {
     return sizes == 1 ? std::pair(n[0], size[0]) : std::pair(n[q], size[q]);
   }
 
-  // words: (columns, kRows), those of `random_words` for the draws from `start` on. SplitMix64: Steele, Lea & Flood
-  // 2014, doi:10.1145/2714064.2660195.
+  // words: (columns, kRows), of the draws from `start` on
   void draw_words(int64_t start, int64_t columns, uint64_t* words) const {
     for (int64_t c = 0; c < columns; ++c)
-      for (int r = 0; r < kRows; ++r) {
-        uint64_t z = ((static_cast<uint64_t>(start + r) << 24) + c) * 0x9E3779B97F4A7C15ull + begin;
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-        z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-        words[c * kRows + r] = z ^ z >> 31;
-      }
+      for (int r = 0; r < kRows; ++r) words[c * kRows + r] = word(begin, start + r, c);
   }
 
   // chosen: (N, kRows), 1 for the places that a draw takes. Algorithm S, as in `random_partitions`.
@@ -120,8 +115,9 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
     return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
   };
   const int64_t batch = units.size(0);
-  Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high), n ? n->size(0) : 1, batch,
-              units.size(1), begin, iterations, std::vector<int64_t>(batch), std::vector<std::atomic<int64_t>>(batch)};
+  Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),
+              n ? n->size(0) : 1, batch, units.size(1), begin, iterations, std::vector<int64_t>(batch),
+              std::vector<std::atomic<int64_t>>(batch)};
   std::iota(draws.order.begin(), draws.order.end(), 0);
   if (draws.sizes > 1)
     std::stable_sort(draws.order.begin(), draws.order.end(),

@@ -117,7 +117,7 @@ struct Query {
     table.build(values.data() + (upper ? first() : 0), upper ? second() : first(), n, stop);
   }
 
-  // Sums of class k of one table and those of the other that make n values with the subset `rest` of what is in neither.
+  // Sums of class k of one table, and of the other those that make n values with subset `rest` of what is in neither.
   int64_t count(const Table& lower, const Table& upper, int64_t rest, int64_t k) const {
     int64_t sum = 0, size = 0;
     for (int64_t i = 0; rest >> i; ++i)
@@ -160,7 +160,7 @@ inline int64_t count_large(const char* name, const Query& query, const stop::Fla
 }
 
 // units: (B, N) int64  present: (B, N) bool  n, low, high: (B,) int64  ->  (B,) int64
-// Of the subsets of n present values, or, without n, of any values: how many sums are >= low, plus how many are <= high.
+// Of the subsets of n present values, or without n of any: how many sums are >= low, plus how many are <= high.
 Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, std::optional<Tensor> low,
                        std::optional<Tensor> high) {
   const char* const name = "extreme_subsets";
