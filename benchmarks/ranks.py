@@ -160,6 +160,7 @@ def plan(given: list[str]) -> None:
     parser.add_argument("--plan", nargs=3, type=int, metavar=("ROWS", "COLUMNS", "RANKS"))
     parser.add_argument("--queries", type=int, help="default: all rows, against each other")
     parser.add_argument("--k", type=int, help="neighbours; default: all references are counted")
+    parser.add_argument("--positives", type=int, default=20, help="relevant references of a query")
     parser.add_argument("--itemsize", type=int, default=4)
     parser.add_argument("--flops", type=float, default=1e14, help="of a rank, in a second")
     parser.add_argument("--bandwidth", type=float, default=5e10, help="bytes that a rank sends in a second")
@@ -168,11 +169,16 @@ def plan(given: list[str]) -> None:
     queries, width = options.queries or rows, columns * options.itemsize
     halved = options.k is not None and queries == rows
     count = predicted_bytes(rows, width, ranks, options.k if queries == rows else None) / ranks
+    # The side that costs less travels: queries with the distances and counts of their positives, or references twice.
+    count = min(count, queries * (width + 32 * options.positives + 16) * (ranks - 1) / ranks)
     seconds = queries * rows * columns * (1 if halved else 2) / ranks / options.flops
     print(f"products of a rank: {seconds:.3g} s")
     print(f"sent by a rank: {count / 1e9:.3g} GB, {count / options.bandwidth:.3g} s, under way during the products")
-    print(f"held by a rank: {width * rows / ranks / 1e9:.3g} GB of rows, {72 * rows / 1e9:.3g} GB of labels and")
-    print("    scores at most, and the memory budget")
+    labels = 72 * rows / 1e9
+    print(
+        f"held by a rank: {width * rows / ranks / 1e9:.3g} GB of rows, the memory budget, and of labels and scores of"
+    )
+    print(f"  all rows {labels / 9:.3g} GB, {labels:.3g} GB at most")
 
 
 def main() -> None:
