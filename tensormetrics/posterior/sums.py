@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import _checks
 from . import _op
 from ._reference import column_sums, without_diagonal
+from ._sticks import in_groups, shares_of_groups
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
 
@@ -179,11 +180,13 @@ def _drawn(
     model: _Model, num_samples: int, spread: bool, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     # ->  the diagonal (S, E, C), what is beside it in each row (S, E, C) and, with `spread`, where (S, E, C, C)
-    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+    def logs(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (E, R, K, S)
         out = alpha.new_empty(*alpha.shape, num_samples)
-        keys = stream_keys(seed, names, method, stream, alpha.device)
-        _op.log_gamma(out, alpha.contiguous(), keys, start)
-        return normalised(out)
+        _op.log_gamma(out, alpha.contiguous(), stream_keys(seed, names, method, stream, alpha.device), start)
+        return out
+
+    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+        return normalised(logs(stream, alpha))
 
     beside = without_diagonal(model.cells)
     if model.right is None or model.wrong is None:
@@ -192,7 +195,15 @@ def _drawn(
         split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
     share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
     right, wrong = (share * split).unbind(-1)
-    return right, wrong, wrong[..., None] * drawn("spread", beside) if spread else None
+    if not spread:
+        return right, wrong, None
+    group = in_groups(beside)
+    if not group.any():
+        return right, wrong, wrong[..., None] * drawn("spread", beside)
+    keys = stream_keys(seed, names, method, "spread", beside.device)
+    alone = logs("spread", beside.masked_fill(group, 0)).movedim(-1, 0).contiguous()
+    number = torch.arange(start, start + num_samples, device=beside.device)
+    return right, wrong, wrong[..., None] * shares_of_groups(alone, beside, group, keys, number)
 
 
 def _checked(
