@@ -79,6 +79,11 @@ def sample_sums(
     `sample_log_gamma`. Sums are float64, variates and results of `dtype`. Memory is that of the result and of one row
     of 64 samples per thread.
 
+    Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
+    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact 0, as a concentration of 0
+    is. A class without any mass in a sum then has a rate of 0 / 0 = nan, an odds ratio of x / 0 = inf, and the logarithm
+    of a ratio is inf, -inf or nan like the ratio; smaller masses gave values as extreme, in float32 mostly the same.
+
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
 
