@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _native
+from ._files import text_of
 
 WORD = 8  # bytes of a machine word
 LONGEST = 512  # bytes of a field
@@ -86,9 +87,8 @@ def read_columns(path: Path, names: Sequence[str]) -> list[Fields]:
     """The columns of those names, but those called "-". Each line of the file has as many fields, or none: ValueError
     names the first other one."""
     data = np.fromfile(path, np.uint8)
-    data = data[3:] if data[:3].tobytes() == b"\xef\xbb\xbf" else data  # the mark of UTF-8 that some editors write
-    if data.max(initial=0) >= 0x80:
-        _check_text(path, data)
+    if data.max(initial=0) >= 0x80 or not data.min(initial=1):
+        data = np.frombuffer(bytearray(text_of(data.tobytes(), path).encode()), np.uint8)
     kept = [i for i, name in enumerate(names) if name != "-"]
     found, wrong = split_columns(torch.from_numpy(data), len(names), kept)
     line, fields = wrong.tolist()
@@ -149,11 +149,3 @@ def _number(field: bytes) -> float | None:
         return None if b"_" in field else float(field)  # Python would read 1_0 as 10
     except ValueError:
         return None
-
-
-def _check_text(path: Path, data: np.ndarray) -> None:
-    try:
-        data.tobytes().decode()
-    except UnicodeDecodeError as error:
-        line = 1 + data[: error.start].tobytes().count(b"\n")
-        raise ValueError(f"{path}, line {line}: got the byte {data[error.start]:#04x}, wanted text in UTF-8") from None

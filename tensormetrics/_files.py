@@ -1,14 +1,49 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the text of those that are read."""
 
+import codecs
 import contextlib
+import csv
 import errno
 import os
 import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
+
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def text_of(data: bytes, path: str | os.PathLike) -> str:
+    """UTF-8, or UTF-16 where a mark says so, as spreadsheets write them. ValueError names the line, and the encoding it
+    may be."""
+    encoding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        if encoding == "utf-16":
+            raise ValueError(f"{path}: got a file marked as UTF-16 that is not whole, or is none") from None
+        line, at = data.count(b"\n", 0, error.start) + 1, error.start
+        got = f"{path}, line {line}: got the byte {data[at]:#04x}, wanted text in UTF-8"
+        raise ValueError(f"{got}{_as_windows_writes(data, at, path)}") from None
+    if "\0" in text[:1000]:
+        raise ValueError(f"{path}: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 {path} > NEW")
+    return text
+
+
+def delimiter_of(lines: Iterable[str]) -> str:
+    """What separates the cells of the first line that is not blank: semicolons, tabs or commas."""
+    first = next((line for line in lines if line.strip()), "")
+    return next((mark for mark in ";\t," if len(next(csv.reader([first], delimiter=mark), ())) > 1), ",")
+
+
+def _as_windows_writes(data: bytes, at: int, path: str | os.PathLike) -> str:
+    """What to do where cp1252 makes a letter of this byte, and the file is text."""
+    letter = data[at : at + 1].decode("cp1252", "ignore")
+    if b"\0" in data[:1000] or not letter.isalpha():
+        return ""
+    return f"; in cp1252, as Windows writes it, this is {letter!r}: write iconv -f cp1252 -t utf-8 {path} > NEW"
 
 
 @contextlib.contextmanager

@@ -246,13 +246,7 @@ class Metric(torchmetrics.Metric):
     @one_at_a_time
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
-        self._update_count, self._forward_cache, self._computed = 0, None, None
-        self._cache, self._is_synced = None, False
-        for name, default in cast(dict[str, Tensor], self._defaults).items():  # no state is a list
-            empty = default.to(getattr(self, name).device)
-            # Rows are appended to a store of their own; a sum might be changed in place by a metric of somebody else.
-            rows = self._reductions[name] is dim_zero_cat
-            setattr(self, name, empty if rows else empty.detach().clone())
+        super().reset()
         self._stores, self._items, self._fed = {}, None, 0
 
     def _sync_to_compute(self) -> None:

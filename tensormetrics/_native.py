@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 FOLDER = Path(__file__).parent
-LIBRARIES = "lsa", "dirichlet", "nearest", "sequence", "text"
+LIBRARIES = "lsa", "dirichlet", "nearest", "sequence", "subsets", "text"
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 UNLOADED: dict[str, str] = {}  # libraries that are there and could not be loaded: why
 

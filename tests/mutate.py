@@ -32,6 +32,7 @@ LIBRARIES = {  # part of csrc -> the domain whose tests see it
     "dirichlet": "posterior",
     "nearest": "retrieval",
     "sequence": "structured",
+    "subsets": "association",
     "text": "retrieval",
 }
 

@@ -98,8 +98,9 @@ class Device(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         results = func(*args, **kwargs)
         if (away or target == DEVICE) and not func.is_view:
-            self.operators += 1
-            self.bytes += sum(map(_bytes, [*away, *(x for x in tree_leaves(results) if isinstance(x, Tensor))]))
+            touched = sum(map(_bytes, [*away, *(x for x in tree_leaves(results) if isinstance(x, Tensor))]))
+            self.operators += touched > 0  # of empty tensors nothing is launched
+            self.bytes += touched
         if target != DEVICE or (name == "copy_" and given[0].device != DEVICE):
             return results
         changed = {id(x.value): x for x in away}  # in place: the answer is the argument itself

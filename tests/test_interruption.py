@@ -14,6 +14,7 @@ from tensormetrics._interruptible import _setters, interruptible
 
 CALLS = """
 import time, torch
+from tensormetrics.association import permutation_p_value
 from tensormetrics.assignment import linear_sum_assignment
 from tensormetrics.posterior import sample_sums
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
@@ -37,10 +38,17 @@ def ranks(n):
 def sampler(n):
     sample_sums(counts, n)
 
+def partitions(n):
+    permutation_p_value(x[0, :25], x[0, 25:50], iterations=n)
+
+def exact(n):
+    permutation_p_value(x[:n, :22], x[:n, 22:44], method="exact")
+
 def sequence(n):
     sequence_overlap(similarity[:n, :n].contiguous())
 
 sizes = (one_problem, 6000, 20), (many_problems, 20_000, 2), (neighbours, 60_000, 99), (ranks, 60_000, 300)
+sizes += (partitions, 10**10, 100), (exact, 1_000, 1)
 for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5)):
     call(short)
     print(call.__name__, flush=True)
@@ -62,7 +70,7 @@ def test_ctrl_c_ends_long_calls():
             process.send_signal(signal.SIGINT)
             late[name] = float(process.stdout.readline()) - sent
     assert process.returncode == 0
-    assert len(late) == 6 and all(seconds < 1.5 for seconds in late.values()), late
+    assert len(late) == 8 and all(seconds < 1.5 for seconds in late.values()), late
 
 
 def long(function):

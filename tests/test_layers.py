@@ -23,6 +23,7 @@ GROUND = (
     "_native",
     "_plots",
     "_ranks",
+    "_splitmix",
     "_triton",
     "_uncertainty",
     "_version",

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tensormetrics import _native, assignment, posterior, retrieval, structured  # noqa: F401  they define the operators
+from tensormetrics import _native, assignment, association, posterior, retrieval, structured  # noqa: F401
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -61,8 +61,15 @@ def rounded(dim: int = 20) -> tuple:
     excess = 128 * x_bytes.sum(1, dtype=torch.int32)
     panels = (z_bytes.int() + 128).to(torch.uint8).view(2, 64, -1, 4).transpose(1, 2).contiguous()
     found = torch.zeros(70, 60), torch.zeros(70, 60, dtype=torch.int32), torch.zeros(70, dtype=torch.int32)
-    lists = width, torch.full((70,), 1e-4), torch.arange(70), *found, torch.full((70,), torch.inf)
-    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, 3, False
+    lists = (
+        width,
+        torch.full((70,), 1e-4),
+        torch.arange(70),
+        *found,
+        torch.full((70,), torch.inf),
+        torch.full((70, 3), torch.inf),
+    )
+    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, False
 
 
 def possible() -> tuple:
@@ -74,8 +81,6 @@ def possible() -> tuple:
         torch.zeros(9),
         torch.zeros(5).double(),
         torch.arange(9).flip(0),
-        torch.ones(9),
-        torch.full((5,), 0.5),
         torch.full((5,), 1e-4),
     )
     return x, rows, *places, lower, column, number, torch.full((5,), torch.inf), 3, 4
@@ -109,6 +114,14 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
     "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
+}
+
+
+UNITS, PLACES = torch.tensor([[3, -1, 4, 1], [5, 9, 2, 0]]), torch.tensor([4, 3])
+ARGUMENTS |= {
+    "extreme_draws": lambda: (UNITS.double(), PLACES // 2, PLACES, None, torch.tensor([3, 9]), 77, 99),
+    "resampled_counts": lambda: (torch.tensor([[3, 0], [5, 4], [1, 5]]), 5, 77, 3, 70),
+    "extreme_subsets": lambda: (UNITS, UNITS != 0, PLACES // 2, torch.tensor([3, 9]), None),
 }
 
 
@@ -178,7 +191,7 @@ def test_references_list_what_the_kernels_list(without_warnings):
     arguments = rounded()
     sets = []
     for reference in (False, True):
-        lower, column, number, limit = result_of("keep_possible", arguments, reference)
+        lower, column, number, limit, _ = result_of("keep_possible", arguments, reference)
         if not reference:
             at_most = result_of("keep_possible", arguments, True)[3]
         rows = zip(lower, column, number.tolist(), at_most, strict=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence", "text")}
+LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence", "subsets", "text")}
 VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
 PIP = [sys.executable, "-m", "pip"]
 

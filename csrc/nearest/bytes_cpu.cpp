@@ -47,25 +47,42 @@ struct Found {
 
 #if defined(__x86_64__)
 
+// The products of R queries and a panel. Loops are unrolled, else a compiler keeps the sums in memory.
 template <int R>
-COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const Operands& o, int64_t query,
-                                                                        int64_t column, const float* limit,
-                                                                        Found& found) {
+COMMON_WITH_BYTES __attribute__((noinline)) void multiply_bytes(const Operands& o, int64_t query, int64_t column,
+                                                                int32_t* products) {
   __m512i sum[R][4];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) sum[r][v] = _mm512_setzero_si512();
   const int8_t* const x = o.x + query * o.dim;
   const uint8_t* panel = o.panels + column * o.dim;
   for (int64_t d = 0; d < o.dim; d += 4, panel += 4 * kPanel) {
     __m512i y[4];
+#pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) y[v] = _mm512_loadu_si512(panel + 64 * v);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       int32_t four;
       std::memcpy(&four, x + r * o.dim + d, sizeof four);
       const __m512i spread = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
       for (int v = 0; v < 4; ++v) sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], y[v], spread);
     }
   }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) _mm512_store_si512(products + kPanel * r + 16 * v, sum[r][v]);
+}
+
+template <int R>
+COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const Operands& o, int64_t query,
+                                                                        int64_t column, const float* limit,
+                                                                        Found& found) {
+  alignas(64) int32_t products[R * kPanel];
+  multiply_bytes<R>(o, query, column, products);
   for (int r = 0; r < R; ++r) {
     const int64_t q = query + r;
     const __m512i excess = _mm512_set1_epi32(o.excess[q]);
@@ -76,7 +93,7 @@ COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const
     for (int v = 0; v < 4; ++v) {
       const int64_t c = column + 16 * v;
       const __m512 both = _mm512_mul_ps(scale, _mm512_loadu_ps(o.scale + c));
-      product[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sum[r][v], excess)), both);
+      product[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(products + kPanel * r + 16 * v), excess)), both);
       const __m512 shift = _mm512_sub_ps(_mm512_loadu_ps(o.bias + c), _mm512_mul_ps(width, _mm512_loadu_ps(o.share + c)));
       lower[v] = _mm512_add_ps(product[v], shift);
       along |= uint64_t(_mm512_cmp_ps_mask(lower[v], most, _CMP_LT_OQ)) << 16 * v;
@@ -134,45 +151,41 @@ struct Possible {
   int32_t* column;
   int32_t* number;  // (Q,)
   float* limit;     // (Q,) what is not below does not enter
+  float* upper;     // (Q, k) the least upper bounds, ascending
   const float *share, *width, *slack;
   int64_t capacity, k;
-  std::vector<float> upper;
-
-  Possible(const Tensor& lower, const Tensor& column, const Tensor& number, const Tensor& limit, const Tensor& share,
-           const Tensor& width, const Tensor& slack, int64_t k)
-      : lower(data<float>(lower)), column(data<int32_t>(column)), number(data<int32_t>(number)),
-        limit(data<float>(limit)), share(data<const float>(share)), width(data<const float>(width)),
-        slack(data<const float>(slack)), capacity(lower.size(1)), k(k), upper(lower.size(1)) {}
 
   void push(int64_t q, float value, int64_t at) {
     if (!(value < limit[q])) return;
+    bound(q, value + 2 * width[q] * share[at]);
     const int64_t n = number[q]++;
     lower[q * capacity + n] = value;
     column[q * capacity + n] = static_cast<int32_t>(at);
     if (n + 1 == capacity) cut(q);
   }
 
-  bool flooded(int64_t q) const { return number[q] == capacity; }
+  // At least k references have a value of at most the k-th least upper bound, but for the slack.
+  void bound(int64_t q, float most) {
+    float* const least = upper + q * k;
+    if (!(most < least[k - 1])) return;
+    int64_t i = k - 1;
+    for (; i > 0 && most < least[i - 1]; --i) least[i] = least[i - 1];
+    least[i] = most;
+    limit[q] = std::nextafter(least[k - 1] + 2 * slack[q], std::numeric_limits<float>::infinity());
+  }
 
-  // At least k references have a value of at most the k-th least upper bound.
   void cut(int64_t q) {
     float* const values = lower + q * capacity;
     int32_t* const columns = column + q * capacity;
-    const int32_t n = number[q];
-    if (n < k) return;
-    for (int32_t i = 0; i < n; ++i) upper[i] = values[i] + 2 * width[q] * share[columns[i]];
-    std::nth_element(upper.begin(), upper.begin() + (k - 1), upper.begin() + n);
-    const float last = upper[k - 1] + 2 * slack[q];
-    const float behind = std::nextafter(last, std::numeric_limits<float>::infinity());
-    int32_t left = 0;
-    for (int32_t i = 0; i < n; ++i) {
-      if (!(values[i] < behind)) continue;
+    int64_t left = 0;
+    for (int64_t i = 0; i < capacity; ++i) {
+      if (!(values[i] < limit[q])) continue;
       values[left] = values[i];
       columns[left++] = columns[i];
     }
-    const bool full = left > capacity - capacity / 8 || !(behind < std::numeric_limits<float>::infinity());
-    number[q] = full ? static_cast<int32_t>(capacity) : left;
-    limit[q] = full ? -std::numeric_limits<float>::infinity() : behind;
+    const bool flooded = left > capacity - capacity / 8;
+    number[q] = static_cast<int32_t>(flooded ? capacity : left);
+    if (flooded) limit[q] = -std::numeric_limits<float>::infinity();
   }
 };
 
@@ -243,7 +256,7 @@ std::tuple<Tensor, Tensor, Tensor> to_bytes(Tensor rows) {
 // both of its rows.
 void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share,
                    Tensor width, Tensor slack, Tensor own, Tensor lower, Tensor column, Tensor number, Tensor limit,
-                   int64_t k, bool halved) {
+                   Tensor upper, bool halved) {
   STD_TORCH_CHECK(common::multiplies_bytes(), "keep_possible: this processor does not multiply bytes (AVX-512 VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
   const Operands operands{data<const int8_t>(x),       data<const float>(x_scale), data<const int32_t>(excess),
@@ -256,7 +269,9 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tenso
   const stop::Flag stop;
   Locks locks(queries);
   common::in_parallel("keep_possible", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
-    Possible possible(lower, column, number, limit, share, width, slack, k);
+    Possible possible{data<float>(lower),       data<int32_t>(column),    data<int32_t>(number), data<float>(limit),
+                      data<float>(upper),       data<const float>(share), operands.width,        data<const float>(slack),
+                      lower.size(1), upper.size(1)};
     float limit_here[kHigh], limits[kPanel], widths[kPanel];
     Found found{limit_here, nullptr, nullptr, {}, {}};
     for (int64_t n; (n = next++) < tiles && !stop();) {
@@ -295,31 +310,29 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tenso
 // Of what is possible, the `kept` least values x.row + bias (Q, kept) float64, ascending, and their columns (Q, kept)
 // int64, infinity and -1 where there are fewer; and which queries are flooded. What is left out has a value above the
 // k-th by more than the errors of both.
-std::tuple<Tensor, Tensor, Tensor> least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor share,
-                                                     Tensor width, Tensor slack, Tensor lower, Tensor column,
-                                                     Tensor number, Tensor limit, int64_t k, int64_t kept) {
-  const int64_t queries = x.size(0), dim = x.size(1);
+std::tuple<Tensor, Tensor, Tensor> least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order,
+                                                     Tensor slack, Tensor lower, Tensor column, Tensor number,
+                                                     Tensor limit, int64_t k, int64_t kept) {
+  const int64_t queries = x.size(0), dim = x.size(1), capacity = lower.size(1);
   const auto* const row_of = data<const int64_t>(order);
   Tensor values = torch::stable::new_empty(x, {queries, kept}, ScalarType::Double);
   Tensor columns = torch::stable::new_empty(x, {queries, kept}, ScalarType::Long);
   Tensor floods = torch::stable::new_empty(x, {queries}, ScalarType::Bool);
   const stop::Flag stop;
   common::in_parallel("least_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
-    Possible possible(lower, column, number, limit, share, width, slack, k);
     std::vector<std::pair<float, int64_t>> candidates, least;
     common::vectorised([&](auto) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
-        if (!possible.flooded(q)) possible.cut(q);
-        data<bool>(floods)[q] = possible.flooded(q);
+        const int64_t n = data<const int32_t>(number)[q];
+        data<bool>(floods)[q] = n == capacity;
         candidates.clear();
         least.clear();
-        const int32_t n = possible.flooded(q) ? 0 : possible.number[q];
-        for (int32_t i = 0; i < n; ++i)
-          candidates.emplace_back(possible.lower[q * possible.capacity + i],
-                                  row_of[possible.column[q * possible.capacity + i]]);
+        for (int64_t i = q * capacity; i < q * capacity + n % capacity; ++i)
+          if (data<const float>(lower)[i] < data<const float>(limit)[q])
+            candidates.emplace_back(data<const float>(lower)[i], row_of[data<const int32_t>(column)[i]]);
         std::sort(candidates.begin(), candidates.end());
         const float* const query = data<const float>(x) + q * dim;
-        const double room = possible.slack[q] + data<const double>(error)[q];
+        const double room = data<const float>(slack)[q] + data<const double>(error)[q];
         for (size_t i = 0; i < candidates.size(); ++i) {
           const auto [bound, c] = candidates[i];
           if (int64_t(least.size()) >= k && bound > least[k - 1].first + room) break;

@@ -101,11 +101,12 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
   return {places, wrong};
 }
 
+constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+                            1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+
 // Digits with at most one point. The digits as an integer and the power of ten are exact in float64, so that their
 // quotient is the float64 nearest to the number; false where they are not, or something else stands there.
 bool read_digits(const char* first, const char* last, double& value) {
-  static constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
-                                     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
   const bool negative = first < last && *first == '-';
   const char* const start = first += negative;
   if (last - first > 19) return false;  // the integer stays below 2^64
@@ -177,8 +178,68 @@ Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
 // As bytes.split() of Python.
 inline bool space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// A line of a word, which may hold spaces, and `columns` numbers behind it: where the word ends, or -1 for another line.
-int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
+// The digits that the next eight bytes begin with: how many, and as an integer. Eight at a time, the least in the highest
+// byte: neighbours are joined to numbers of two, four and eight digits.
+inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) word |= uint64_t{bytes[i]} << (8 * i);
+  word ^= 0x3030303030303030;
+  const uint64_t others = (((word & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | word) & 0x8080808080808080;
+  const int count = others ? __builtin_ctzll(others) / 8 : 8;
+  word = count ? word << (64 - 8 * count) : 0;
+  word = word * 10 + (word >> 8);
+  const uint64_t upper = (word & 0x000000FF000000FF) * (100 + (uint64_t{1000000} << 32));
+  const uint64_t lower = (word >> 16 & 0x000000FF000000FF) * (1 + (uint64_t{10000} << 32));
+  digits = (upper + lower) >> 32;
+  return count;
+}
+
+constexpr int64_t kShort = 19;  // bytes: a sign, a digit, the point, and two times eight
+
+// A number of one digit, a point and up to 16 digits behind it, as most files have them, of which kShort bytes may be
+// looked at: where it ends, by the same rule as `read_digits`; null for another.
+inline const uint8_t* read_short(const uint8_t* first, double& value) {
+  const bool negative = *first == '-';
+  first += negative;
+  const auto whole = static_cast<uint8_t>(*first - '0');
+  if (whole > 9 || first[1] != '.') return nullptr;
+  uint64_t digits, more;
+  int count = read_eight(first + 2, digits);
+  digits += whole * (count == 8 ? uint64_t{100000000} : static_cast<uint64_t>(kTens[count]));
+  if (count == 8) {
+    const int rest = read_eight(first + 10, more);
+    digits = digits * static_cast<uint64_t>(kTens[rest]) + more;
+    count += rest;
+  }
+  if (!count || digits > uint64_t{1} << 53) return nullptr;
+  value = static_cast<double>(digits) / kTens[count];
+  if (negative) value = -value;
+  return first + 2 + count;
+}
+
+// A line of a word without spaces and `columns` numbers: where the word ends, or -1 for another line.
+int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, int64_t columns, float* row) {
+  int64_t here = begin;
+  while (here < end && !space(data[here])) ++here;
+  const int64_t word = here;
+  for (int64_t column = 0; column < columns; ++column) {
+    while (here < end && space(data[here])) ++here;
+    double value;
+    const uint8_t* stop = here + kShort <= size ? read_short(data + here, value) : nullptr;
+    int64_t last = stop ? stop - data : here;
+    if (!stop || last > end || (last < end && !space(data[last]))) {
+      for (last = here; last < end && !space(data[last]); ++last) {}
+      if (last == here || !read(data + here, data + last, value)) return -1;
+    }
+    row[column] = static_cast<float>(value);
+    here = last;
+  }
+  while (here < end && space(data[here])) ++here;
+  return here == end && word > begin ? word : -1;
+}
+
+// The same of a word that may hold spaces: the numbers are the last fields.
+int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
   if (begin == end || space(data[begin])) return -1;
   for (int64_t column = columns; column >= 0; --column) {
     while (end > begin && space(data[end - 1])) --end;
@@ -214,7 +275,9 @@ std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
     for (int64_t i = begin; i < end && !other; ++i) {
       const int64_t last = starts[i + 1] - (bytes[starts[i + 1] - 1] == '\n');
       place[2 * i] = starts[i];
-      place[2 * i + 1] = read_row(bytes, starts[i], last, columns, value + i * columns);
+      float* row = value + i * columns;
+      place[2 * i + 1] = read_row(bytes, starts[i], last, size, columns, row);
+      if (place[2 * i + 1] < 0) place[2 * i + 1] = read_spaced_row(bytes, starts[i], last, columns, row);
       if (place[2 * i + 1] < 0) other = true;
     }
   });

@@ -10,15 +10,20 @@ from .options import Finite, answer, common_options, intervals
 
 @click.command(epilog=f"Metrics: {RETRIEVAL}.")
 @click.argument("embeddings")
-@click.argument("labels")
+@click.argument("labels", required=False)
 @click.option("--reference", metavar="FILE", help="Embeddings to search in; default EMBEDDINGS themselves.")
 @click.option("--reference-labels", metavar="FILE", help="Their labels.")
+@click.option(
+    "--gains",
+    metavar="FILE",
+    help="What is relevant, in place of equal labels: query, reference and gain to a line, or TREC's judgements.",
+)
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME",
-    show_default="AMI, NMI and five of neighbours",
+    show_default="AMI, NMI and five of neighbours, or with --gains these five and ndcg",
     help="May be repeated; names stand below.",
 )
 @click.option(
@@ -51,6 +56,7 @@ from .options import Finite, answer, common_options, intervals
 )
 @click.option("--reference-cameras", metavar="FILE", help="Those of the references.")
 @click.option("--ids", metavar="FILE", help="One per row: of rows with the same id the first counts.")
+@click.option("--reference-ids", metavar="FILE", help="Those of the references, which --gains may name.")
 @click.option(
     "--groups",
     metavar="FILE",
@@ -79,13 +85,19 @@ def retrieval(**options: Any) -> int:
     after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column; so are
     cameras, ids and groups.
 
+    --gains FILE has a query, a reference and a gain above 0 to a line (.csv and .tsv with any of , ; and tabs, else by
+    spaces; with a heading or without), or `query 0 document gain`. They are named by --ids and --reference-ids, or are
+    rows, from 0 on. LABELS may then be left out, or say which queries are of one class.
+
     A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
     --state: these are read in blocks. With --state a run that was killed goes on from where it was.
 
-    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process.
+    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process. With --state
+    FILE each reads a part of the references in blocks, and keeps FILE.rank0, FILE.rank1, ...
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
+    tensormetrics retrieval queries.npy --reference docs.npy --gains qrels.tsv --ids q.txt --reference-ids d.txt
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
     tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
     """

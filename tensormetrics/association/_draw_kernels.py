@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import pad
 
+from .._splitmix import FIRST, SECOND, STEP
 from .._triton import on_its_device
-from . import _random
 from ._random import Null
 
 _TESTS, _ROWS = 128, 128  # of a tile of sums
@@ -21,7 +21,7 @@ _DRAWN = 128  # partitions of a program
 _PROGRAMS = 4096  # enough of them to fill a GPU several times
 _LARGEST = 46  # bits of a unit, so that its upper three bytes hold 23 and 128 of them add up to less than 2^30
 _MIDDLE = 0x808080808080  # 128 in each of six bytes
-_STEP, _FIRST, _SECOND = (tl.constexpr(c) for c in (_random.STEP, _random.FIRST, _random.SECOND))
+_STEP, _FIRST, _SECOND = (tl.constexpr(c) for c in (STEP, FIRST, SECOND))
 
 
 @triton.jit

@@ -1,6 +1,7 @@
 """Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
 
 import functools
+import math
 from collections.abc import Callable
 from itertools import repeat
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
@@ -11,6 +12,8 @@ from torch import Tensor
 from .. import _checks
 
 PIECE = 2**21  # numbers that the caches of a CPU hold
+FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
+RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
 
@@ -56,6 +59,8 @@ class Words(NamedTuple):
 
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
+        if self.scale is not None:
+            return self
         return self._replace(scale=inverse(torch.linalg.vector_norm(self.vectors, dim=-1)))
 
     def mean(self) -> Tensor:
@@ -75,6 +80,13 @@ class Words(NamedTuple):
         # directions: (..., K, D)  ->  (..., W, K)
         products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
         return products if self.scale is None else products * self.scale.unsqueeze(-1)
+
+    def mean_cosine(self, others: "Words") -> Tensor:
+        # both unit; others: (..., V, D)  ->  (..., W), NaN for no others
+        weights = others.weights if others.scale is None else others.weights * others.scale
+        size = others.size()
+        means = times(self.project_all(others.vectors), weights)
+        return means / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
 
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
@@ -105,6 +117,8 @@ def in_pieces(*, rereads: bool) -> Callable[[Score], Score]:
     def mark(score: Score) -> Score:
         @functools.wraps(score)
         def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+            if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
+                return score(*sets, **options)
             tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
             numbers = sum(t.numel() for t in tensors if rereads or t.dtype != torch.float64)
             most = PIECE if rereads else 4 * PIECE
@@ -197,12 +211,35 @@ def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
 
 def units(*sets: Words) -> tuple[Words, ...]:
     """Each of the sets at length 1; small ones together, because a tensor operation takes longer than their words."""
+    if any(s.scale is not None for s in sets):
+        return tuple([s.unit() for s in sets])
     lengths = [torch.linalg.vector_norm(s.vectors, dim=-1) for s in sets]
     if any(length.shape[:-1] != lengths[0].shape[:-1] for length in lengths):
         scales = map(inverse, lengths)
     else:
         scales = inverse(torch.cat(lengths, -1)).split_with_sizes([length.shape[-1] for length in lengths], -1)
     return tuple([Words(s.vectors, s.counts, scale) for s, scale in zip(sets, scales, strict=True)])
+
+
+def are_many(*sets: Words) -> bool:
+    """So many numbers on a CPU that its cache holds one set at a time."""
+    return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
+
+
+def are_few(*sets: Words) -> bool:
+    """One query without padding, so small that tensor operations take longer than its words."""
+    numbers = 0
+    for vectors, counts, _ in sets:
+        if counts is not None or vectors.ndim > 2:
+            return False
+        numbers += vectors.numel()
+    return numbers <= FEW
+
+
+def resampled(*sets: Words) -> bool:
+    """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
+    vectors = max(s.vectors.shape[:-2].numel() for s in sets)
+    return any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -255,11 +292,28 @@ Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..
 def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
     # ->  (...), (...)
     """sum of u - sum of v; and mean of u - mean of v in standard deviations of both together, NaN if none varies."""
+    if u[1] is None and v[1] is None:
+        return contrast_of(join(u[0], v[0]), u[0].shape[-1], correction)
     (u_sum, n), (v_sum, m) = total(*u), total(*v)
     spread = variance(u, v, correction)
     constant = spread <= GRID**-2  # rounding makes equal values differ by less
     effect = (u_sum / n - v_sum / m) / spread.masked_fill(constant, 1).sqrt()
     return u_sum - v_sum, effect.masked_fill(constant, torch.nan)
+
+
+def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
+    # both: (..., n + m), n and m > 0  ->  (...), (...)
+    """`contrast` of the first n values with the others."""
+    size = both.shape[-1]
+    root, (u, v) = math.sqrt(size - correction), both.split_with_sizes([n, size - n], -1)
+    u_sum, v_sum = u.sum(-1), v.sum(-1)
+    difference = u_sum - v_sum
+    gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
+    total = u_sum + v_sum
+    centred = torch.sub(both, total.unsqueeze(-1) if total.ndim else total, alpha=1 / size)
+    length = torch.linalg.vector_norm(centred, dim=-1)
+    constant = length <= root / GRID  # rounding makes equal values differ by less
+    return difference, (gap / length.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
 
 
 def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:

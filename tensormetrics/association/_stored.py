@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from .._files import text_of
 from ._tables import from_array
 
 
@@ -58,7 +59,7 @@ def word_list(words: Any) -> Sequence[str]:
     """The words of the rows in order: a list, a text file with one to a line, or JSON, of a list or word -> row."""
     if not isinstance(words, str | PathLike):
         return words.tolist() if isinstance(words, np.ndarray) else words
-    text = Path(words).read_text(encoding="utf-8-sig")
+    text = text_of(Path(words).read_bytes(), words).replace("\r\n", "\n")
     if Path(words).suffix != ".json":
         return text.removesuffix("\n").split("\n")
     try:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .. import _checks
+from .. import _checks, _native
+from .._interruptible import interruptible
 from .._uncertainty.estimates import Estimate, check_confidence
+from ._draws import chunks
 from ._random import random_uniform, stream
 from ._words import check_words, count_words, word_places
-from .permutation import chunks
 
 
 @torch.no_grad()
@@ -92,17 +93,39 @@ def _counts(
     """The replicates number `start` and following, each of as many words as there are; `shape` is (W,) or (G, W), and
     each group is drawn by itself."""
     groups, width = (1, *shape)[-2:]
-    # Addresses run through the groups first, so that padding takes none from the words.
-    uniform = (
-        random_uniform(begin, start, rows, width * groups, device).view(rows, width, groups).mT.reshape(rows, *shape)
-    )
+    if mask is None and words is None:
+        size = torch.full((1, groups), width, device=device)
+        return resampled_counts(size, width, begin, start, rows).view(rows, *shape)
     present = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
     if words is not None:
         present, words = torch.broadcast_tensors(present, words)
     places = word_places(present, words)
+    lead = present.shape[: present.ndim - len(shape)]
+    size = count_words(places, present).reshape(lead.numel(), groups)
+    times = resampled_counts(size, width, begin, start, rows).view(*lead, rows, *shape)
     present, places = (t.unsqueeze(-1 - len(shape)) for t in (present, places))
-    size = count_words(places, present).unsqueeze(-1)
-    index = (uniform * size).long()
-    drawn = (torch.arange(width, device=device) < size).long().expand_as(index)
-    times = torch.zeros_like(index).scatter_add(-1, index, drawn)
     return times.take_along_dim(places, -1) * present
+
+
+# size: (B, G) int64, words of each group, at most `width`  ->  (B, rows, G, width) int64
+OPERATOR = _native.define(
+    "resampled_counts(Tensor size, int width, int begin, int start, int rows) -> Tensor",
+    lambda size, width, begin, start, rows: size.new_empty(size.shape[0], rows, size.shape[1], width),
+    _native.Operator("subsets", "bootstrap_interval", 10),
+)
+_native_counts = interruptible(OPERATOR, lambda size, width, begin, start, rows: 2 * size.numel() * width * rows)
+
+
+def resampled_counts(size: Tensor, width: int, begin: int, start: int, rows: int) -> Tensor:
+    return (_native_counts if size.device.type == "cpu" else _resampled_counts)(size, width, begin, start, rows)
+
+
+@_native.reference("resampled_counts")
+def _resampled_counts(size: Tensor, width: int, begin: int, start: int, rows: int) -> Tensor:
+    """How often each word is drawn in the replicates `start` and following, queries of equal sizes drawing the same."""
+    groups, size = size.shape[1], size[:, None, :, None]
+    # Addresses run through the groups first, so that a width takes none from the words.
+    uniform = random_uniform(begin, start, rows, width * groups, size.device).view(rows, width, groups).mT
+    index = (uniform * size).long()
+    drawn = (torch.arange(width, device=size.device) < size).long().expand_as(index)
+    return torch.zeros_like(index).scatter_add(-1, index, drawn)

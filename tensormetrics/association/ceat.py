@@ -9,10 +9,11 @@ from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from . import _sets
+from ._draws import chunks
 from ._random import random_uniform, stream
 from ._sets import XYABMasks
 from .base_metric import BaseMetric
-from .permutation import ALTERNATIVES, Alternative, chunks
+from .permutation import ALTERNATIVES, Alternative
 from .query import IndexedQuery
 from .weat import associations, units_of
 

@@ -11,11 +11,12 @@ from typing_extensions import Unpack  # torch brings it
 from .. import _checks
 from . import _sets
 from ._call import check_groups
+from ._draws import chunks
 from ._random import random_words, stream
 from ._words import check_words, count_words, joined_words, word_places
 from .base_metric import BaseMetric
 from .null_draws import Draws
-from .permutation import Alternative, chunks, is_exact, is_extreme
+from .permutation import Alternative, is_exact, is_extreme
 from .query import IndexedQuery, Query
 
 

@@ -56,7 +56,7 @@ def ml_eat(
         (tensor(1.6559, dtype=torch.float64), tensor([ 1.5305, -1.6457], dtype=torch.float64))
     """
     _sets.check_correction(correction)
-    sides = units_of(x, y, a, b, x_mask, y_mask, a_mask, b_mask)
+    sides = units_of(x, y, a, b, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)
     targets, attributes = sides[:2], sides[2:]
     effect = _sets.contrast(*associations(*sides), correction)[1]
     by_target = [_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
@@ -149,4 +149,4 @@ class MLEAT(BaseMetric):
         # unit vectors of the four sets; by set, masks, and the words of rows
         masks = {name: given.get(f"{name}_mask") for name in "xyab"}
         words = {name: given.get(f"{name}_words") for name in "xyab"}
-        return units_of(x, y, a, b, *masks.values()), masks, words
+        return units_of(x, y, a, b, **{f"{name}_mask": mask for name, mask in masks.items()}), masks, words

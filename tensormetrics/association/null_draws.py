@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from .._uncertainty.corrections import StepDown
+from ._draws import chunks, random_partitions, random_signs
 from ._random import stream
 from ._words import word_sums
-from .permutation import Alternative, _grid, _read, _units, chunks, present_first, random_partitions, random_signs
+from .permutation import Alternative, _grid, _read, _units, present_first
 
 SCALED_BY = 1000  # draws, by whose size each query's scores are made comparable
 

@@ -4,31 +4,24 @@ Both tests are one question about subset sums of integers: how many of the sums 
 at least as large, or as small, as a bound?
 """
 
-import functools
-import math
-from collections.abc import Callable, Iterator
 from typing import Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor
 
-from .. import _checks, _triton
+from .. import _checks
 from . import _sets
-from ._random import Null, random_words, stream
+from ._draws import BUDGET, chunks, extreme_draws, random_partitions
+from ._random import Null, stream
+from ._subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets, subset_sums
 from ._words import check_words, word_sums
 
 Alternative = Literal["right-sided", "left-sided", "two-sided"]
 Method = Literal["auto", "exact", "approximate"]
 ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
 METHODS: tuple[Method, ...] = get_args(Method)
-AUTO_PLACES, MOST_PLACES, MOST_PAIRS = 32, 50, 40  # "auto" is exact up to the first, "exact" works up to the others
+AUTO_PLACES, MOST_PAIRS = 32, 40  # "auto" is exact up to so many places, and "exact" works up to so many pairs
 MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
-BUDGET = 2**22  # integers held at a time, but for the one table of an exact test with over 44 places
-KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
-GPU_BUDGET = 2**26  # of draws: there small pieces would be spent on launches
-
-# The size and the sum of a subset in one integer, size * UNIT + sum. A subset with an absent place outweighs all.
-UNIT, ABSENT = 2**50, 2**56
 
 
 class Test(TypedDict):
@@ -87,12 +80,15 @@ def permutation_p_value(
     observed, total = units[:, : u.shape[-1]].sum(-1), units.sum(-1)
     null = _partition_null(observed, total, n, size, alternative)
     if exact:
-        share = _share_of_partitions(units, present, null, n, size)
+        partitions = number_of_subsets(size, n)
+        extreme = extreme_subsets(units, present, n, size, null)
+        share = extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
     else:
-        ragged = u_mask is not None or v_mask is not None
-        sizes = (n, size) if ragged else (n.new_full((1,), u.shape[-1]), n.new_full((1,), places))
-        draw = functools.partial(random_partitions, stream(seed), *sizes, places)
-        share = _share_of_draws(draw, units.gather(-1, present_first(present)), null, iterations, groups=len(sizes[0]))
+        if u_mask is None and v_mask is None:  # all queries share their draws
+            n, size = n.new_full((1,), u.shape[-1]), n.new_full((1,), places)
+        else:
+            units = units.gather(-1, present_first(present))
+        share = _share_of_draws(extreme_draws(units, n, size, null, stream(seed), iterations), iterations)
     return share.where(usable, torch.nan).reshape(lead)
 
 
@@ -131,43 +127,11 @@ def sign_flip_p_value(
     units = _units(values)
     null = _sign_null(units.sum(-1), present.sum(-1), alternative)
     if exact:  # an absent pair doubles the patterns and the extreme ones alike
-        share = _count_sums(units, null).clamp(max=2**pairs).double() / 2**pairs
+        share = extreme_subsets(units, present, None, None, null).clamp(max=2**pairs).double() / 2**pairs
     else:
-        draw = functools.partial(random_signs, stream(seed), pairs, device=units.device)
-        share = _share_of_draws(draw, units.gather(-1, present_first(present)), null, iterations, groups=1)
+        units = units if mask is None else units.gather(-1, present_first(present))
+        share = _share_of_draws(extreme_draws(units, None, None, null, stream(seed), iterations), iterations)
     return share.where(usable, torch.nan).reshape(lead)
-
-
-def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: int, rows: int) -> Tensor:
-    # n, size: (G,)  ->  (G, rows, places) bool: n of the first `size` places, uniformly (but for 2^-32)
-    """Partitions number `start` and following of the stream at `begin`.
-
-    Each place in turn is chosen with the probability (still needed) / (still left), which needs no sorting: algorithm
-    S of Knuth, The Art of Computer Programming 2, 3.4.2.
-    """
-    if _triton.usable(n.device):
-        from . import _draw_kernels
-
-        out = torch.empty(len(n), rows, places, dtype=torch.bool, device=n.device)
-        return _draw_kernels.random_partitions(out, n, size, begin, start)
-    words = random_words(begin, start, rows, (places + 1) // 2, n.device).T.contiguous()
-    draws = words & (2**32 - 1), (words >> 32) & (2**32 - 1)  # two of 32 bits from each word
-    left = (size - torch.arange(places, device=n.device).unsqueeze(-1)).clamp(min=0).unsqueeze(-1)  # (places, G, 1)
-    needed = n.unsqueeze(-1).repeat(1, rows)
-    chosen = torch.empty(places, len(n), rows, dtype=torch.bool, device=n.device)
-    for place in range(places):
-        torch.lt((draws[place % 2][place // 2] * left[place]) >> 32, needed, out=chosen[place])
-        needed.add_(chosen[place], alpha=-1)
-    return chosen.permute(1, 2, 0)
-
-
-def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
-    # ->  (1, rows, pairs) bool: which pairs are swapped
-    if _triton.usable(device):
-        from . import _draw_kernels
-
-        return _draw_kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), begin, start)
-    return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
 
 
 def is_exact(
@@ -288,8 +252,8 @@ def _share_of_unequal(
     u_sum, u_count = u_sums.sum(-1, keepdim=True).double(), u_rows.sum(-1, keepdim=True).double()
     observed = u_sum / u_count - (total - u_sum) / (all_rows - u_count)
     if exact:
-        allowed = _subset_sums(torch.ones_like(sums).masked_fill(~present, 2 * places)) == n.unsqueeze(-1)
-        share = (extreme(_subset_sums(sums), _subset_sums(rows)) & allowed).sum(-1) / allowed.sum(-1).double()
+        allowed = subset_sums(torch.ones_like(sums).masked_fill(~present, 2 * places)) == n.unsqueeze(-1)
+        share = (extreme(subset_sums(sums), subset_sums(rows)) & allowed).sum(-1) / allowed.sum(-1).double()
     else:
         begin, count = stream(seed), torch.zeros_like(n)
         for start, number in chunks(iterations, sums.numel()):
@@ -329,79 +293,5 @@ def _sign_null(total: Tensor, pairs: Tensor, alternative: Alternative) -> Null:
     return Null(-((-total - margin) // 2), (total - margin) // 2)
 
 
-def _share_of_partitions(units: Tensor, present: Tensor, null: Null, n: Tensor, size: Tensor) -> Tensor:
-    # ->  (B,) float64: of the subsets of n present places, those whose sum is as extreme
-    keys = (units + UNIT).masked_fill(~present, ABSENT)
-    fewer, at_most = (_binomial_sums(units.device)[size, k] for k in (n, n + 1))
-    low, high = (None if bound is None else bound + n * UNIT for bound in null)
-    extreme = _count_sums(keys, Null(low, high))
-    if low is not None:
-        extreme = extreme - (2 ** units.shape[-1] - at_most)  # larger subsets, and those with an absent place
-    if high is not None:
-        extreme = extreme - fewer  # smaller subsets
-    partitions = at_most - fewer
-    return extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
-
-
-def _count_sums(keys: Tensor, null: Null) -> Tensor:
-    # keys: (B, N)  ->  (B,) int64: how many of the 2^N subset sums are >= low, plus how many are <= high
-    """Horowitz & Sahni 1974, doi:10.1145/321812.321823: sort the sums of one half, look up those of the other."""
-    table = min((keys.shape[-1] + 1) // 2, 24)
-    rows = max(1, BUDGET >> table)
-    count = keys.new_zeros(len(keys))
-    for start in range(0, len(keys), rows):
-        part = slice(start, start + rows)
-        known = _subset_sums(keys[part, :table]).sort(-1).values
-        base = _subset_sums(keys[part, table : table + 20]).sort(-1).values  # ascending look-ups stay in the cache
-        for offset in _subset_sums(keys[part, table + 20 :]).unbind(-1):
-            other = base + offset.unsqueeze(-1)
-            if null.low is not None:
-                fewer = torch.searchsorted(known, null.low[part].unsqueeze(-1) - other)
-                count[part] += (known.shape[-1] - fewer).sum(-1)
-            if null.high is not None:
-                count[part] += torch.searchsorted(known, null.high[part].unsqueeze(-1) - other, right=True).sum(-1)
-    return count
-
-
-def _subset_sums(keys: Tensor) -> Tensor:
-    # keys: (B, N)  ->  (B, 2^N)
-    return functools.reduce(
-        lambda sums, key: torch.cat([sums, sums + key.unsqueeze(-1)], -1), keys.unbind(-1), keys.new_zeros(len(keys), 1)
-    )
-
-
-@functools.cache
-def _binomial_sums(device: torch.device) -> Tensor:
-    # ->  (51, 52) int64: [s, k] = how many subsets of s places have fewer than k
-    table = [[sum(math.comb(s, j) for j in range(k)) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
-    return torch.tensor(table, device=device)
-
-
-def _share_of_draws(
-    draw: Callable[[int, int], Tensor], units: Tensor, null: Null, iterations: int, groups: int
-) -> Tensor:
-    # draw: (start, rows) -> (G, rows, N) bool  units: (B, N), B a multiple of G  ->  (B,) float64
-    (batch, places), on_cpu = units.shape, units.device.type == "cpu"
-    each = batch // max(groups, 1)
-    extreme = torch.zeros(groups, each, dtype=torch.int64, device=units.device)
-    if groups == 1 and places <= KERNEL_PLACES and _triton.usable(units.device):
-        from . import _draw_kernels
-
-        for start, rows in chunks(iterations, max(places, batch // 256), GPU_BUDGET):
-            extreme += _draw_kernels.count_extreme(draw(start, rows)[0], units, null)
-    else:
-        units = units.double().view(groups, each, places)
-        low, high = (None if bound is None else bound.view(groups, 1, each) for bound in null)
-        for start, rows in chunks(iterations, max(groups * places, batch), BUDGET if on_cpu else GPU_BUDGET):
-            # Products of integers below 2^53: float64 sums them exactly, whatever the order.
-            sums = draw(start, rows).double() @ units.mT
-            tails = ([] if low is None else [sums >= low]) + ([] if high is None else [sums <= high])
-            extreme += functools.reduce(torch.logical_or, tails).sum(1)
-    return (1 + extreme.flatten().double()) / (1 + iterations)
-
-
-def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:
-    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET)."""
-    rows = max(1, (budget or BUDGET) // max(cost, 1))
-    for start in range(0, iterations, rows):
-        yield start, min(rows, iterations - start)
+def _share_of_draws(extreme: Tensor, iterations: int) -> Tensor:
+    return (1 + extreme.double()) / (1 + iterations)

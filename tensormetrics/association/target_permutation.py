@@ -10,10 +10,11 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from . import _sets
+from ._draws import chunks, random_partitions
 from ._random import stream
 from ._words import check_words, count_words, joined_words, word_places
 from .null_draws import Draws
-from .permutation import Alternative, Method, chunks, is_exact, is_extreme, joined, random_partitions
+from .permutation import Alternative, Method, is_exact, is_extreme, joined
 
 MOST_PARTITIONS = 20_000
 

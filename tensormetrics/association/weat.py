@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
@@ -73,15 +74,22 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces(rereads=False)
+@_sets.in_pieces(rereads=True)
 def _scores(
     x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Unpack[XYABMasks]
 ) -> tuple[Tensor, Tensor]:
     # ->  `weat` (...), `weat_effect_size` (...)
-    return _sets.contrast(*associations(*units_of(x, y, a, b, **masks)), correction)
+    sets = _read(x, y, a, b, **masks)
+    if _sets.are_few(*sets):
+        return _sets.contrast_of(_few_associations(*sets), x.shape[-2], correction)
+    return _sets.contrast(*associations(*sets), correction)
 
 
-def units_of(
+def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[_sets.Words, ...]:
+    return _sets.units(*_read(x, y, a, b, **masks))
+
+
+def _read(
     x: Tensor,
     y: Tensor,
     a: Tensor,
@@ -91,13 +99,28 @@ def units_of(
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
 ) -> tuple[_sets.Words, ...]:
-    return _sets.units(*_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask)))
+    return _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+
+
+def _few_associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> Tensor:
+    # ->  (X + Y,), what `associations` gives, by as few operations as there can be
+    vectors = torch.cat([x.vectors, y.vectors, a.vectors, b.vectors])
+    (n, m), targets = (len(a.vectors), len(b.vectors)), len(x.vectors) + len(y.vectors)
+    scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1))
+    of_targets, of_a, of_b = scales.split_with_sizes([targets, n, m])
+    axis = torch.sub(of_a @ a.vectors, of_b @ b.vectors, alpha=n / m) / float(n)
+    return (vectors[:targets] @ axis) * of_targets
 
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
-    # unit vectors  ->  s of the words of x (..., X) and of y (..., Y), with their counts
-    axis = a.mean() - b.mean()
-    return (x.project(axis), x.counts), (y.project(axis), y.counts)
+    # ->  s of the words of x (..., X) and of y (..., Y), with their counts
+    if not _sets.are_many(x, y, a, b):
+        x, y, a, b = _sets.units(x, y, a, b)
+    if _sets.resampled(x, y, a, b):
+        u, v = (s.mean_cosine(a) - s.mean_cosine(b) for s in (x, y))
+        return (u, x.counts), (v, y.counts)
+    axis = a.unit().mean() - b.unit().mean()
+    return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
 
 
 class XYABWords(XYABMasks, total=False):

@@ -245,9 +245,10 @@ def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: in
         places, vectors, other = rows_of_words(torch.frombuffer(bytearray(piece), dtype=torch.uint8), max(dim, 1))
         if other:  # a line that is no row, or a way to write numbers that Python alone knows
             yield from _rows_of_lines(piece, line, path, dim, longest)
+            line += piece.count(b"\n")
         else:
             yield "line", line, [piece[begin:end] for begin, end in places.tolist()], vectors.numpy()
-        line += piece.count(b"\n")
+            line += len(places)
 
 
 def _rows_of_lines(piece: bytes, first: int, path: Path, dim: int, longest: int) -> Iterator[Rows]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
+from .._files import delimiter_of, text_of
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
@@ -71,7 +72,7 @@ def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
 
 
 def load_csv(
-    location: str | Path, *, encoding: str = "utf-8-sig", delimiter: str | None = None, with_labels: bool = False
+    location: str | Path, *, encoding: str | None = None, delimiter: str | None = None, with_labels: bool = False
 ) -> Tensor | tuple[Tensor, list[str] | None]:
     """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
 
@@ -81,8 +82,8 @@ def load_csv(
     names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
     are none. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first line, or what
     a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
-    ConfMatIOError names the line that is wrong, or says that the last row and column are totals. FileNotFoundError:
-    there is no such file.
+    `encoding=None` takes UTF-8, and UTF-16 that says so. ConfMatIOError names the line that is wrong, or says that the
+    last row and column are totals. FileNotFoundError: there is no such file.
 
     >>> from pathlib import Path
     >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))
@@ -127,24 +128,21 @@ def load_csv(
     return (matrix, names) if with_labels else matrix
 
 
-def _csv_rows(location: str | Path, encoding: str, delimiter: str | None) -> list[tuple[int, list[str]]]:
+def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None) -> list[tuple[int, list[str]]]:
     """(line number, cells) of the rows that are not blank."""
     data = Path(location).read_bytes()
     try:
-        text = data.decode(encoding)
+        text = data.decode(encoding) if encoding else text_of(data, location)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfMatIOError(
-            f"{location}, line {line}: got the byte {data[error.start]:#04x}, which is no {encoding}; "
-            "write encoding='utf-16' or what the file is written in"
-        ) from None
+        got = f"{location}, line {line}: got the byte {data[error.start]:#04x}"
+        raise ConfMatIOError(f"{got}, which is no {encoding}; name the encoding of the file") from None
+    except ValueError as error:
+        raise ConfMatIOError(str(error)) from None
     lines = list(io.StringIO(text, newline=""))  # splitlines() would split cells, too
     if lines and (said := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):  # for spreadsheets
         delimiter, lines[0] = delimiter or said[2], ""
-    if delimiter is None:
-        first = next((line for line in lines if line.strip()), "")
-        splits = (d for d in (";", "\t", ",") if len(next(csv.reader([first], delimiter=d), ())) > 1)
-        delimiter = next(splits, ",")
+    delimiter = delimiter or delimiter_of(lines)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]

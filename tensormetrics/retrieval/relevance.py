@@ -9,7 +9,9 @@ from torch import Tensor
 from .. import _checks
 
 Comparison = Callable[[Tensor, Tensor], Tensor]
-Triples = tuple[Tensor, Tensor, Tensor]  # queries, references and gains of pairs, (n,) each
+Triples = tuple[
+    Tensor, ...
+]  # queries, references and gains of pairs, (n,) each, behind an index for leading dimensions
 Gains = Tensor | Comparison | Triples
 Ignore = Tensor | Callable[[slice], Tensor] | tuple[Tensor, Tensor]
 
@@ -139,19 +141,9 @@ class SparseGains:
 
     def __init__(self, triples: Triples, shape: tuple[int, int], self_index: Tensor) -> None:
         # self_index: (Q,) int64, -1 = none
-        if len(triples) != 3:
-            raise ValueError(f"gains: got a tuple of {len(triples)}, wanted (queries, references, gains), (n,) each")
+        check_triples(triples, shape)
+        _checks.same_device(self_index=self_index, gains=triples[0])
         query, reference, gain = triples
-        named = {"gains: queries": query, "gains: references": reference, "gains": gain}
-        for name, column in named.items():
-            _checks.shape(name, column, len(query))
-        _checks.same_device(self_index=self_index, **named)
-        for (name, column), length in zip(list(named.items())[:2], shape, strict=True):
-            _checks.integral(name, column)
-            if len(column) and not ((column >= 0) & (column < length)).all():
-                raise ValueError(f"{name}: got {int(column.min())} to {int(column.max())}, wanted 0 to {length - 1}")
-        if not ((gain >= 0) & (gain < torch.inf)).all():
-            raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
         pair, order = (query.long() * shape[1] + reference.long()).sort()
         if (pair[1:] == pair[:-1]).any():
             twice = int(pair[1:][pair[1:] == pair[:-1]][0])
@@ -171,6 +163,61 @@ class SparseGains:
         there = place < ends[1:]
         place = place.clamp(max=max(len(self.gain) - 1, 0))
         return torch.where(there, self.reference[place], -1), torch.where(there, self.gain[place], 0.0)
+
+
+def check_triples(gains: tuple[Tensor, ...], shape: tuple[int, ...]) -> None:
+    # gains: an index for each dimension of the shape, and a gain, (n,) each
+    names = (*(f"dimension {i}" for i in range(len(shape) - 2)), "queries", "references")
+    if len(gains) != len(names) + 1:
+        raise ValueError(f"gains: got a tuple of {len(gains)}, wanted ({', '.join(names)}, gains), (n,) each")
+    named = {f"gains: {name}": column for name, column in zip(names, gains[:-1], strict=True)} | {"gains": gains[-1]}
+    for name, column in named.items():
+        _checks.shape(name, column, len(gains[0]))
+    _checks.same_device(**named)
+    for (name, column), length in zip(list(named.items())[:-1], shape, strict=True):
+        _checks.integral(name, column)
+        if len(column) and not ((column >= 0) & (column < length)).all():
+            raise ValueError(f"{name}: got {int(column.min())} to {int(column.max())}, wanted 0 to {length - 1}")
+    if not ((gains[-1] >= 0) & (gains[-1] < torch.inf)).all():
+        raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
+
+
+def numbered_anew(triples: Triples, query_number: Tensor, reference_number: Tensor) -> Triples:
+    # query_number: (Q,) int64  reference_number: (N,) int64, -1 = left out
+    """The triples of some queries and references, by what these are called from now on."""
+    query, reference, gain = query_number[triples[0].long()], reference_number[triples[1].long()], triples[2]
+    kept = (query >= 0) & (reference >= 0)
+    return query[kept], reference[kept], gain[kept]
+
+
+def triples_of(triples: Triples, queries: Tensor, shape: tuple[int, int]) -> Triples:
+    # queries: (q,) int64, distinct
+    """The triples of some of the queries, which are numbered in this order."""
+    check_triples(triples, shape)
+    return numbered_anew(triples, places_among(queries, shape[0]), torch.arange(shape[1], device=queries.device))
+
+
+def places_among(chosen: Tensor, count: int) -> Tensor:
+    # chosen: (n,) int64, distinct, below count  ->  (count,) int64, -1 = not chosen
+    place = chosen.new_full((count,), -1)
+    place[chosen] = torch.arange(len(chosen), device=chosen.device)
+    return place
+
+
+class BatchGains:
+    """`gains(item)` has the triples of an item of a batch, from indices of all leading dimensions, and triples."""
+
+    def __init__(self, gains: tuple[Tensor, ...], lead: torch.Size, queries: int, references: int) -> None:
+        check_triples(gains, (*lead, queries, references))
+        item = torch.zeros_like(gains[-3], dtype=torch.int64)
+        for index, size in zip(gains[:-3], lead, strict=True):
+            item = item * size + index.long()
+        item, order = item.sort(stable=True)
+        self.triples = [column[order] for column in gains[-3:]]
+        self.ends = torch.searchsorted(item, torch.arange(lead.numel() + 1, device=item.device)).tolist()
+
+    def __call__(self, item: int) -> Triples:
+        return tuple(column[self.ends[item] : self.ends[item + 1]] for column in self.triples)
 
 
 def rows_of(name: str, values: Tensor | Callable | None, shape: tuple[int, int]) -> Callable[[slice], Tensor] | None:

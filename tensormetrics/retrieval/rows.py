@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from .. import _checks
-from .._exact_sums import COARSE, parts, total, unit_of
-from .relevance import Gains, Ignore, as_int64
+from .._exact_sums import COARSE, parts
+from .relevance import Gains, Ignore, as_int64, triples_of
 from .sources.source import RowSource
 from .sources.state import State
 
@@ -22,10 +22,18 @@ def as_gains(gains: Any, device: torch.device) -> Gains | None:
     """Gains as a door was given them: a function, a number for each pair, or a tuple of queries, references, gains."""
     if gains is None or callable(gains):
         return gains
-    if isinstance(gains, tuple) and len(gains) == 3:
-        query, reference, gain = (as_tensor("gains", column, device) for column in gains)
-        return query, reference, gain
+    if are_triples(gains):
+        return tuple(as_tensor("gains", column, device) for column in gains)
     return as_tensor("gains", gains, device)
+
+
+def are_triples(gains: Any) -> bool:
+    return isinstance(gains, tuple) and len(gains) == 3
+
+
+def need_no_table(gains: Any) -> bool:
+    """Whether these say for the queries of one rank alone what is relevant: they are no table of all pairs."""
+    return gains is None or callable(gains) or are_triples(gains)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
@@ -159,12 +167,6 @@ def few_rows(tensor: Tensor) -> int:
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
-def column_units(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
-    # rows: (N, D)  ->  (D,) float64
-    """The units in which the columns of prepared rows have exact sums; see `class_sums`."""
-    return unit_of(largest_of_columns(rows, prepared))
-
-
 def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
     # rows: (N, D)  ->  (D,) float64, of moduli
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
@@ -173,18 +175,12 @@ def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tens
     return largest
 
 
-def class_sums(
-    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
-) -> Tensor:
-    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,) from `column_units`  ->  (classes, D) float64
-    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
-    return total(class_parts(rows, codes, classes, units, prepared))
-
-
 def class_parts(
     rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
-    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact
+    # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
+    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact; `total` adds up the parts
+    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
     # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
     step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
@@ -238,12 +234,21 @@ class Spread(NamedTuple):
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
+    def own_references(self) -> slice:
+        """The same of the references."""
+        rank = torch.distributed.get_rank(self.group)
+        return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
+
 
 class Stream(NamedTuple):
-    """References that are read in blocks, and where what is known of them so far is kept."""
+    """References that are read in blocks, and where what is known of them so far is kept.
+
+    group: processes each of which reads a part of them and is told what all have found; None = this one reads all.
+    """
 
     source: RowSource
     state: State | None
+    group: ProcessGroup | None = None
 
 
 class Sides(NamedTuple):
@@ -294,12 +299,16 @@ class Sides(NamedTuple):
         elif ignore is not None:
             of_slice, numbers = ignore, queries.tolist()
             ignore = lambda rows: torch.cat([of_slice(slice(n, n + 1)) for n in numbers[rows]])  # noqa: E731
+        if isinstance(gains, Tensor):
+            gains = gains[queries]
+        elif isinstance(gains, tuple):
+            gains = triples_of(gains, queries, (len(self.query_labels), len(self.reference_labels)))
         return self._replace(
             query=self.query[queries],
             query_labels=self.query_labels[queries],
             shared=0,
             ignore=ignore,
-            gains=gains[queries] if isinstance(gains, Tensor) else gains,
+            gains=gains,
             own=self.self_index()[queries],
         )
 

@@ -9,8 +9,8 @@ from scores import SCORES, random_sets
 
 from tensormetrics import association
 from tensormetrics.association import bootstrap_interval
-from tensormetrics.association._random import stream
-from tensormetrics.association.bootstrap import _counts
+from tensormetrics.association._random import random_words, stream
+from tensormetrics.association.bootstrap import _counts, resampled_counts
 
 METRICS = {
     name: (score, sets)
@@ -72,7 +72,7 @@ def test_pieces_and_seeds(generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
     assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
-    monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 3000)
+    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 3000)
     pieces = bootstrap_interval(association.weat, *tensors)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-12)
 
@@ -93,6 +93,31 @@ def test_counts_are_uniform(device):
     counts = _counts(mask, None, (4,), stream(0), 0, 4000, device).cpu()
     assert (counts[0].sum(-1) == 3).all() and not counts[1].any() and not counts[0, :, 1].any()
     assert (counts[0, :, [0, 2, 3]].double().mean(0) - 1).abs().max() < 4 * (2 / 3 / 4000) ** 0.5
+
+
+def test_draws_are_those_of_a_loop(device):
+    size = torch.tensor([[3, 0], [5, 4], [1, 5]], device=device)
+    counts = resampled_counts(size, 5, stream(7), 11, 70).cpu()
+    words = random_words(stream(7), 11, 70, 10, device).cpu().numpy()
+    expected = np.zeros((3, 70, 2, 5), int)
+    for query, row, group in np.ndindex(3, 70, 2):
+        n = int(size[query, group])
+        for word in words[row, group : 2 * n : 2]:
+            expected[query, row, group, int(((word >> 11) / 2**53 + 0.5) * n)] += 1
+    assert (counts.numpy() == expected).all()
+    assert resampled_counts(size[:0], 5, 1, 0, 4).shape == (0, 4, 2, 5)
+
+
+@pytest.mark.parametrize("metric", [association.weat, association.weat_effect_size])
+def test_many_counts_of_one_query(metric, generator, device):
+    sets = random_sets("xyab", generator, device, 2)
+    counts = [torch.randint(0, 3, (2, 200, s.shape[-2]), generator=generator).to(device) for s in sets]
+    counts[0][0, 1], counts[2][1, 5] = 0, 0
+    masks = dict(zip(("x_mask", "y_mask", "a_mask", "b_mask"), counts, strict=True))
+    found = metric(*(s[:, None] for s in sets), **masks)
+    expected = metric(*(s[:, None].repeat(1, 200, 1, 1) for s in sets), **masks)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13, equal_nan=True)
+    assert 2 <= found.isnan().sum() < 40
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
     masked = association.ceat(wide, *tensors[1:], samples=30, x_mask=mask)
     assert not masked.effect.isnan().any()
-    monkeypatch.setattr("tensormetrics.association.permutation.BUDGET", 500)
+    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 500)
     pieces = association.ceat(*tensors, samples=30)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-10)
 

@@ -6,6 +6,7 @@ import torch
 from scores import MASK, SCORES, agrees, every_score, mask_shape, random_sets
 
 from tensormetrics import association
+from tensormetrics.association import _sets
 
 
 @every_score
@@ -37,6 +38,22 @@ def test_leading_dimensions_broadcast(score, expected, sets, generator, device):
         assert agrees(value[i, j], single.cpu().numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("limits", [(0, 0), (0, 10**9), (10**9, 10**9)])
+def test_sizes_choose_a_plan_and_no_values(limits, generator, device, monkeypatch):
+    """Few vectors are copied together, many are read a set at a time."""
+    sets = [t.requires_grad_() for t in random_sets("xyab", generator, device, 2)]
+    answers = []
+    for few, many in (limits, (_sets.FEW, _sets.MANY)):
+        monkeypatch.setattr(_sets, "FEW", few)
+        monkeypatch.setattr(_sets, "MANY", many)
+        scores = [score(*(t[0] for t in sets)) for score in (association.weat, association.weat_effect_size)]
+        scores += [association.weat(*sets), association.weat_effect_size(*sets, correction=1)]
+        total = sum(score.sum() for score in scores)
+        answers.append([*(score.flatten() for score in scores), *torch.autograd.grad(total, sets)])
+    for found, expected in zip(*answers, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
     sets = torch.randn(4, 7, 2, 3, 5, generator=generator)
     mask = torch.rand(7, 2, 3, generator=generator) > 0.3
@@ -51,6 +68,15 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
     monkeypatch.setattr("tensormetrics.association._sets.PIECE", sets.numel() // 12)
     for call, expected in zip(calls, whole, strict=True):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
+
+
+def test_scores_that_do_not_vary_give_no_gradient(device):
+    x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1).requires_grad_()
+    a, b = torch.eye(2, device=device).unsqueeze(1)
+    effect = association.weat_effect_size(x, x, a, b)
+    assert effect.isnan()
+    effect.backward()
+    assert not x.grad.any()
 
 
 @every_score

@@ -243,6 +243,21 @@ def test_numbers_of_text_are_rounded_as_numpy_rounds(write):
     assert wanted[0] == 1 + 2**-22 and vectors.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("width", [1, 7, 300])
+def test_numbers_of_every_length(write, width):
+    """Up to 20 digits on each side of a point, or none, and what may stand around them."""
+    random = np.random.default_rng(width)
+    digits = ["".join(map(str, random.integers(0, 10, n).tolist())) for n in range(21)]
+    whole = [
+        f"{digits[i] or 0}{point}{digits[k]}" for i in range(21) for k in range(21) for point in ("." if k else "",)
+    ]
+    numbers = [sign + number + end for number in whole for sign in ("", "-", "+") for end in ("", "e-7", "E+9")]
+    rows = [numbers[i : i + width] for i in range(0, len(numbers) - width + 1, width)]
+    text = "".join(f"{'two ' * (i % 2)}{i} {'  '.join(row)}\n" for i, row in enumerate(rows)).rstrip()
+    wanted = np.array(rows, np.float64).astype(np.float32)
+    assert read_word2vec(write(f"{len(rows)} {width}\n{text}".encode()))[1].tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize("piece", [1, 7, 64, 2**22])
 def test_lines_are_whole_wherever_the_file_is_cut(write, monkeypatch, piece):
     monkeypatch.setattr("tensormetrics.association.word2vec.PIECE", piece)

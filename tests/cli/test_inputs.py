@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tensormetrics._cli.inputs import BadInput, read_labels, read_table, read_tensor
+from tensormetrics.retrieval import Qrels, Run, evaluate_run
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -56,6 +57,24 @@ def test_labels_as_spreadsheets_write_them(tmp_path, name, content, expected):
     assert [classes[i] for i in labels] if classes else labels.tolist() == expected
 
 
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16")  # the last two as Excel's "CSV UTF-8" and "Unicode text"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_text_as_spreadsheets_encode_it(tmp_path, encoding):
+    def written(name, text):
+        (tmp_path / name).write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        return f"{tmp_path}/{name}"
+
+    assert read_labels(written("l.csv", "caf\u00e9\nth\u00e9\ncaf\u00e9\n")).names == ["caf\u00e9", "th\u00e9"]
+    assert read_tensor(written("x.csv", "\u00e9,b\n1,2\n3,4\n")).tolist() == [[1, 2], [3, 4]]
+    assert read_tensor(written("x.jsonl", "[1, 2]\n[3, 4]\n")).tolist() == [[1, 2], [3, 4]]
+    written("run.txt", "q\u00e91 Q0 d 1 2 t\n")
+    written("qrels.txt", "q\u00e91 0 d 1\n")
+    found = evaluate_run(Run.read(tmp_path / "run.txt"), Qrels.read(tmp_path / "qrels.txt"), ["map"])
+    assert found.summary() == {"map": 1.0} and found.queries == ["q\u00e91"]
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "rows"),
     [
@@ -103,8 +122,8 @@ def test_tables_with_and_without_names(tmp_path, content, columns, rows):
         ("a.csv", lambda path: path.write_text("1,2\n3,x\n"), ", line 2: got 'x', wanted a finite number"),
         ("a.csv", lambda path: path.write_text("id,a\nx,1\ny,1,2\n"), ", line 3: got 3 columns, wanted 2 as above"),
         ("a.csv", lambda path: path.write_text("id,a\nx,1\n3,2\n"), ", line 3: got '3', wanted a name as above"),
-        ("a.csv", lambda path: path.write_bytes("1,2".encode("utf-16")), ", line 1: got the byte 0xff, wanted text in "
-         "UTF-8"),
+        ("a.csv", lambda path: path.write_bytes("1,2".encode("utf-16")[:-1]), ": got a file marked as UTF-16 that is "
+         "not whole, or is none"),
         ("a.jsonl", lambda path: path.write_text("[1, 2]\n[1, 2\n"), ", line 2: this is no JSON: Expecting ',' "
          "delimiter at character 6"),
         ("a.jsonl", lambda path: path.write_text("[1, NaN]\n"), ", line 1: this is no JSON: got NaN, wanted a finite "

@@ -42,6 +42,7 @@ CONLL = "#begin document (x); part 000\na (0\nb 0)\n#end document\n"
 GOOD = {
     "x.npy": npy(ROWS),
     "y.txt": "0\n0\n1\n",
+    "g.txt": "0 1 2\n1 0 1\n",
     "m.csv": "cat,dog\n9,1\n2,8\n",
     "v.txt": VECTORS,
     "q.json": QUERY,
@@ -54,6 +55,14 @@ GOOD = {
     "qrels.txt": QRELS,
 }
 NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
+
+
+def windows(place, byte, letter):
+    got = f"{place}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
+    return f"{got}: write iconv -f cp1252 -t utf-8 {place.partition(',')[0]} > NEW"
+
+
+GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
@@ -87,7 +96,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ),
             ("# rows\n1,2\n3,4\n5,6\n", "bad.csv, line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
-            (b"1,2\n3,caf\xe9\n", "bad.csv, line 2: got the byte 0xe9, wanted text in UTF-8"),
+            (b"1,2\n3,caf\xe9\n", windows("bad.csv, line 2", "0xe9", "é")),
         ],
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
@@ -105,6 +114,31 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         "x.npy y.txt --reference x.npy --reference-labels bad.txt": [
             ("7\n8\n9\n", "y.txt: none of its labels is one of bad.txt")
         ],
+        "x.npy --gains bad.csv": [
+            ("", "bad.csv: the file is empty"),
+            ("0,1\n", f"bad.csv, line 1: got 2 columns, wanted {GAINS}"),
+            ("0,1,2\n0,2\n", f"bad.csv, line 2: got 2 columns, wanted {GAINS}"),
+            ("0,1,2\n0,0,2,1\n", "bad.csv, line 2: got 4 columns, wanted 3 as above"),
+            (
+                "query;row;gain\n0;7;1\n",
+                "bad.csv, line 2: got the reference '7', wanted a row of x.npy, 0 to 2; names are given by --ids",
+            ),
+            (
+                "q1,2,1\nq2,2,1\n",
+                "bad.csv, line 1: got the query 'q1', wanted a row of x.npy, 0 to 2; names are given by --ids",
+            ),
+            ("0,1,2\n0,2,nan\n", "bad.csv, line 2: got the gain 'nan', wanted a finite number"),
+            ("0,1,2\n0,2,x\n", "bad.csv, line 2: got the gain 'x', wanted a finite number"),
+            ("0,1,2\n1,0,1\n0,1,0\n", "bad.csv, line 3: got '1' for '0' again, wanted each pair once"),
+            ("query,row,gain\n", "bad.csv: got no gain, wanted lines of a query, a reference and a gain"),
+            (b"0,1,2\n\xe9,1,2\n", windows("bad.csv, line 2", "0xe9", "é")),
+            ('0,"1,2\n', "bad.csv, line 1: unexpected end of data"),
+        ],
+        "x.npy --reference x.npy --gains g.txt --reference-ids bad.txt": [
+            ("a\na\nb\n", "bad.txt: got the id 'a' more than once, wanted a different one per row"),
+            ("a\nb\nc\n", "g.txt, line 1: got the reference '1', wanted an id in bad.txt"),
+            ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
+        ],
         "bad.jsonl y.txt": [
             ("[1, 2]\n[3, 4\n[5, 6]\n", "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 6")
         ],
@@ -120,7 +154,11 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "q9 Q0 a 1 1 t\n",
                 "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'",
             ),
-            (b"q1 Q0 \xff 1 3 t\n" * 2, "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
+            (b"q1 Q0 \xff 1 3 t\n" * 2, windows("bad.txt, line 1", "0xff", "ÿ")),
+            (
+                RUN.encode("utf-16-le"),
+                "bad.txt: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW",
+            ),
             (b"\x93NUMPY" + bytes(100), "bad.txt, line 1: got the byte 0x93, wanted text in UTF-8"),
         ],
         "run.txt bad.txt": [
@@ -129,7 +167,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ("q1 0 b 0.5\n", "bad.txt: got the gain '0.5' for 'b', wanted an integer"),
             ("q1 0 b one\n", "bad.txt, line 1: got the gain 'one', wanted a number"),
             (QRELS + "q1 0 b 0\n", "bad.txt: got the document 'b' twice for the query 'q1'"),
-            (b"\xff\xfe" + QRELS.encode("utf-16-le"), "bad.txt, line 1: got the byte 0xff, wanted text in UTF-8"),
+            (b"\xff\xfe" + b"q", "bad.txt: got a file marked as UTF-16 that is not whole, or is none"),
         ],
     },
     "posterior": {
@@ -253,7 +291,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "bad.bio r.bio --mode iob2": [
             ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'B-', {NO_TAG}"),
-            (b"a B-PER\nb \xff\nc O\n", "bad.bio, line 2: got the byte 0xff, wanted text in UTF-8"),
+            (b"a B-PER\nb \xff\nc O\n", windows("bad.bio, line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
@@ -368,6 +406,7 @@ def test_one_line_and_status_2(folder, command, arguments, content, line):
     "arguments",
     [
         "retrieval x.npy y.txt",
+        "retrieval x.npy --gains g.txt",
         "trec run.txt qrels.txt",
         "posterior m.csv",
         f"association v.txt {QUERIES}",

@@ -134,6 +134,16 @@ def test_paired_classes_are_in_the_order_of_numbers(folder):
     assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten are one off, one is ten off
 
 
+@pytest.mark.parametrize(("mark", "encoding"), [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
+def test_paired_answers_as_spreadsheets_write_them(folder, mark, encoding):
+    rows = ["truth,mlp,caf\u00e9", "cat,cat,dog", "dog,dog,dog", "cat,cat,cat", "dog,cat,dog"]
+    (folder / "items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
+    result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
+    assert result.exit_code == 0, result.output
+    summaries = json.loads(result.stdout)["scores"]["acc"]["summaries"]
+    assert [(row["Group"], row["Observed"]) for row in summaries] == [("mlp", 0.75), ("caf\u00e9", 0.75)]
+
+
 def test_how_many_more_items_decide(folder):
     (folder / "c.csv").write_text("60,40\n40,60\n")
     result = run(folder / "a.csv", folder / "b.csv", folder / "c.csv", "--metric", "acc", "--compare", "--json",

@@ -76,7 +76,7 @@ def test_queries_against_references_and_options(digits):
          "{}/no"),
         (["pixels.npy", "labels.npy", "--plot", "o.doc"], "{}/o.doc: got a file of type '.doc', wanted one of .png, "
          ".svg, .pdf"),
-        (["pixels.npy"], "Missing argument 'LABELS'. See: tensormetrics retrieval --help"),
+        (["pixels.npy"], "LABELS: got no file, wanted one, or --gains FILE"),
         (["pixels.npy", "labels.npy", "--knn", "hnsw"], "Invalid value for '--knn': 'hnsw' is not one of 'torch', "
          "'faiss', 'keops'. See: tensormetrics retrieval --help"),
         (["pixels.npy", "labels.npy", "--device", "meta"], "--device: got 'meta', which cannot be used here: "

@@ -126,13 +126,14 @@ def test_what_crosstab_and_spreadsheets_write_comes_back(tmp_path):
     assert labels == ["cat", "dog", "emu"] and matrix.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 1]]
     path.write_bytes("\tcat\tdog\r\ncat\t3\t1\r\ndog\t0\t2\r\n\r\n".encode("utf-16"))  # "Unicode text"
     assert load_csv(path, encoding="utf-16", with_labels=True)[1] == ["cat", "dog"]
+    assert load_csv(path, with_labels=True)[1] == ["cat", "dog"]
+    with pytest.raises(ConfMatIOError, match=f"^{path}, line 1: got the byte 0xff, which is no utf-8; name the enc"):
+        load_csv(path, encoding="utf-8")
+    path.write_bytes("a,b\n1,2\n\xe9,4\n".encode("cp1252"))
     with pytest.raises(ConfMatIOError) as caught:
         load_csv(path)
-    wanted = "which is no utf-8-sig; write encoding='utf-16' or what the file is written in"
-    assert str(caught.value) == f"{path}, line 1: got the byte 0xff, {wanted}"
-    path.write_bytes("a,b\n1,2\n\xe9,4\n".encode("latin-1"))
-    with pytest.raises(ConfMatIOError, match=f"^{path}, line 3: got the byte 0xe9, "):
-        load_csv(path)
+    hint = f"in cp1252, as Windows writes it, this is '\xe9': write iconv -f cp1252 -t utf-8 {path} > NEW"
+    assert str(caught.value) == f"{path}, line 3: got the byte 0xe9, wanted text in UTF-8; {hint}"
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])

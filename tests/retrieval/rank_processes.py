@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import distributed as dist
 
-MODULES = ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spread")
+MODULES = ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spread", "test_streams_on_ranks")
 
 
 def run_rank(rank, folder):

@@ -72,7 +72,7 @@ def near_numbers(rows):
     return (torch.arange(rows.start, rows.stop)[:, None] - torch.arange(N)).abs() < 300
 
 
-@pytest.mark.parametrize("kind", ["cameras", "mask", "function", "gains"])
+@pytest.mark.parametrize("kind", ["cameras", "mask", "function", "gains", "triples"])
 def test_scores_of_the_sample_leave_out_what_the_others_do(kind):
     rows, labels = data()
     options, given = {}, {}
@@ -84,6 +84,9 @@ def test_scores_of_the_sample_leave_out_what_the_others_do(kind):
         options["ignore"] = near_numbers
     if kind == "gains":
         given["gains"] = (labels[:, None] == labels) * (1.0 + torch.arange(N) % 2)
+    if kind == "triples":
+        pairs = (labels[:, None] == labels).nonzero().flip(0)  # in no order of the queries
+        given["gains"] = (*pairs.unbind(1), 1.0 + pairs[:, 1] % 2)
     exact = AccuracyCalculator((*NAMES, "ndcg_at_5"), **options)
     exact.get_accuracy(rows, labels, **given)
     calculator = AccuracyCalculator((*NAMES, "ndcg_at_5"), knn_func=Cells(), audit=60, **options)

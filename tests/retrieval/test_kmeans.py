@@ -6,8 +6,9 @@ import torch
 from pretended import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
+from tensormetrics._exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.rows import column_units
+from tensormetrics.retrieval.rows import largest_of_columns
 from tensormetrics.retrieval.search.filter import Filter
 from tensormetrics.retrieval.search.references import KnownQueries
 from tensormetrics.retrieval.sums import by_content
@@ -177,7 +178,7 @@ def test_the_best_of_several_runs_is_kept(device):
     x = torch.randn(60, 2, device=device)
     kmeans = TorchKMeans(3, n_init=5, seed=2)
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
-    order, units = by_content(x, 60), column_units(x)
+    order, units = by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
     known = KnownQueries(x, 2**28)
     runs = [TorchKMeans(3)._run(x, known, order, units, start) for start in starts]

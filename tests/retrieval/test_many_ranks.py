@@ -7,9 +7,17 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, ShardedKNN, TorchKMeans, TorchKNN
+from tensormetrics.retrieval import (
+    AccuracyCalculator,
+    EmbeddingClusterAccuracy,
+    NearestCentroidAccuracy,
+    ShardedKNN,
+    TorchKMeans,
+    TorchKNN,
+)
 from tensormetrics.retrieval.clusters import among
 from tensormetrics.retrieval.scores import embedding_metric
+from tensormetrics.retrieval.search.ring import passing
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
@@ -26,18 +34,25 @@ def families():
         "collapsed": torch.ones(N, DIM, dtype=torch.float16),
         "far away": x.index_fill(0, torch.arange(3), 1e15),
         "not finite": x.index_fill(0, torch.arange(20, 25), torch.nan),
+        "half": x.half(),
+        "bytes": (x * 20).to(torch.int8),
     }
 
 
-def labels():
-    return torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+def labels(sorted_=False):
+    """Where they are sorted, most classes are on one rank alone."""
+    drawn = torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+    return drawn.sort().values if sorted_ else drawn
+
+
+OPTIONS = [(None, False), (None, True), (3, False), (3, True)]
 
 
 def ids():
     return torch.randperm(N, generator=torch.Generator().manual_seed(8))
 
 
-CLUSTERED = ("AMI", "NMI", "r_precision")
+CLUSTERED = ("AMI", "NMI", "r_precision", "nearest_centroid_accuracy")
 CLUSTERS = {
     "plain": dict,
     "spherical": lambda: {"kmeans_func": TorchKMeans(4, spherical=True, n_init=2)},
@@ -46,10 +61,20 @@ CLUSTERS = {
 }
 
 
+def of_sums(group=None):
+    """Name -> a metric whose rows stay, for it adds up sums of them."""
+    return {
+        "class means": NearestCentroidAccuracy(average="class", process_group=group),
+        "directions": NearestCentroidAccuracy(distance="cosine", process_group=group),
+        "accuracy": EmbeddingClusterAccuracy(n_clusters=5, process_group=group),
+    }
+
+
 def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
+    passing.FEWEST = 5  # so that a small budget sends rows in many blocks
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:
@@ -61,16 +86,21 @@ def run_rank(rank: int, folder: str) -> None:
                 knn = ShardedKNN(group, TorchKNN(memory_budget=memory))
                 results[sizes, family, memory] = knn(own, 2, own, True)
             if rows.isfinite().all():
-                for k in (None, 3):
-                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=100_000)
+                for k, sorted_ in OPTIONS:
+                    metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
                     if len(own):
-                        metric.update(own, labels().split(sizes)[rank])
-                    results[sizes, family, f"k={k}"] = metric.compute()
+                        metric.update(own, labels(sorted_).split(sizes)[rank])
+                    results[sizes, family, k, sorted_] = metric.compute()
                 for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
                     metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
                     metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
                     spread = metric.rows_may_stay()
                     results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, spread
+                for name, metric in of_sums(group).items():
+                    if len(own):
+                        metric.update(own, labels(True).split(sizes)[rank])
+                    assert metric.rows_may_stay()
+                    results[sizes, family, name] = metric.compute()
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -95,13 +125,13 @@ def test_neighbours_are_those_of_one(ranks, sizes, family):
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
-@pytest.mark.parametrize("k", [None, 3])
-def test_values_are_those_of_one(ranks, sizes, family, k):
+@pytest.mark.parametrize(("k", "sorted_"), OPTIONS)
+def test_values_are_those_of_one(ranks, sizes, family, k, sorted_):
     alone = AccuracyCalculator(NAMES, k=k)
-    alone.update(families()[family], labels())
+    alone.update(families()[family], labels(sorted_))
     wanted = alone.compute()
     for rank in ranks[: len(sizes)]:
-        assert rank[sizes, family, f"k={k}"] == wanted
+        assert rank[sizes, family, k, sorted_] == wanted
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
@@ -117,12 +147,24 @@ def test_clusters_are_those_of_one(ranks, sizes, family, name):
         assert spread == (name != "k-means++")
 
 
+@pytest.mark.parametrize("sizes", SPLITS, ids=str)
+@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
+def test_sums_are_those_of_one(ranks, sizes, family):
+    for name, alone in of_sums().items():
+        alone.update(families()[family], labels(True))
+        wanted = alone.compute()
+        for rank in ranks[: len(sizes)]:
+            assert torch.equal(rank[sizes, family, name], wanted), name
+
+
 def test_different_rows_have_different_digests():
     rows = torch.cat([torch.randint(0, 3, (2000, 3)).float(), -torch.zeros(1, 3)])
     distinct, place = rows.unique(dim=0, return_inverse=True)
     digests = among._digests(rows)
     assert len(digests.unique()) == len(distinct) == 27
     assert torch.equal(digests, among._digests(distinct)[place])
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # differ in one bit a column, the highest
+    assert len((among._digests(signs) % 2**32).unique()) == len(signs) == 2**10
 
 
 def test_who_brings_all_rows_is_told(monkeypatch):

@@ -54,6 +54,23 @@ def test_ranks(reference, depth, ties, ignoring, device):
         torch.testing.assert_close(score(got), score(expected), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("depth", [None, 3])
+@pytest.mark.parametrize(("lead", "masked"), [((), True), ((2, 3), False), ((2, 3), True)])
+def test_leading_dimensions_and_masks(lead, masked, depth, device):
+    x, labels = torch.randn(*lead, 9, 3, device=device), torch.zeros(*lead, 9, device=device)
+    dense = torch.randint(0, 4, (*lead, 9, 9), device=device) * (torch.rand(*lead, 9, 9, device=device) < 0.3)
+    dense[..., 4, :] = 0
+    index = dense.nonzero()[torch.randperm(int((dense > 0).sum()), device=device)].unbind(1)
+    options = {"query_mask": torch.rand(*lead, 9, device=device) < 0.7} if masked else {}
+    expected = positive_ranks(x, labels, gains=dense, depth=depth, **options)
+    got = positive_ranks(x, labels, gains=(*index, dense[index]), depth=depth, **options)
+    assert expected.relevant.sum() > 0
+    for part, wanted in zip(got[1:3], expected[1:3], strict=True):
+        assert torch.equal(part, wanted)
+    for score in (average_precision, ndcg, lambda ranks: ranks.rank.sort().values.double().sum(-1)):
+        torch.testing.assert_close(score(got), score(expected), rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("k", [None, 5, "max_bin_count"])
 @pytest.mark.parametrize("own_search", [False, True])
 def test_calculator(k, own_search, device):
@@ -62,7 +79,7 @@ def test_calculator(k, own_search, device):
     options = {"k": k, "knn_func": (lambda *given: TorchKNN()(*given)) if own_search else None}
     expected = AccuracyCalculator(NAMES, gains=dense, **options).get_accuracy(x, labels, query_cameras=labels)
     calculator = AccuracyCalculator(NAMES, gains=triples, **options)
-    assert not calculator.rows_may_stay()
+    assert calculator.rows_may_stay() == (not own_search)
     assert calculator.get_accuracy(x, labels, query_cameras=labels) == pytest.approx(expected, rel=1e-12)
     as_arrays = tuple(column.cpu().numpy() for column in triples)
     of_call = AccuracyCalculator(NAMES, **options)
@@ -125,8 +142,11 @@ def test_triples_that_do_not_fit():
     ):
         with pytest.raises(ValueError, match="^gains"):
             positive_ranks(x, labels, gains=triples)
-    with pytest.raises(ValueError, match="^gains: got a tuple with leading dimensions or masks, wanted gains of all "):
+    wanted = re.escape("gains: got a tuple of 3, wanted (dimension 0, queries, references, gains), (n,) each")
+    with pytest.raises(ValueError, match=f"^{wanted}$"):
         positive_ranks(x[None], labels[None], gains=(QUERY, REFERENCE, GAIN))
+    with pytest.raises(ValueError, match="^gains: dimension 0: got 0 to 1, wanted 0 to 0$"):
+        positive_ranks(x[None], labels[None], gains=(QUERY, QUERY, REFERENCE, GAIN))
     with pytest.raises(ValueError, match="^gains"):
         AccuracyCalculator(("ndcg",), gains=(np.zeros(2, dtype=int), np.zeros(2, dtype=int), np.ones(2))).get_accuracy(
             x, labels

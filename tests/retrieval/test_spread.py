@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision
+from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, RecallAtK
 from tensormetrics.retrieval.ranks.counting import RankCounter
 
 N = 48
@@ -56,6 +56,12 @@ def metrics():
     yield "ids", AccuracyCalculator(NAMES), (x[order], labels[order]), {"ids": order}
     yield "groups", AccuracyCalculator(NAMES), (x, labels), {"cameras": cameras, "ids": torch.arange(N).flip(0)}
     yield "all rows are gathered for clusters", AccuracyCalculator(["NMI", "precision_at_1"]), (x, labels), {}
+    table = torch.rand(N, N, generator=generator) * (torch.rand(N, N, generator=generator) < 0.2)
+    triples = (*table.nonzero().unbind(1), table[table > 0])
+    yield "triples", AccuracyCalculator(NAMES, gains=triples, keep="all"), (x, labels), {}
+    yield "triples of few", AccuracyCalculator(NAMES, gains=triples, k=3), (x, labels), {}
+    yield "triples by ids", AccuracyCalculator(NAMES, gains=triples), (x, labels), {"ids": torch.arange(N).flip(0)}
+    yield "module with triples", RecallAtK(3, gains=triples, memory_budget=4_000), (x, labels), {}
     table = torch.eye(N).roll(2, 0).tolist()
     yield "for gains of pairs", AccuracyCalculator(NAMES, gains=table), (x, labels), {}
     yield "and for a mask", AccuracyCalculator(NAMES, ignore=torch.eye(N, dtype=torch.bool).roll(1, 0)), (x, labels), {}
@@ -72,7 +78,7 @@ def fed(metric, x, labels, options, role="both"):
 def roles(place, sizes):
     """Items, references besides, and queries besides; each rank has some of each, or none."""
     x, labels = rows("ties")
-    metric = AccuracyCalculator(NAMES)
+    metric = AccuracyCalculator((*NAMES, "nearest_centroid_accuracy"))
     for start, role in enumerate(("both", "reference", "query")):
         kind = slice(start, None, 3)
         cut = [s // 3 for s in sizes[:-1]]

@@ -139,6 +139,17 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
         shorter.read(0, 3)
 
 
+def test_the_default_budget_of_another_device_is_another(tmp_path, monkeypatch):
+    """Queries are cut into parts by it, and what is known of the parts stands in the state."""
+    rows, labels = map(torch.from_numpy, data())
+    sides, state = (rows[:Q], labels[:Q], Stopped(rows, 100), labels), {"state": tmp_path / "state.pt"}
+    found = AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
+    assert AccuracyCalculator(DEEP, memory_budget=2**28).get_accuracy(*sides, **state) == found
+    monkeypatch.setattr("tensormetrics.retrieval.calculator.streaming.budget", lambda asked, device: asked or 2**30)
+    with pytest.raises(ValueError, match=f"was written with memory_budget = {2**28}, got {2**30}; delete it"):
+        AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
+
+
 def test_odd_columns_are_named(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     lists = {"ragged": [[1.0, 2.0], [3.0]], "gaps": [[1.0, None], [2.0, 3.0]], "none": [None, [1.0, 2.0]]}
@@ -224,11 +235,15 @@ def test_files_without_rows_change_nothing(tmp_path):
     assert open_rows(tmp_path / "x-0.parquet", tmp_path / "x-2.parquet").shape == (0, 0)
 
 
+NUMBERS = torch.arange(Q * 11)  # of queries and references that fit together, more for the first queries
+SOME = ((NUMBERS**2 // (11**2 * Q)) % Q, (NUMBERS * 137) % N, (NUMBERS % 4).double())
 OPTIONS = [
     {},
     {"distance": "cosine"},
     {"label_comparison_fn": close},
     {"gains": gain},
+    {"gains": SOME},
+    {"gains": SOME, "k": 7},
     {"ties": "pessimistic"},
     {"k": 7},
     {"k": "max_bin_count"},
@@ -330,6 +345,7 @@ def test_another_computation_is_refused(tmp_path, files):
         ("query", {"query": rows[:Q] + 1}),
         ("reference_labels", {"of": other}),
         ("memory_budget", {"memory_budget": BUDGET}),
+        ("gains", {"gains": SOME}),
         ("reference", {"source": Stopped(torch.from_numpy(rows), 100)}),
     ):
         with pytest.raises(
@@ -357,6 +373,7 @@ def test_what_wants_all_rows_is_refused(files):
         ({"include": ("nearest_centroid_accuracy",)}, "nearest_centroid_accuracy cannot be scored in blocks; write "),
         ({"include": SHALLOW, "knn_func": TorchKNN(exact=False)}, "knn_func: got a search of all references at once"),
         ({"include": SHALLOW, "label_levels": True}, "label_levels: got True with references in blocks"),
+        ({"include": SHALLOW, "gains": torch.zeros(Q, N)}, "gains: got a number for each pair with references in blo"),
         ({"include": SHALLOW, "ignore": torch.zeros(Q, N, dtype=torch.bool)}, "ignore: got a mask or a function with"),
     ):
         with pytest.raises(ValueError, match=said):

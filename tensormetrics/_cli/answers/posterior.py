@@ -235,7 +235,7 @@ def _sorted(labels: Iterable[str]) -> list[str]:
 
 
 def _read_items(file: str) -> tuple[list[str], dict[str, list[str]]]:
-    rows = list(csv_rows(existing(file)))
+    rows = list(csv_rows(existing(file), None))
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise BadInput(f"{file}: wanted a header, then rows of the true label and at least one model's answer")
     (_, (_, *models)), *items = rows

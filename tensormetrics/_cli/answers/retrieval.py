@@ -1,145 +1,74 @@
 """Whether nearest neighbours among embeddings share labels, and clusters do."""
 
 import os
-from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..._uncertainty.estimates import Estimate
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
-from ...retrieval.calculator.metric_names import statistic_of
+from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
+from ...retrieval.calculator.selection import OF_NEIGHBOURS
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
-from ...retrieval.sources.source import RowSource
-from ..inputs import BadInput, Column, naming, read_columns, read_labels, read_rows
+from ..inputs import BadInput, Column, naming
 from ..output import Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
+from .sides import FILES, Asked, part_of, read_sides
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-FILES = {  # argument of the library -> option
-    "query": "embeddings",
-    "query_labels": "labels",
-    "reference": "reference",
-    "reference_labels": "reference_labels",
-    "query_cameras": "cameras",
-    "reference_cameras": "reference_cameras",
-    "ids": "ids",
-    "groups": "groups",
-}
 HINTS = {  # of the library -> of the command
     "write k=None or k='max_bin_count'": "leave --k out, or write --k max_bin_count",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbours come from a function": "with --knn faiss or keops",
 }
-
-
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 
 
-class Side(NamedTuple):
-    """Queries or references."""
+class Scored(NamedTuple):
+    """What was found: values and intervals by metric, by class those of its queries, and by an audit exact ones."""
 
-    rows: Tensor | RowSource  # (N, D)
-    labels: list[Column]  # one, or one a level
-    cameras: Column | None
-
-    def to(self, place: torch.device) -> dict[str, Any]:
-        """What `AccuracyCalculator.update` is given, but the role."""
-        numbers = [column.numbers.to(place) for column in self.labels]
-        given = {
-            "embeddings": self.rows.to(place) if isinstance(self.rows, Tensor) else self.rows,
-            "labels": numbers[0] if len(numbers) == 1 else torch.stack(numbers, 1),
-        }
-        return given if self.cameras is None else given | {"cameras": self.cameras.numbers.to(place)}
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    by_class: dict[str, dict[str, float]]
+    exact: dict[str, Estimate]
 
 
-def answer(
-    metrics: tuple[str, ...],
-    k: str | None,
-    knn: str,
-    distance: str,
-    ties: str,
-    average: str,
-    levels: bool,
-    per_class: bool,
-    index: str | None,
-    audit: int | None,
-    state: str | None,
-    state_seconds: float,
-    replicates: int,
-    confidence: float,
-    device: str | None,
-    text_format: str,
-    json_file: Any,
-    plot: Any,
-    **options: str | None,
-) -> int:
+def answer(*, text_format: str, json_file: Any, plot: Any, **options: Any) -> int:
     files = {name: options[option] for name, option in FILES.items()}
-    depth, ranks = _depth(k), int(os.environ.get("WORLD_SIZE", "1"))
-    if per_class and (levels or ranks > 1):
-        why = "together with --levels; leave one out" if levels else "on several ranks; run it without torchrun"
-        raise BadInput(f"--per-class: not {why}")
-    if state and (ranks > 1 or not files["reference"]):
-        raise BadInput("--state: wanted a --reference, which is read in blocks, and one process; leave it out")
-    if (index or audit) and knn != "faiss":
-        raise BadInput(f"--{'index' if index else 'audit'}: wanted --knn faiss, whose search may not be exact")
-    place = find_device(device)
-    query, reference, groups = _read(files, levels, bool(state))
-    aside = stdout_aside() if knn == "keops" else nullcontext()  # it tells what it compiles
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    _check(options, ranks)
+    place = find_device(options["device"])
+    asked = read_sides(files, options["levels"], bool(options["state"]))
+    aside = stdout_aside() if options["knn"] == "keops" else nullcontext()  # it tells what it compiles
     with naming(HINTS, **files, **OPTIONS), aside:
-        searcher: dict[str, Any] = {"distance": distance}
-        if knn != "torch":
-            factory: dict[str, Any] = {"index_init_fn": index} if index else {}
-            searcher = {"knn_func": KNN[knn](distance=distance, **factory), "audit": audit}
-        calculator = AccuracyCalculator(
-            metrics,
-            avg_of_avgs=average == "macro",
-            k=depth,
-            device=place,
-            ties=ties,  # type: ignore[arg-type]  # one of the choices
-            label_levels=levels,
-            progress=on_a_terminal(),
-            **searcher,
-        )
+        calculator = _calculator(options, asked, place)
+        kept = {"state": options["state"], "state_seconds": options["state_seconds"]}
         if ranks > 1:
-            values = _on_ranks(calculator, query.to(place), reference and reference.to(place), groups)
+            values = _on_ranks(calculator, asked, place, kept)
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
-            kept = {"state": state, "state_seconds": state_seconds}
-            values = _in_one_process(calculator, query.to(place), reference and reference.to(place), kept)
-        assert calculator.last is not None  # what it has just scored
-        scored = calculator.last.scores
-        intervals = {}
-        if replicates and any(statistic_of(name) == "mean" for name in scored):
-            weighed = groups.given() if ranks == 1 else None
-            found = calculator.interval(confidence=confidence, replicates=replicates, groups=weighed)
-            intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
-        by_class = _by_class(scored, query.labels[0]) if per_class else {}
-        exact = calculator.audited(confidence=confidence) if audit else {}
-    head = ["metric", "value", *([f"{percent(confidence)} interval"] if replicates else [])]
-    tables = [Table.of(head, ([name, value, intervals.get(name)] for name, value in values.items()))]
-    tables += _tables_of(exact, values, confidence)
-    if by_class:
-        tables.append(Table.of(["class", *scored], ([label, *row.values()] for label, row in by_class.items())))
-    report: dict[str, Any] = {
+            values = _in_one_process(calculator, asked, place, kept)
+        found = _scored(calculator, values, asked.groups.given() if ranks == 1 else None, options)
+        by_class = _by_class(calculator, asked.query.labels[0]) if options["per_class"] else {}
+        found = found._replace(by_class=by_class)
+    report = {
         "files": {name: file for name, file in files.items() if file},
-        "queries": len(query.rows),
+        "queries": len(asked.query.rows),
         "metrics": {
-            name: {"value": value, **dict(zip(("low", "high"), intervals.get(name, ()), strict=False))}
+            name: {"value": value, **dict(zip(("low", "high"), found.intervals.get(name, ()), strict=False))}
             for name, value in values.items()
         },
         "per_class": by_class,
-        **({"audit": _told(exact, audit)} if audit else {}),
+        **({"audit": _told(found.exact, options["audit"])} if options["audit"] else {}),
     }
-    spread = {name: [row[name] for row in by_class.values()] for name in scored} if by_class else {}
+    spread = {name: [row[name] for row in by_class.values()] for name in next(iter(by_class.values()), ())}
     return publish(
-        tables,
+        _tables(found, options),
         report,
-        lambda: draw_scores(values, intervals, spread, confidence=confidence),
+        lambda: draw_scores(values, found.intervals, spread, confidence=options["confidence"]),
         values.values(),
         text_format=text_format,
         json_file=json_file,
@@ -147,11 +76,67 @@ def answer(
     )
 
 
-def _tables_of(exact: dict[str, Estimate], values: dict[str, float], confidence: float) -> list[Table]:
+def _check(options: dict[str, Any], ranks: int) -> None:
+    """BadInput where some options make no sense without others, or with them."""
+    _depth(options["k"])
+    if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
+        why = "together with --levels; leave one out" if options["levels"] else "without LABELS; give them, too"
+        raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
+    if options["state"] and not options["reference"]:
+        raise BadInput("--state: wanted a --reference, which is read in blocks; leave it out")
+    if (options["index"] or options["audit"]) and options["knn"] != "faiss":
+        option = "index" if options["index"] else "audit"
+        raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
+    if unable := [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]:
+        if options["gains"]:
+            raise BadInput(f"--gains: {unable[0]} knows labels alone; leave out --metric {unable[0]}")
+
+
+def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> AccuracyCalculator:
+    searcher: dict[str, Any] = {"distance": options["distance"]}
+    if options["knn"] != "torch":
+        factory: dict[str, Any] = {"index_init_fn": options["index"]} if options["index"] else {}
+        knn = KNN[options["knn"]](distance=options["distance"], **factory)
+        searcher = {"knn_func": knn, "audit": options["audit"]}
+    return AccuracyCalculator(
+        options["metrics"] or (() if asked.gains is None else (*OF_NEIGHBOURS, "ndcg")),
+        avg_of_avgs=options["average"] == "macro",
+        k=_depth(options["k"]),
+        device=place,
+        ties=options["ties"],
+        gains=asked.gains,
+        label_levels=options["levels"],
+        progress=on_a_terminal(),
+        **searcher,
+    )
+
+
+def _scored(calculator: AccuracyCalculator, values: dict[str, float], groups: Any, options: dict[str, Any]) -> Scored:
+    # groups: (Q,)
+    assert calculator.last is not None  # what it has just scored
+    confidence, intervals = options["confidence"], {}
+    if options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores):
+        found = calculator.interval(confidence=confidence, replicates=options["replicates"], groups=groups)
+        intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
+    return Scored(values, intervals, {}, calculator.audited(confidence=confidence) if options["audit"] else {})
+
+
+def _tables(found: Scored, options: dict[str, Any]) -> list[Table]:
+    interval = f"{percent(options['confidence'])} interval"
+    head = ["metric", "value", *([interval] if options["replicates"] else [])]
+    rows = ([name, value, found.intervals.get(name)] for name, value in found.values.items())
+    tables = [Table.of(head, rows), *_tables_of(found.exact, found.values, interval)]
+    if found.by_class:
+        names = next(iter(found.by_class.values()))
+        by_class = ([label, *row.values()] for label, row in found.by_class.items())
+        tables.append(Table.of(["class", *names], by_class))
+    return tables
+
+
+def _tables_of(exact: dict[str, Estimate], values: dict[str, float], interval: str) -> list[Table]:
     """Approximate scores beside exact ones, and the recall of the index at some k."""
     if not exact:
         return []
-    interval = f"{percent(confidence)} interval"
     scores = (
         [name, values[name], float(each.value), (float(each.low), float(each.high))]
         for name, each in exact.items()
@@ -186,87 +171,10 @@ def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
     raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
 
 
-def _read(files: Mapping[str, str | None], levels: bool, in_blocks: bool) -> tuple[Side, Side | None, Column]:
-    """The queries, the references if there are any, and the groups of the queries."""
-    if (files["reference"] is None) != (files["reference_labels"] is None):
-        raise BadInput("--reference and --reference-labels: give both or neither")
-    wanted = files["query_cameras"] is not None and files["reference"] is not None
-    if (files["reference_cameras"] is not None) != wanted:
-        raise BadInput("--reference-cameras: give them where there are both --cameras and --reference, and only there")
-    query = _side(files, "query", levels)
-    groups = query.labels[0]
-    if files["groups"]:
-        groups = _as_many(files["groups"], query.rows, files["query"])
-    if files["ids"]:
-        ids = _as_many(files["ids"], query.rows, files["query"]).numbers
-        first = torch.from_numpy(np.unique(ids.numpy(), return_index=True)[1])
-        cameras = query.cameras and query.cameras.at(first)
-        labels = [column.at(first) for column in query.labels]
-        query, groups = Side(_part(query.rows, slice(None))[first], labels, cameras), groups.at(first)
-    if not files["reference"]:
-        return query, None, groups
-    reference = _side(files, "reference", levels, in_blocks)
-    if len(query.labels) != len(reference.labels):
-        got = f"{len(reference.labels)} columns, wanted the {len(query.labels)} of {files['query_labels']}"
-        raise BadInput(f"{files['reference_labels']}: got {got}")
-    joined = [_joined(*columns, files, "labels") for columns in zip(query.labels, reference.labels, strict=True)]
-    # In pieces: looking all of them up takes several times what they take.
-    pieces = ((a.numbers, piece) for a, b in joined for piece in b.numbers.split(2**20))
-    if not any(torch.isin(piece, numbers).any() for numbers, piece in pieces):
-        raise BadInput(f"{files['query_labels']}: none of its labels is one of {files['reference_labels']}")
-    query, reference = (side._replace(labels=[pair[i] for pair in joined]) for i, side in enumerate((query, reference)))
-    if query.cameras and reference.cameras:
-        pair = _joined(query.cameras, reference.cameras, files, "cameras")
-        query, reference = query._replace(cameras=pair[0]), reference._replace(cameras=pair[1])
-    return query, reference, groups
-
-
-def _part(rows: Any, some: slice) -> Any:
-    """Some of them; those of a source are read."""
-    return rows.read(*some.indices(len(rows))[:2]) if isinstance(rows, RowSource) else rows[some]
-
-
-def _side(files: Mapping[str, str | None], side: str, levels: bool, in_blocks: bool = False) -> Side:
-    embeddings, labels, cameras = str(files[side]), str(files[f"{side}_labels"]), files[f"{side}_cameras"]
-    rows = read_rows(embeddings, in_blocks)
-    if len(rows.shape) != 2:
-        raise BadInput(f"{embeddings}: got an array of shape {tuple(rows.shape)}, wanted one row per item: (N, D)")
-    columns = read_columns(labels) if levels else [read_labels(labels)]
-    _check_length(labels, columns[0], rows, embeddings)
-    return Side(rows, columns, _as_many(cameras, rows, embeddings) if cameras else None)
-
-
-def _as_many(file: str, rows: Tensor | RowSource, embeddings: str | None) -> Column:
-    return _check_length(file, read_labels(file), rows, embeddings)
-
-
-def _check_length(file: str, column: Column, rows: Tensor | RowSource, embeddings: str | None) -> Column:
-    given = len(column.numbers)
-    if given != len(rows):
-        hint = "; leave out the header" if given == len(rows) + 1 and column.names else ""
-        raise BadInput(f"{file}: got {given} labels for the {len(rows)} rows of {embeddings}{hint}")
-    return column
-
-
-def _joined(a: Column, b: Column, files: Mapping[str, str | None], what: str) -> tuple[Column, Column]:
-    """Two numberings of words into one."""
-    if (a.names is None) != (b.names is None):
-        own, other = files[f"reference_{what}"], files[f"query_{what}"]
-        raise BadInput(f"{own}: wanted {what} of the kind of {other}, words or integers")
-    if a.names is None or b.names is None:
-        return a, b
-    names = sorted({*a.names, *b.names})
-    number = {word: i for i, word in enumerate(names)}
-    first, second = (
-        Column(torch.tensor([number[word] for word in side.names or ()])[side.numbers], names) for side in (a, b)
-    )
-    return first, second
-
-
 def _in_one_process(
-    calculator: AccuracyCalculator, query: dict[str, Any], reference: dict[str, Any] | None, kept: dict[str, Any]
+    calculator: AccuracyCalculator, asked: Asked, place: torch.device, kept: dict[str, Any]
 ) -> dict[str, float]:
-    references = reference or {}
+    query, references = asked.query.to(place), asked.reference.to(place) if asked.reference else {}
     return calculator.get_accuracy(
         query["embeddings"],
         query["labels"],
@@ -279,30 +187,34 @@ def _in_one_process(
 
 
 def _on_ranks(
-    calculator: AccuracyCalculator, query: dict[str, Any], reference: dict[str, Any] | None, groups: Column
+    calculator: AccuracyCalculator, asked: Asked, place: torch.device, kept: dict[str, Any]
 ) -> dict[str, float]:
-    """Each rank holds a part of the rows; all get the answer of one process."""
+    """Each rank holds a part of the rows, or with a state reads a part of the references; all get the answer of one
+    process."""
     torch.distributed.init_process_group("gloo")
     try:
+        if kept["state"]:
+            return _in_one_process(calculator, asked, place, kept | {"group": torch.distributed.group.WORLD})
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
         def own(rows: Any) -> Any:
-            return _part(rows, slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks))
+            return part_of(rows, slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks))
 
         def parts(side: dict[str, Any]) -> dict[str, Any]:
             return {name: own(rows) for name, rows in side.items()}
 
-        role: Role = "both" if reference is None else "query"
-        calculator.update(**parts(query), role=role, groups=own(groups.given()))
-        if reference is not None:
-            calculator.update(**parts(reference), role="reference")
+        role: Role = "query" if asked.reference else "both"
+        calculator.update(**parts(asked.query.to(place)), role=role, groups=own(asked.groups.given()))
+        if asked.reference:
+            calculator.update(**parts(asked.reference.to(place)), role="reference")
         return {name: float(value) for name, value in calculator.compute().items()}
     finally:
         torch.distributed.destroy_process_group()
 
 
-def _by_class(scores: dict[str, Tensor], labels: Column) -> dict[str, dict[str, float]]:
-    # scores: (Q,) each
+def _by_class(calculator: AccuracyCalculator, labels: Column) -> dict[str, dict[str, float]]:
+    assert calculator.last is not None  # what it has just scored
+    scores: dict[str, Tensor] = calculator.last.scores
     numbers = labels.numbers.to(next(iter(scores.values())).device)
     classes = Classes.of(numbers, torch.ones_like(numbers, dtype=torch.bool))
     rows: dict[str, dict[str, float]] = {

@@ -3,6 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._ranks import together as together_or_none
 from ..._uncertainty.estimates import Estimate, check_confidence
 from ..._uncertainty.resampling import Resampled, together
 from ..._uncertainty.resampling import interval as intervals
@@ -19,7 +21,7 @@ from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
-from ..rows import Sides
+from ..rows import Sides, need_no_table
 from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
@@ -144,13 +146,14 @@ class AccuracyCalculator(EmbeddingMetric):
     def rows_may_stay(self) -> bool:
         names, kmeans = self.selected, self.kmeans_func
         clusters = type(kmeans) is TorchKMeans and kmeans.spreads and self._is_own_clustering()
-        stay = all(self._is_own(name) and (rank_score(name) or (clusters and name in CLUSTERING)) for name in names)
+        of_rows = {CENTROID, *(CLUSTERING if clusters else ())}
+        stay = all(self._is_own(name) and (rank_score(name) or name in of_rows) for name in names)
         return (
             stay
             and self.search.counted is not None
             and self.scorer.keep != "neighbours"
             and self.ignore is None
-            and (self.gains is None or callable(self.gains))
+            and need_no_table(self.gains)
         )
 
     @torch.no_grad()
@@ -158,9 +161,10 @@ class AccuracyCalculator(EmbeddingMetric):
         """Metric name -> () float64, or (C,) with `return_per_class`.
 
         Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
-        scores its own queries. So do clusters of the default k-means, by sums of each rank's rows; labels and clusters,
-        8 bytes a row, are on all ranks. Class means, own metrics, other searches, and k-means by other functions or
-        from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a warning above 1 GB.
+        scores its own queries. So do class means and clusters of the default k-means, by sums of each rank's rows;
+        labels, clusters and scores, 8 bytes a row each, are on all ranks. Own metrics, other searches, and k-means by
+        other functions or from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a
+        warning above 1 GB.
         Ranks that differ in an option all raise a ValueError that names it; where one fails, the
         others raise a RuntimeError that names the rank, and the group serves on.
         """
@@ -186,6 +190,7 @@ class AccuracyCalculator(EmbeddingMetric):
         gains: Any = None,
         state: str | os.PathLike | None = None,
         state_seconds: float = SECONDS,
+        group: torch.distributed.ProcessGroup | None = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
         """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
@@ -198,7 +203,9 @@ class AccuracyCalculator(EmbeddingMetric):
         `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once where k or the metrics look at few
         neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
         same call goes on from there, to the same bits, after whatever ended it; a file of other options, rows or labels
-        is a ValueError.
+        is a ValueError. With a `group`, such as `torch.distributed.group.WORLD`, all its processes make this call with
+        the same arguments; each reads its part of the blocks and keeps a state of its own (`state` and ".rank0", ...),
+        and all answer what one process answers. As many have to go on as began.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
@@ -209,21 +216,20 @@ class AccuracyCalculator(EmbeddingMetric):
         device = self.placed or default_device(query)
         given = {"query": query, "query_labels": query_labels, "reference": reference}
         given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+        gains = self.gains if gains is None else gains
         others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
-        kept = state_of(state, state_seconds, self, given | others)
         if isinstance(reference, RowSource):
             check_blocks(self)
-        sides = as_sides(**given, device=device, columns=self.label_columns, state=kept)
-        if reference is None and reference_cameras is None:
-            reference_cameras = query_cameras
-        sides = with_options(
-            sides,
-            groups=(query_cameras, reference_cameras),
-            self_index=self_index,
-            gains=self.gains if gains is None else gains,
-            ignore=self.ignore,
-        )
-        return self._evaluated(self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given))
+        with nullcontext() if group is None else together_or_none(group):
+            kept = state_of(state, state_seconds, self, given | others, device, group)
+            sides = as_sides(**given, device=device, columns=self.label_columns, state=kept, group=group)
+            if reference is None and reference_cameras is None:
+                reference_cameras = query_cameras
+            options = {"groups": (query_cameras, reference_cameras), "self_index": self_index, "gains": gains}
+            sides = with_options(sides, **options, ignore=self.ignore)
+            return self._evaluated(
+                self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given)
+            )
 
     def interval(
         self,

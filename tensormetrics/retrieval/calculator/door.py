@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from ... import _checks
 from ..rows import (
@@ -44,13 +45,15 @@ def as_sides(
     device: torch.device,
     columns: bool,
     state: State | None = None,
+    group: ProcessGroup | None = None,
 ) -> Sides:
     """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query = query.read(0, len(query)) if isinstance(query, RowSource) else query
-    stream = Stream(reference, state) if isinstance(reference, RowSource) else None
-    if state and not stream:
-        raise ValueError("state: got one without references in blocks, wanted reference=open_rows(...)")
+    stream = Stream(reference, state, group) if isinstance(reference, RowSource) else None
+    if (state or group is not None) and not stream:
+        name = "state" if state else "group"
+        raise ValueError(f"{name}: got one without references in blocks, wanted reference=open_rows(...)")
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)

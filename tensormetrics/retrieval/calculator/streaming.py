@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 
-from ..._ranks import described, options_of
+from ..._ranks import Group, check_same_options, described, exchange, options_of
 from ..._version import __version__
-from ..rows import as_tensor
+from ..rows import as_tensor, budget
 from ..sources.source import RowSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score
@@ -49,16 +50,29 @@ def check_blocks(calculator: Scoring) -> None:
 
 
 def state_of(
-    path: str | os.PathLike | None, seconds: float, calculator: Scoring, given: Mapping[str, Any]
+    path: str | os.PathLike | None,
+    seconds: float,
+    calculator: Scoring,
+    given: Mapping[str, Any],
+    device: torch.device,
+    group: Group = None,
 ) -> State | None:
     # given: by name, what `get_accuracy` was
-    """A file for partial counts of this call and no other."""
-    if path is None:
+    """A file for partial counts of this call and no other; of a group one for each process, which have to agree."""
+    if path is None and group is None:
         return None
-    # By the memory queries are cut into parts.
-    own = {"metrics": ", ".join(calculator.current), "memory_budget": repr(calculator.memory_budget)}
+    # By the memory queries are cut into parts, and where none is told the device decides.
+    memory = budget(calculator.memory_budget, device)
+    own = {"metrics": ", ".join(calculator.current), "state": repr(path and os.fspath(path))}
     said = options_of(calculator, *calculator._arguments) | own | {"version": __version__}
-    return State(path, said | {name: _identity(name, value) for name, value in given.items()}, seconds)
+    said |= {name: _identity(name, value) for name, value in given.items()}
+    if group is not None:
+        memories, ranks = zip(*exchange((memory, said), group), strict=True)
+        check_same_options(ranks)
+        memory, rank, world = min(memories), dist.get_rank(group), dist.get_world_size(group)
+        path, said["process"] = path and f"{os.fspath(path)}.rank{rank}", f"{rank} of {world}"
+    del said["state"]
+    return State(path, said | {"memory_budget": repr(memory)}, seconds) if path else None
 
 
 def _identity(name: str, value: Any) -> str:

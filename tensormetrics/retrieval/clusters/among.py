@@ -12,6 +12,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import exchange, gathered, reduced
+from ..._splitmix import mixed
 from ..rows import Spread, few_rows
 from ..sums import by_content, content_keys
 
@@ -94,7 +95,6 @@ def _digests(x: Tensor) -> Tensor:
     # x: (N, D)  ->  (N,) int64, different for different rows but by a chance of 2^-64
     random: Any = torch.Generator().manual_seed(0)
     bounds = torch.iinfo(torch.int64)
-    odd = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random).to(x.device) | 1
+    keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random).to(x.device)
     pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
-    mixed = [((bits ^ (bits >> 29)) * odd).sum(1) for bits in pieces]
-    return torch.cat([odd.new_empty(0), *mixed])
+    return torch.cat([keys.new_empty(0), *(mixed(bits + keys).sum(1) for bits in pieces)])

@@ -14,6 +14,7 @@ from ...assignment import linear_sum_assignment
 from ..rows import budget
 from ..scores.embedding_metric import EmbeddingMetric
 from ..sums import distinct
+from .among import AmongRanks
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 
@@ -96,14 +97,21 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
             memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
+    def rows_may_stay(self) -> bool:
+        return type(self.kmeans_func) is TorchKMeans and self.kmeans_func.spreads
+
     def compute(self) -> Tensor:
         # ->  () float64
         sides = self.kept()
         classes, codes = sides.query_labels.unique(return_inverse=True)
         if not len(codes):
             return sides.query.new_full((), torch.nan, dtype=torch.float64)
-        clusters = self.kmeans_func(sides.query, self.n_clusters or len(classes))
-        clusters = torch.as_tensor(clusters, device=codes.device)
+        n_clusters = self.n_clusters or len(classes)
+        if sides.spread is not None and isinstance(self.kmeans_func, TorchKMeans):
+            among = AmongRanks(sides.spread)
+            clusters = among.all_of(self.kmeans_func.clusters(sides.query, n_clusters, among))
+        else:
+            clusters = torch.as_tensor(self.kmeans_func(sides.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
         self._items = functools.partial(items_of, codes, clusters, self.query_units, score)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)

@@ -119,7 +119,7 @@ class TorchKMeans:
         centroids: Tensor,
         among: Alone = ALONE,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
-        # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_sums`  centroids: (K, D) float64
+        # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_parts`  centroids: (K, D) float64
         # ->  clusters (N,), centroids (K, D), inertia (), number of updates
         # Those that a user gave may lie anywhere.
         clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else known)

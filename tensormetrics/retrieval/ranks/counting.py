@@ -13,7 +13,7 @@ from ..relevance import Positives
 from ..rows import check_count
 from ..search import operators
 from ..search.distance import equal_rows
-from ..search.filter import BLOCK, Filter, plain_products
+from ..search.filter import BLOCK, Filter, Frame, plain_products
 from ..search.halves import HalfFilter
 from .ranking import TIES, Ranking
 
@@ -30,6 +30,7 @@ class Asked(NamedTuple):
     delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
     positive: Tensor  # (Q, P) int64, those without a distance last
     relevant: Tensor  # (Q,) int64, how many have a distance
+    ready: tuple[Tensor, ...] | None = None  # from `RankCounter.ready`, where that is known
 
     def at(self, rows: Tensor) -> "Asked":
         # rows: (q,) int64
@@ -72,8 +73,11 @@ class RankCounter:
         reference: Tensor,
         ranking: Ranking,
         equal: Tensor | None = None,
+        frame: Frame | None = None,
+        norms: Tensor | None = None,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
+        # frame, norms: as in `Filter`
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference) if equal is None else equal
@@ -82,7 +86,8 @@ class RankCounter:
         self.native = operators.counts(query.device)
         # Where each open entry costs little, the narrow product is faster.
         dtype = torch.float32 if self.native else torch.float64
-        self.filter = Filter(reference, self.distance, dtype, memory // 2 if query.device.type == "cpu" else math.inf)
+        allowed = memory // 2 if query.device.type == "cpu" else math.inf
+        self.filter = Filter(reference, self.distance, dtype, allowed, frame=frame, norms=norms)
         self.kernels = operators.kernels(query.device)
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
@@ -114,11 +119,15 @@ class RankCounter:
         before = asked.own.new_zeros(len(asked.own), asked.delta.shape[1] + 1)
         halves = self.halves if self.kernels and asked.ignored is None and asked.delta.shape[1] <= _WIDEST else None
         if not (halves and self._count_by_kernel(halves, asked, before)):
-            x, error = self.filter.query(asked.query)
-            interval = (*self.filter.place(asked.query), error.clamp(max=1e30) * self.exact)
+            x, factor, shift, error = asked.ready or self.ready(asked.query)
             count = self._count_native if self.native else self._count
-            count(x, asked, interval, before)
+            count(x, asked, (factor, shift, error), before)
         return before
+
+    def ready(self, query: Tensor) -> tuple[Tensor, ...]:
+        # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; the same in a common frame
+        x, error = self.filter.query(query)
+        return x, *self.filter.place(query), error.clamp(max=1e30) * self.exact
 
     def _in_order(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int

@@ -12,17 +12,42 @@ from .ranks import PositiveRanks, within_depth
 class Measured:
     """What is known of some queries: their positives' distances, and how many references come before each."""
 
-    def __init__(self, query: Tensor, own: Tensor, positives: Positives, ignored: Tensor | None) -> None:
-        # query: (Q, D)  own: (Q,) int64  ignored: (Q, I) int64, -1 = none
-        self.query, self.own, self.ignored = query, own, ignored
+    def __init__(
+        self,
+        given: Tensor,
+        own: Tensor,
+        positives: Positives,
+        ignored: Tensor | None,
+        places: Tensor | None = None,
+        kept: bool = False,
+    ) -> None:
+        # given: (N, D), of which the queries are those at places (Q,) int64, None = all
+        # own: (Q,) int64  ignored: (Q, I) int64, -1 = none
+        # kept: all counters have one frame, and what is made of a query for one is kept for all
+        self.given, self.places, self.own, self.ignored = given, places, own, ignored
+        self.kept = kept
+        self.wide: Tensor | None = None
+        self.ready: tuple[Tensor, ...] = ()
         self.positives, self.index, self.gain = positives, positives.index, positives.gain
         self.delta = torch.full(self.index.shape, torch.inf, dtype=torch.float64, device=own.device)
 
     @classmethod
-    def of(cls, query: Tensor, own: Tensor, positives: Positives) -> "Measured":
+    def of(
+        cls, given: Tensor, own: Tensor, positives: Positives, places: Tensor | None = None, kept: bool = False
+    ) -> "Measured":
         # A list of what is ignored is shorter than a mask.
         ignored = None if positives.ignored is None else columns_of(positives.ignored)
-        return cls(query, own, positives._replace(ignored=None), ignored)
+        return cls(given, own, positives._replace(ignored=None), ignored, places, kept)
+
+    @property
+    def query(self) -> Tensor:
+        # ->  (Q, D), on a CPU float64, as its operators take them
+        if self.wide is not None:
+            return self.wide
+        query = self.given if self.places is None else self.given[self.places]
+        query = query.double() if query.device.type == "cpu" else query
+        self.wide = query if self.kept else None
+        return query
 
     def measure(self, rows: Tensor, first: int, distance: Distance, memory: int) -> None:
         # rows: (R, D), references first, first + 1, ...
@@ -54,6 +79,10 @@ class Measured:
     def count(self, counter: RankCounter, first: int) -> None:
         if self.before.shape[1] == 1:
             return
+        query = self.query
+        ready = self.ready or (() if counter.kernels else counter.ready(query))
+        if self.kept:
+            self.ready = ready
         for rows in pieces(len(self.own), counter.rows):
             ignored = None
             if self.ignored is not None:
@@ -65,16 +94,19 @@ class Measured:
             index = torch.where(self.index[rows] < 0, -1, self.index[rows] - first)
             own = self.own[rows] - first
             own = own.where((own >= 0) & (own < len(counter.reference)), -1)
-            asked = Asked(self.query[rows], own, ignored, self.delta[rows], index, self.found[rows])
+            of_rows = tuple(part[rows] for part in ready) or None
+            asked = Asked(query[rows], own, ignored, self.delta[rows], index, self.found[rows], of_rows)
             self.before[rows] += counter.before(asked)
 
 
 def parts_of(number: Tensor, memory: int) -> list[slice]:
     # number: (Q,) int64 ascending, of positives
     """Of the queries in this order, as many at once as the memory takes."""
+    # About as many numbers are kept of each positive.
+    if len(number) and 64 * len(number) * max(int(number[-1]), 1) <= memory // 2:
+        return [slice(0, len(number))]
     parts, start, width = [], 0, number.clamp(min=1).tolist()
     for stop in range(1, len(width) + 1):
-        # About as many numbers are kept of each positive.
         if stop == len(width) or 64 * (stop + 1 - start) * width[stop] > memory // 2:
             parts.append(slice(start, stop))
             start = stop

@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..relevance import Comparison, Gains, Ignore, Positives, Relevance, same_kind, scattered
+from ..relevance import (
+    BatchGains,
+    Comparison,
+    Gains,
+    Ignore,
+    Positives,
+    Relevance,
+    same_kind,
+    scattered,
+)
 from ..rows import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..search.batch import Batch
 from ..search.distance import DistanceName
@@ -76,9 +85,9 @@ def positive_ranks(
         reference: default: the queries, each of which is no candidate of its own.
         self_index: the reference that is this query, which it leaves out; -1 = none.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels, or (without leading
-            dimensions and masks) a tuple (queries, references, gains), (n,) each: the indices of some pairs, each once,
-            and their gains; all other pairs have 0. These take O(n) memory.
+        gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels, or a tuple (queries,
+            references, gains), (n,) each: the indices of some pairs, each once, and their gains; all other pairs have
+            0. These take O(n) memory. With leading dimensions the tuple begins with an index (n,) for each of these.
         ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
             the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
             references of the same group are no candidates.
@@ -208,10 +217,9 @@ def _batch_tiles(
     reference, reference_labels, own = given.candidates()
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
-    if isinstance(gains, tuple):
-        raise ValueError("gains: got a tuple with leading dimensions or masks, wanted gains of all pairs, (..., Q, N)")
     batch = Batch(query, reference, *masks, own)
     queries, size = query.shape[-2], reference.shape[-2]
+    of_item = BatchGains(gains, batch.lead, queries, size) if isinstance(gains, tuple) else None
 
     def flat(name: str, values: Tensor, *tail: int) -> Tensor:
         columns = values.shape[len(batch.lead) + 1 :] if name.endswith("labels") else ()
@@ -238,7 +246,7 @@ def _batch_tiles(
             item.of_reference(batch.reference),
             item.of_reference(reference_labels),
             item.index(batch.self_index),
-            item.of_pairs(gains) if isinstance(gains, Tensor) else gains,
+            item.of_triples(of_item) if of_item else item.of_pairs(gains) if isinstance(gains, Tensor) else gains,
             (item.of_query(ignore[0]), item.of_reference(ignore[1])) if isinstance(ignore, tuple)
             else None if ignore is None else item.of_pairs(ignore),
         )  # fmt: skip

@@ -15,12 +15,14 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
-from ..relevance import Relevance
+from ..relevance import Relevance, triples_of
 from ..rows import Sides, Spread, check_squares
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
+from ..search.filter import Frame
 from ..search.knn import TorchKNN
-from ..search.ring.passing import Ring, in_places
+from ..search.ring.frame import common_frame
+from ..search.ring.passing import Ring, at_once, in_places
 from .counting import RankCounter
 from .measured import Measured, parts_of, pieces
 from .ranking import Ranking
@@ -69,7 +71,8 @@ class _SpreadCounter:
         self.sides, self.spread, self.ranking = sides, spread_of(sides), ranking
         self.memory, self.group = self.spread.memory, self.spread.group
         self.first = [sum(self.spread.reference[:rank]) for rank in range(len(self.spread.reference))]
-        self.most = max(self.memory // 4 // _relevance(sides, ranking).bytes_per_query, 1)
+        each = max(_relevance(sides, ranking).bytes_per_query, 16 * sides.query.shape[1])
+        self.most = max(self.memory // 4 // each, 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
         relevance = _relevance(sides, ranking)
         number = [relevance(tile).relevant for tile in pieces(len(sides.query), self.most)]
@@ -81,18 +84,20 @@ class _SpreadCounter:
     def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         spread, row = self.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
         width = int(self.number[-1]) if len(self.number) else 0
-        told = exchange((width, len(parts_of(self.number, self.memory))), self.group)
-        width, parts = (max(of_ranks) for of_ranks in zip(*told, strict=True))
+        parts = parts_of(self.number, self.memory)
+        told = exchange((width, len(parts)), self.group)
+        width, most = (max(of_ranks) for of_ranks in zip(*told, strict=True))
+        parts += [slice(0, 0)] * (most - len(parts))
         # Distances and counts, 8 bytes each, go twice: to be added, and the sum back.
-        if sum(spread.query) * (row + 32 * width) < 2 * parts * sum(spread.reference) * row:
+        if sum(spread.query) * (row + 32 * width) < 2 * most * sum(spread.reference) * row:
             return self._of_visiting_queries(width)
-        return self._of_visiting_references()
+        return self._of_visiting_references(parts)
 
     def _of_visiting_queries(self, width: int) -> Iterator[tuple[slice, PositiveRanks]]:
         sides, rank = self.sides, dist.get_rank(self.group)
         labels, own = (sides.query_labels, sides.reference_labels), sides.self_index()
         relevance = Relevance(*labels, own, self.ranking.label_comparison_fn, sides.gains, sides.ignore)
-        counter, first = self._counter(sides.reference, None), 0
+        counter, first = self._counter(sides.reference), 0
         each = 64 * (width + 1) + 8 * sides.query.shape[1]
         size = max(min(self.memory // 4 // relevance.bytes_per_query, self.memory // 2 // each), 1)
         for owner, count in enumerate(self.spread.query):
@@ -116,31 +121,35 @@ class _SpreadCounter:
                     yield piece, known.ranks(self.ranking.depth)
             first += count
 
-    def _counter(self, rows: Tensor, equal: Tensor | None) -> RankCounter | None:
+    def _counter(self, rows: Tensor, *known: Any) -> RankCounter | None:
         """Of references; the queries come later."""
-        ranking = self.ranking._replace(memory_budget=max(self.memory // 2, 1))
-        return RankCounter(rows[:0], self.own[:0], rows, ranking, equal) if len(rows) else None
+        ranking = self.ranking._replace(memory_budget=max(self.memory // 4, 1))
+        return RankCounter(rows[:0], self.own[:0], rows, ranking, *known) if len(rows) else None
 
-    def _of_visiting_references(self) -> Iterator[tuple[Tensor, PositiveRanks]]:
-        ring = Ring((self.sides.reference, equal_rows(self.sides.reference)), self.spread.reference, self.group)
-        parts = parts_of(self.number, self.memory)
-        for part in range(max(exchange(len(parts), self.group))):
-            yield from self._ranks(ring, parts[part] if part < len(parts) else slice(0, 0))
+    def _of_visiting_references(self, parts: list[slice]) -> Iterator[tuple[Tensor, PositiveRanks]]:
+        rows, sizes = self.sides.reference, self.spread.reference
+        frame, norms = common_frame(rows, self.ranking.order, self.group)
+        most = at_once(rows, self.memory, 16)
+        # Of the rows that go together.
+        equal = torch.cat([self.own[:0], *(equal_rows(rows[part]) for part in pieces(len(rows), most))])
+        ring = Ring((rows, equal, norms), sizes, self.group, most)
+        for part in parts:
+            yield from self._ranks(ring, frame, part)
 
-    def _ranks(self, ring: Ring, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
+    def _ranks(self, ring: Ring, frame: Frame, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
+        query = self.sides.query
         tiles = [slice(rows.start + part.start, rows.stop + part.start) for rows in pieces(_size(part), self.most)]
-        known = [
-            Measured.of(self.sides.query[self.order[tile]], self.own[tile], self.relevance(tile)) for tile in tiles
-        ]
+        kept = 64 * _size(part) * query.shape[1] <= self.memory
+        known = [Measured.of(query, self.own[tile], self.relevance(tile), self.order[tile], kept) for tile in tiles]
 
-        def measure(rank: int, rows: Tensor, equal: Tensor) -> None:
+        def measure(first: int, rows: Tensor, *_: Tensor) -> None:
             for of_tile in known:
-                of_tile.measure(rows, self.first[rank], self.ranking.order, self.memory // 8)
+                of_tile.measure(rows, first, self.ranking.order, self.memory // 8)
 
-        def count(rank: int, rows: Tensor, equal: Tensor) -> None:
-            if known and (counter := self._counter(rows, equal)):
+        def count(first: int, rows: Tensor, equal: Tensor, norms: Tensor) -> None:
+            if known and (counter := self._counter(rows, equal, frame, norms)):
                 for of_tile in known:
-                    of_tile.count(counter, self.first[rank])
+                    of_tile.count(counter, first)
 
         ring(measure)
         for of_tile in known:
@@ -158,8 +167,12 @@ def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> R
         return of_all[own] if order is None else of_all[own][order]
 
     ignore = (part(sides.ignore[0]), sides.ignore[1]) if isinstance(sides.ignore, tuple) else None
-    labels = part(sides.query_labels), sides.reference_labels
-    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, sides.gains, ignore)
+    labels, gains = (part(sides.query_labels), sides.reference_labels), sides.gains
+    if isinstance(gains, tuple):
+        count = len(sides.query_labels)
+        queries = part(torch.arange(count, device=sides.query_labels.device))
+        gains = triples_of(gains, queries, (count, len(sides.reference_labels)))
+    return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, gains, ignore)
 
 
 def spread_of(sides: Sides) -> Spread:

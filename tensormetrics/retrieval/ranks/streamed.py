@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 
-from ..relevance import Comparison, Positives, Relevance
+from ..._ranks import exchange, from_rank, reduced
+from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, places_among
 from ..rows import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
+from ..search.backend import nearest
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
 from .counting import RankCounter, ranks_of
@@ -43,10 +46,17 @@ class StreamSearch:
         check_count(len(stream.source))
         self.sides, self.source, self.state, self.ranking = sides, stream.source, stream.state, ranking
         self.memory, self.own = ranking.memory(sides.query.device), sides.self_index()
+        self.kept: dict[str, Any] = stream.state.load() if stream.state else {}
+        self.group, self.first, self.stop = stream.group, 0, len(stream.source)
+        self.finished = len(self.kept.get("finished", ()))
+        if self.group is not None:
+            rank, world = dist.get_rank(self.group), dist.get_world_size(self.group)
+            self.first, self.stop = (len(stream.source) * r // world for r in (rank, rank + 1))
+            told = exchange((self.memory, self.finished), self.group)
+            self.memory, self.finished = (min(of_ranks) for of_ranks in zip(*told, strict=True))
         # Two blocks are held, one of them being read.
         self.step = max(self.memory // 8 // (self.source.row_bytes + BESIDES), 1)
         self.relevance = BlockRelevance(sides, ranking.label_comparison_fn, self.memory)
-        self.kept: dict[str, Any] = stream.state.load() if stream.state else {}
 
     def keep(self, now: bool = False, **found: Any) -> None:
         """Lets the state know: all it has, where it was written before."""
@@ -55,8 +65,8 @@ class StreamSearch:
             self.state.keep(lambda: self.kept, now)
 
     def blocks(self, start: int) -> Iterator[tuple[int, Tensor]]:
-        # ->  first row, (n, D) finite
-        for first, rows in self.source.blocks(self.step, start):
+        # ->  first row, (n, D) finite, of this process
+        for first, rows in self.source.blocks(self.step, start, self.stop):
             block = as_embeddings("reference", rows.to(self.own.device))
             try:
                 check_finite(reference=block)
@@ -72,16 +82,31 @@ class StreamSearch:
             kept["index"] = torch.full((len(query), depth), -1, device=query.device)
         knn = TorchKNN(self.ranking.distance, memory_budget=self.memory // 2)
         found = kept["delta"].to(query.device), kept["index"].to(query.device)
-        done = kept.get("done", 0)
+        done = kept.get("done", self.first)
         for first, block in self.blocks(done):
             merge_block(knn, found, query, self.own, None, block, first)
             done = first + len(block)
             self.keep(delta=found[0], index=found[1], done=done)
         self.keep(now=True)
+        found = self._of_all(*found)
         for part in self._parts():
             tile = slice(int(part[0]), int(part[-1]) + 1)
             positives, _ = self.relevance.positives(part)
             yield tile, within_depth(*read_off(found[1][tile], positives), positives, self.ranking.depth)
+
+    def _of_all(self, delta: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        # delta, index: (Q, k) of this process  ->  the same of all
+        if self.group is None:
+            return delta, index
+        best = torch.full_like(delta, torch.inf), torch.full_like(index, -1)
+        for rank in range(dist.get_world_size(self.group)):
+            exchange(None, self.group)
+            told = [part.clone() for part in (delta, index)]
+            for part in told:
+                from_rank(part, rank, self.group)
+            both = torch.cat([best[0], told[0]], 1), torch.cat([best[1], told[1]], 1)
+            best = nearest(*both, delta.shape[1])
+        return best
 
     def _parts(self) -> list[Tensor]:
         """Queries that follow each other, as many at once as the memory takes of their positives."""
@@ -93,34 +118,47 @@ class StreamSearch:
         number, order = self.relevance.numbers().sort(stable=True)
         parts = [order[part] for part in parts_of(number, self.memory)]
         finished = self.kept.setdefault("finished", [])
+        if len(finished) > self.finished:
+            # Another process stopped before; it wants what this one knows of that part, and so of all behind it.
+            del finished[self.finished :]
+            self._forget()
         for place, part in enumerate(parts):
             known = Measured(self.sides.query[part], self.own[part], *self.relevance.positives(part))
             if place >= len(finished):
                 finished.append(self._counted(known))
-                for name in ("measured", "delta", "counted", "before"):
-                    self.kept.pop(name, None)
+                self._forget()
                 self.keep(now=place == len(parts) - 1)
             rank, gain = (None if each is None else each.to(self.own.device) for each in finished[place])
             assert rank is not None  # only gains may be missing
             yield part, within_depth(rank, gain, known.positives, self.ranking.depth)
 
+    def _forget(self) -> None:
+        """What is of one part of the queries."""
+        for name in ("measured", "delta", "counted", "before"):
+            self.kept.pop(name, None)
+
     def _counted(self, known: Measured) -> list[Tensor | None]:
         # ->  ranks (q, P) and gains
         self._measure(known)
+        if self.group is not None:
+            known.delta = reduced(known.delta.clone(), dist.ReduceOp.MIN, self.group)
         known.put_in_order()
         if "before" in self.kept:
             known.before = self.kept["before"].to(self.own.device)
         ranking = self.ranking._replace(memory_budget=max(self.memory // 2, 1))
-        for first, block in self.blocks(self.kept.get("counted", 0)):
+        for first, block in self.blocks(self.kept.get("counted", self.first)):
             known.count(RankCounter(block[:0], self.own[:0], block, ranking), first)
             self.keep(before=known.before, counted=first + len(block))
-        return [*ranks_of(known.before, known.found, known.gain)]
+        before = known.before
+        if self.group is not None:
+            before = reduced(before.clone(), dist.ReduceOp.SUM, self.group)
+        return [*ranks_of(before, known.found, known.gain)]
 
     def _measure(self, known: Measured) -> None:
         """The distances of the positives, whose rows alone are read."""
         if "delta" in self.kept:
             known.delta = self.kept["delta"].to(self.own.device)
-        there = known.index[known.index >= 0].unique()
+        there = known.index[(known.index >= self.first) & (known.index < self.stop)].unique()
         for number, rows in enumerate(there.split(max(self.step // 2, 1))):
             if len(rows) and number >= self.kept.get("measured", 0):
                 block = as_embeddings("reference", self.source.take(rows).to(self.own.device))
@@ -134,15 +172,22 @@ class BlockRelevance:
     def __init__(self, sides: Sides, comparison: Comparison | None, memory: int) -> None:
         if sides.ignore is not None and not isinstance(sides.ignore, tuple):
             raise ValueError("ignore: got a mask or a function with references in blocks, wanted pairs of groups")
-        if sides.gains is not None and not callable(sides.gains):
+        self.triples: Triples | None = None
+        if isinstance(sides.gains, tuple):
+            check_triples(sides.gains, (len(sides.query_labels), len(sides.reference_labels)))
+            order = sides.gains[1].argsort(stable=True)
+            self.triples = tuple(column[order] for column in sides.gains)
+        elif isinstance(sides.gains, Tensor):
             raise ValueError(
-                "gains: got those of pairs with references in blocks, wanted a function of pairs of labels"
+                "gains: got a number for each pair with references in blocks, wanted a function of pairs of labels, or "
+                "a tuple (queries, references, gains); write (*gains.nonzero().unbind(1), gains[gains != 0])"
             )
         self.sides, self.comparison, self.memory, self.own = sides, comparison, memory, sides.self_index()
 
     def _of_blocks(self, part: Tensor) -> Iterator[tuple[Tensor, int, Positives]]:
         # part: (q,) int64  ->  places in it, first reference, what is known of them
         sides, labels = self.sides, self.sides.reference_labels
+        place = places_among(part, len(self.own))
         for first in range(0, len(labels), LABELS):
             here = labels[first : first + LABELS]
             own = self.own[part] - first
@@ -150,9 +195,21 @@ class BlockRelevance:
             ignore = None
             if isinstance(sides.ignore, tuple):
                 ignore = sides.ignore[0][part], sides.ignore[1][first : first + LABELS]
-            relevance = Relevance(sides.query_labels[part], here, own, self.comparison, sides.gains, ignore)
+            gains = self._triples(place, first, len(here)) if self.triples else sides.gains
+            relevance = Relevance(sides.query_labels[part], here, own, self.comparison, gains, ignore)
             for tile in pieces(len(part), max(self.memory // 4 // relevance.bytes_per_query, 1)):
                 yield torch.arange(tile.start, tile.stop, device=own.device), first, relevance(tile)
+
+    def _triples(self, place: Tensor, first: int, count: int) -> Triples:
+        # place: (Q,) int64
+        """Those of some queries in a block of references."""
+        assert self.triples is not None  # asked for only where there are some
+        reference = self.triples[1]
+        begin, end = torch.searchsorted(
+            reference, torch.tensor([first, first + count], device=reference.device)
+        ).tolist()
+        query, reference, gain = (column[begin:end] for column in self.triples)
+        return numbered_anew((query, reference - first, gain), place, torch.arange(count, device=place.device))
 
     def numbers(self) -> Tensor:
         # ->  (Q,) int64, how many references are relevant

@@ -1,21 +1,26 @@
 """Classification by the nearest class centroid."""
 
 import itertools
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._exact_sums import total, unit_of
+from ..._ranks import reduced
+from ..ranks.spread import gathered_scores
 from ..rows import (
     Sides,
     as_embeddings,
     both_or_neither,
     check_squares,
-    class_sums,
-    column_units,
+    class_parts,
     comparable_labels,
     few_rows,
+    largest_of_columns,
 )
 from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
@@ -79,34 +84,46 @@ def nearest_centroid(
 @torch.no_grad()
 def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
-    """`nearest_centroid` of sides that a door has checked."""
-    (query, query_labels, reference, reference_labels), self_index = sides[:4], sides.self_index()
+    """`nearest_centroid` of sides that a door has checked. Of rows that stay on their ranks sums are put together."""
+    spread, query, reference = sides.spread, sides.query, sides.reference
+    mine, here = (slice(None), slice(None)) if spread is None else (spread.own(), spread.own_references())
+    query_labels, self_index = sides.query_labels[mine], sides.self_index()[mine]
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
-    if not len(reference) or not len(query):
+    if not len(sides.reference_labels) or not len(sides.query_labels):
         return scores
 
     def prepared(rows: Tensor) -> Tensor:
         # ->  float64, zeros where a row is not finite
         return distance.prepared(rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0))
 
-    classes, codes = reference_labels.unique(return_inverse=True)
+    def together(values: Tensor, how: Any) -> Tensor:
+        return values if spread is None else reduced(values, how, spread.group)
+
+    classes, codes = sides.reference_labels.unique(return_inverse=True)
+    codes = codes[here]
     there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
-    sums = class_sums(reference, codes, len(classes), column_units(reference, prepared), prepared)
+    number = together(number, dist.ReduceOp.SUM)
+    units = unit_of(together(largest_of_columns(reference, prepared), dist.ReduceOp.MAX))
+    sums = total(together(class_parts(reference, codes, len(classes), units, prepared), dist.ReduceOp.SUM))
     centroids = sums / number[:, None]
     knn, references = TorchKNN(distance.name, memory_budget=memory_budget), References(centroids, distance)
     own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
-    itself = (self_index >= 0) & there[self_index]
+    itself = self_index >= 0
+    if spread is None:  # else all rows are finite, and a query has the values of the reference that it is
+        itself &= there[self_index]
     left = number[own] - itself.long()
-    for piece in torch.arange(len(query), device=query.device).split(few_rows(query)):
-        x, mine = prepared(query[piece]), own[piece]
-        taken = torch.where(itself[piece, None], prepared(reference[self_index[piece]]), 0.0)
-        near = distance.canonical(x, (sums[mine] - taken) / left[piece, None])
-        other = knn.search(x, 1, references, mine)[1][:, 0]
+    for piece in torch.arange(len(query), device=query.device).split(few_rows(query)) if len(query) else ():
+        x, of_class = prepared(query[piece]), own[piece]
+        same = x if spread else prepared(reference[self_index[piece]])
+        taken = torch.where(itself[piece, None], same, 0.0)
+        near = distance.canonical(x, (sums[of_class] - taken) / left[piece, None])
+        other = knn.search(x, 1, references, of_class)[1][:, 0]
         rival = distance.canonical(x, centroids[other])
-        won = (near < rival) | ((near == rival) & (mine < other)) | (other < 0)
+        won = (near < rival) | ((near == rival) & (of_class < other)) | (other < 0)
         scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
-    return scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
+    scores = scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
+    return gathered_scores(scores[None], spread)[0]
 
 
 def _each_item(
@@ -144,6 +161,9 @@ class NearestCentroidAccuracy(QueryMetric):
         super().__init__(
             None, None, average=average, on_lone=on_lone, distance=distance, memory_budget=memory_budget, **kwargs
         )
+
+    def rows_may_stay(self) -> bool:
+        return True
 
     def scores(self, sides: Sides) -> Tensor:
         # ->  (Q,) float64, NaN = lone

@@ -165,6 +165,9 @@ class EmbeddingMetric(Metric):
             settled, memory = rows_in_places(sides, allowed, group)
             (query, query_sizes), (reference, reference_sizes) = settled[0], settled[-1]
             spread = Spread(query_sizes, reference_sizes, group, memory, {})
+            check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
+            if reference is not query:
+                check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
         else:
             for rows in (query, *(references[:1] if len(references[1]) else ())):
                 check_finite(embeddings=rows)
@@ -239,7 +242,7 @@ class EmbeddingMetric(Metric):
         if whole > MUCH:
             warnings.warn(
                 f"{type(self).__name__} brings all rows, {whole / 1e9:.1f} GB, to every process: its options want them "
-                "together. Scores of ranks, and of clusters by the default k-means, leave rows where they are",
+                "together. Scores of ranks, class means and clusters of the default k-means leave rows where they are",
                 stacklevel=2,
             )
 

@@ -17,7 +17,7 @@ from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of
 from ..ranks.streamed import counts_by_blocks
 from ..relevance import Comparison, Gains, Ignore, Relevance
-from ..rows import Sides, as_gains, budget
+from ..rows import Sides, as_gains, budget, need_no_table
 from ..search.distance import DISTANCES, DistanceName
 from .depths import Score
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
@@ -262,7 +262,7 @@ class QueryMetric(EmbeddingMetric):
         self.class_labels: Tensor | None = None
 
     def rows_may_stay(self) -> bool:
-        return self.score is not None and self.ignore is None and (self.gains is None or callable(self.gains))
+        return self.score is not None and self.ignore is None and need_no_table(self.gains)
 
     def compute(self) -> Any:
         # ->  () float64, or as `average` says; of several scores name: that of each

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._splitmix import words_at
 from ..._uncertainty.estimates import Comparison, Estimate, check_confidence, interval_of
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
@@ -195,7 +196,7 @@ def _random_signs(replicates: int, count: int, batch: int, key: Tensor) -> Itera
     # ->  pieces of (replicates, count) float64, short enough for products with a batch
     words = -(-count // 64)
     for row in torch.arange(replicates, device=key.device).split(_rows(max(64 * words, batch), key.device)):
-        yield _bits(_words(key, row[:, None] * words + torch.arange(words, device=key.device)), count)
+        yield _bits(words_at(key, row[:, None] * words + torch.arange(words, device=key.device)), count)
 
 
 def _resamples(replicates: int, count: int, device: torch.device, seed: int) -> Iterator[tuple[slice, Tensor]]:
@@ -203,7 +204,7 @@ def _resamples(replicates: int, count: int, device: torch.device, seed: int) -> 
     key, rows = _key(seed, device), _rows(count, device)
     for start in range(0, replicates, rows):
         piece = range(start, min(start + rows, replicates))
-        words = _words(key, torch.arange(start * count, piece.stop * count, device=device))
+        words = words_at(key, torch.arange(start * count, piece.stop * count, device=device))
         # The upper 32 bits times count, shifted: a uniform index.
         drawn = ((words >> 32 & 0xFFFFFFFF) * count >> 32).view(len(piece), count)
         cell = drawn + count * torch.arange(len(piece), device=device)[:, None]
@@ -226,15 +227,3 @@ def _bits(words: Tensor, count: int) -> Tensor:
     # words: (R, W) int64  ->  (R, count) float64 of 0 and 1, lowest bit first
     width = min(count, 64)
     return (words[:, :, None] >> torch.arange(width, device=words.device) & 1).flatten(1)[:, :count].double()
-
-
-def _words(key: Tensor, place: Tensor) -> Tensor:
-    # key: () int64  place: int64  ->  64 random bits for every place
-    """SplitMix64: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014, 10.1145/2714064.2660195.
-
-    Products wrap around; shifts are arithmetic and masked.
-    """
-    x = key + place * (0x9E3779B97F4A7C15 - 2**64)
-    x = (x ^ x >> 30 & 2**34 - 1) * (0xBF58476D1CE4E5B9 - 2**64)
-    x = (x ^ x >> 27 & 2**37 - 1) * (0x94D049BB133111EB - 2**64)
-    return x ^ x >> 31 & 2**33 - 1

@@ -122,6 +122,12 @@ def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # Most searches return ordered rows, and sorting takes longer than waiting for the device to know.
     rows = (~ordered.all(1)).nonzero()[:, 0]
     if len(rows):
+        values[rows], order = values[rows].sort(dim=1, stable=True)
+        indices[rows] = indices[rows].gather(1, order)
+        # Few have equal values of which the second has the lower index.
+        swapped = (values[:, :-1] == values[:, 1:]) & (indices[:, :-1] > indices[:, 1:])
+        rows = swapped.any(1).nonzero()[:, 0]
+    if len(rows):
         by_index, order = indices[rows].sort(1)
         values[rows], order = values[rows].gather(1, order).sort(dim=1, stable=True)
         indices[rows] = by_index.gather(1, order)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..relevance import BatchGains, Triples, numbered_anew, places_among
 from ..rows import as_embeddings, check_self_index, check_squares
 from .distance import Distance
 from .filter import Filter
@@ -20,7 +21,7 @@ class Item:
 
     def __init__(self, item: int, query_mask: Tensor, reference_mask: Tensor) -> None:
         # query_mask: (B, Q) bool  reference_mask: (B, N) bool
-        self.item = item
+        self.item, self.queries = item, query_mask.shape[1]
         self.query, self.reference = (mask[item].nonzero()[:, 0] for mask in (query_mask, reference_mask))
         self.number = item * query_mask.shape[1] + self.query  # among the queries of all items
         self.place = torch.where(reference_mask[item], reference_mask[item].cumsum(0) - 1, -1)
@@ -36,6 +37,10 @@ class Item:
     def of_pairs(self, values: Tensor) -> Tensor:
         # values: (B, Q, N)  ->  (q, n)
         return values[self.item][self.query[:, None], self.reference]
+
+    def of_triples(self, gains: BatchGains) -> Triples:
+        """Those of pairs that are present."""
+        return numbered_anew(gains(self.item), places_among(self.query, self.queries), self.place)
 
     def index(self, index: Tensor) -> Tensor:
         # index: (B, Q) int64 among all references, -1 = none  ->  (q,) among those present

@@ -94,12 +94,15 @@ class Distance:
     def of_table(self, query: Tensor, reference: Tensor, columns: Tensor, memory: int) -> Tensor:
         # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, in such pieces
         delta = torch.empty(len(query), len(columns), dtype=torch.float64, device=query.device)
-        pairs = _pairs_at_once(query, memory)
+        pairs = max(memory // 32, 1)  # each takes two indices and a number
         rows = max(pairs // max(len(columns), 1), 1)
         for i in range(0, len(query), rows):
+            some = query[i : i + rows]
+            row = torch.arange(len(some), device=query.device)
             for j in range(0, len(columns), pairs):
-                sides = query[i : i + rows, None], reference[columns[j : j + pairs]]
-                delta[i : i + rows, j : j + pairs] = self.canonical(*sides)
+                column = columns[j : j + pairs]
+                listed = row.repeat_interleave(len(column)), column.repeat(len(some))
+                delta[i : i + rows, j : j + pairs] = self.of_pairs(some, reference, *listed, memory).view(len(some), -1)
         return delta
 
 

@@ -27,6 +27,18 @@ class Frame(NamedTuple):
 
     centre: Tensor  # (D,) float64
     scale: Tensor  # () float64, a power of two
+    longest: Tensor | None = None  # () float64, norm of the longest of all rows in it; None: each filter has its own
+
+
+def middle(rows: Tensor, distance: Distance) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64
+    """A point in the midst of most rows."""
+    some = distance.prepared(rows[:: len(rows) // 1024 + 1])
+    some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
+    # A median of all of these would take longer than a small search.
+    away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
+    near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
+    return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
 
 
 class Filter:
@@ -53,14 +65,18 @@ class Filter:
         memory: float = math.inf,
         chosen: Tensor | None = None,
         frame: Frame | None = None,
+        norms: Tensor | None = None,
     ) -> None:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
+        # norms: (R,) float64, where they are known, of centred references in a frame; not finite where a row is not
         self.reference, self.chosen = reference, chosen
         self.distance, self.dtype = distance, dtype
         self.count = len(reference) if chosen is None else len(chosen)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         kernels = operators.preparing(reference) if chosen is None and self.count else None
-        if kernels:
+        if frame is not None and norms is not None:
+            self.centre, self.norms, self.hidden, sizes = self._known(frame, norms)
+        elif kernels:
             self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance.unit, frame)
         else:
             self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
@@ -71,7 +87,9 @@ class Filter:
 
     def _lengths(self, frame: Frame | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
-        centre = self.centre = self._middle() if frame is None else frame.centre
+        if frame is None:
+            given = self.reference if self.chosen is None else self.reference[self.chosen[:: self.count // 1024 + 1]]
+        centre = self.centre = middle(given, self.distance) if frame is None else frame.centre
         # Kept pieces would lie between the large ones that are freed, and hold their memory.
         norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
         for piece in self._steps(0, self.count):
@@ -79,17 +97,13 @@ class Filter:
         hidden = ~norms.isfinite()
         norms.masked_fill_(hidden, 0.0)
         longest = norms.amax()
-        scale = power_of_two(longest) if frame is None else frame.scale
-        return centre, norms, hidden, torch.stack([scale, scale * longest, scale * centre.norm()])
+        return centre, norms, hidden, _sizes(frame or Frame(centre, power_of_two(longest)), longest)
 
-    def _middle(self) -> Tensor:
-        # ->  (D,) float64
-        some = self.distance.prepared(self._given(slice(None, None, self.count // 1024 + 1)))
-        some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
-        # A median of all of these would take longer than a small search.
-        away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
-        near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
-        return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
+    def _known(self, frame: Frame, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  as `_lengths`
+        hidden = ~norms.isfinite()
+        norms = norms.masked_fill(hidden, 0.0)
+        return frame.centre, norms, hidden, _sizes(frame, norms.amax())
 
     def __len__(self) -> int:
         return self.size
@@ -175,7 +189,7 @@ class Filter:
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
         for piece in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self.centred(self._given(piece)) * self.scale
+            x = self.centred(self._given(piece)).mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
             prepared[piece.start - rows.start : piece.stop - rows.start] = x
         return prepared
@@ -194,6 +208,12 @@ class Filter:
             rows = self.distance.prepared(rows)
         # Torch widens the rows as it reads them.
         return rows - self.centre if centred else rows.double()
+
+
+def _sizes(frame: Frame, longest: Tensor) -> Tensor:
+    # ->  (3,) float64
+    longest = longest if frame.longest is None else frame.longest
+    return torch.stack([frame.scale, frame.scale * longest, frame.scale * frame.centre.norm()])
 
 
 class _Precision:

@@ -91,7 +91,7 @@ multiplies_bytes = define(
 _keep_possible = define(
     "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
     "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
-    "int k, bool halved) -> ()",
+    "Tensor(e!) upper, bool halved) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
@@ -99,9 +99,8 @@ _keep_possible = define(
 # of the references of what follows is; then as above
 # ->  (Q, kept) float64 ascending, (Q, kept) int64, (Q,) bool, for which queries nothing is known
 _least_of_possible = define(
-    "least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor share, "
-    "Tensor width, Tensor slack, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, "
-    "int kept) -> (Tensor, Tensor, Tensor)",
+    "least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor slack, Tensor lower, "
+    "Tensor column, Tensor number, Tensor limit, int k, int kept) -> (Tensor, Tensor, Tensor)",
     _least,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )

@@ -52,10 +52,11 @@ class RowSource(ABC):
     def row_bytes(self) -> int:
         return max(self.shape[1] * self.dtype.itemsize, 1)
 
-    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, rows: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Tensor]]:
         # ->  first row, (n, D), n <= rows
-        """All from `start` on; the next block is read while the present one is used."""
-        places = [(first, min(first + rows, len(self))) for first in range(start, len(self), rows)]
+        """All from `start` on, or those before `stop`; the next block is read while the present one is used."""
+        stop = len(self) if stop is None else stop
+        places = [(first, min(first + rows, stop)) for first in range(start, stop, rows)]
         with ThreadPoolExecutor(1, "rows") as reader:
             coming = [reader.submit(self.read, *place) for place in places[:1]]
             for number, (first, _) in enumerate(places):

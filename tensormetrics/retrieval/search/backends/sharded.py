@@ -16,7 +16,7 @@ from ..distance import Distance
 from ..knn import TorchKNN
 from ..ring.mutual import Known
 from ..ring.mutual_ring import MutualRing
-from ..ring.passing import Ring
+from ..ring.passing import Ring, at_once
 
 
 class ShardedKNN:
@@ -111,8 +111,7 @@ class ShardedKNN:
         known = Known(
             query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
         )
-        first = [sum(sizes[:rank]) for rank in range(len(sizes))]
-        here = torch.arange(len(query), device=query.device) + first[dist.get_rank(self.group)]
+        here = torch.arange(len(query), device=query.device) + sum(sizes[: dist.get_rank(self.group)])
         same = query is reference or not len(query) + len(reference)
         alone = same and ignore is None and torch.equal(own, here)
         # More would travel than is saved where many neighbours do.
@@ -120,17 +119,20 @@ class ShardedKNN:
         halved = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
         alone &= few and halved and operators.selects(query.device)
         memory = budget(self.knn.memory_budget, query.device)
-        if all(exchange(bool(alone), self.group)) and isinstance(distance, Distance):
+        every, memories = zip(*exchange((bool(alone), memory), self.group), strict=True)
+        least = min(memories)
+        if all(every) and isinstance(distance, Distance):
             check_squares(query=query)
-            MutualRing(query, sizes, memory, self.knn, distance, self.group)(known)
+            most = at_once(query, least)
+            MutualRing(query, sizes, memory, self.knn, distance, most, self.group)(known)
             return known.delta, known.index
 
-        def merge(rank: int, block: Tensor) -> None:
+        def merge(start: int, block: Tensor) -> None:
             if len(query) and len(block):
                 ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
-                merge_block(self.knn, (known.delta, known.index), query, own, ignored, block, first[rank])
+                merge_block(self.knn, (known.delta, known.index), query, own, ignored, block, start)
 
-        Ring([reference], sizes, self.group)(merge)
+        Ring([reference], sizes, self.group, at_once(reference, least))(merge)
         return known.delta, known.index
 
 

@@ -40,6 +40,7 @@ class Lists(NamedTuple):
     column: Tensor  # (Q, capacity) int32
     number: Tensor  # (Q,) int32, capacity: nothing is known
     limit: Tensor  # (Q,) float32
+    upper: Tensor  # (Q, k) float32, the least upper bounds, ascending
 
     def of(self, rows: Tensor) -> "Lists":
         return Lists(*(each[rows] for each in self))
@@ -108,7 +109,7 @@ class ByteSearch:
         else:
             lists, x, error = self._listed(queries.rows, queries.own)
         kept = min(task.kept, filter_.count)
-        sides = x, self.ready, filter_.bias, error, self.order, self.share, *lists
+        sides = x, self.ready, filter_.bias, error, self.order, *lists[1:-1]
         values, columns, flooded = operators.least_of_possible(*sides, task.k, kept)
         error = error.masked_fill(flooded, torch.inf)
         return settle_filtered(task, queries, values, columns, error, kept == filter_.count)
@@ -150,6 +151,7 @@ class ByteSearch:
             torch.empty(queries, self.capacity, dtype=torch.int32),
             torch.zeros(queries, dtype=torch.int32),
             torch.full((queries,), torch.inf),
+            torch.full((queries, self.task.k), torch.inf),
         )
 
     def _keep(self, x: Rounded, lists: Lists, own: Tensor, halved: bool) -> None:
@@ -157,7 +159,7 @@ class ByteSearch:
         queries = x.bytes.contiguous(), x.scale.contiguous(), excess
         references = self.panels, self.shuffled.scale, self.bias, self.share
         sides = *queries, *references, lists.width, lists.slack, own.contiguous()
-        operators.keep_possible(*sides, *lists[2:], self.task.k, halved)
+        operators.keep_possible(*sides, *lists[2:], halved)
 
 
 def _capacity(k: int, dim: int) -> int:
@@ -204,15 +206,15 @@ def _keep_possible(
     column: Tensor,
     number: Tensor,
     limit: Tensor,
-    k: int,
+    upper: Tensor,
     halved: bool,
 ) -> None:
     rows = panels.transpose(1, 2).flatten(2).flatten(0, 1).int() - 128  # (R', D')
     product = (x.double() @ rows.double().T).float() * (x_scale[:, None] * scale)
     product[torch.arange(len(bias)) == own[:, None]] = torch.inf
     values = product + (bias - width[:, None] * share)
-    upper = values + 2 * width[:, None] * share
-    limit.copy_((upper.kthvalue(k, dim=1).values + 2 * slack).nextafter(upper.new_tensor(torch.inf)))
+    upper.copy_((values + 2 * width[:, None] * share).topk(upper.shape[1], largest=False).values)
+    limit.copy_((upper[:, -1] + 2 * slack).nextafter(upper.new_tensor(torch.inf)))
     for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
         found = (entries < below).nonzero()[:, 0]
         fits = len(found) < lower.shape[1]
@@ -228,8 +230,6 @@ def _least_of_possible(
     bias: Tensor,
     error: Tensor,
     order: Tensor,
-    share: Tensor,
-    width: Tensor,
     slack: Tensor,
     lower: Tensor,
     column: Tensor,

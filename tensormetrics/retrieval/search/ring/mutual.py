@@ -1,7 +1,7 @@
 """Nearest neighbours of two sets of rows in each other, where each product serves both of its rows."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import operators
 from ..backend import nearest
 from ..distance import Distance
-from ..filter import Filter, plain_products
+from ..filter import Filter, Frame, plain_products
 from ..least import Least
 from ..nearest import NearestSearch
 from ..references import References
@@ -25,25 +25,40 @@ class Known:
         self.delta, self.index = delta, index
 
     def add(self, delta: Tensor, index: Tensor, rows: slice = slice(None)) -> None:
-        # delta, index: (n, K) of these rows
+        # delta, index: (n, k) of these rows, in order
         k = self.index.shape[1]
+        if not (self.index[rows, :1] >= 0).any():
+            self.delta[rows], self.index[rows] = delta, index
+            return
         both = torch.cat([self.delta[rows], delta], 1), torch.cat([self.index[rows], index], 1)
         self.delta[rows], self.index[rows] = nearest(*both, k)
 
 
+class Side(NamedTuple):
+    """Rows (N, D) with their norms in the common frame, beyond what canonical distance `worst` they have no use for a
+    neighbour, (N,) float64 each, and the rows made ready as queries, where they are kept."""
+
+    rows: Tensor
+    norms: Tensor
+    worst: Tensor
+    scaled: Tensor | None = None
+
+    def of(self, rows: slice) -> "Side":
+        return Side(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+
 def mutual_neighbours(
-    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: Distance, memory: int
+    x: Side, y: Side, k: int, distance: Distance, frame: Frame, memory: int
 ) -> Iterator[tuple[bool, slice, Tensor, Tensor]]:
-    # x: (N, D)  y: (M, D)  worst_x: (N,), worst_y: (M,) float64
     # ->  whether of x, slices of its rows or of y's, (n, k) float64, (n, k) int64, -1 = none
     """Of each row the k nearest rows of the other side by (Euclidean distance, index), as far as they are not further
     than `worst`; piece by piece."""
-    size = 4 * Least.capacity(kept_of(k, 2**31, True)) * (8 if x.dtype == torch.float64 else 4)
+    size = 4 * Least.capacity(kept_of(k, 2**31, True)) * (8 if x.rows.dtype == torch.float64 else 4)
     step = max(memory // 4 // size, 256)
-    for i in range(0, len(x), step):
-        for j in range(0, len(y), step):
-            rows = slice(i, min(i + step, len(x))), slice(j, min(j + step, len(y)))
-            found = _neighbours(x[rows[0]], worst_x[rows[0]], y[rows[1]], worst_y[rows[1]], k, distance, memory // 2)
+    for i in range(0, len(x.rows), step):
+        for j in range(0, len(y.rows), step):
+            rows = slice(i, min(i + step, len(x.rows))), slice(j, min(j + step, len(y.rows)))
+            found = _neighbours(x.of(rows[0]), y.of(rows[1]), k, distance, frame, memory // 2)
             for first, (here, start) in enumerate(zip(rows, (j, i), strict=True)):
                 delta, index = found[first]
                 yield not first, here, delta, torch.where(index < 0, -1, index + start)
@@ -67,26 +82,28 @@ class _Stacked:
 
 
 def _neighbours(
-    x: Tensor, worst_x: Tensor, y: Tensor, worst_y: Tensor, k: int, distance: Distance, memory: int
+    x: Side, y: Side, k: int, distance: Distance, frame: Frame, memory: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    filter_ = Filter(cast(Tensor, _Stacked(x, y)), distance, dtype)  # which reads slices of rows alone
-    worst, size = torch.cat([worst_x, worst_y]), len(x)
+    dtype = torch.float64 if x.rows.dtype == torch.float64 else torch.float32
+    stacked = cast(Tensor, _Stacked(x.rows, y.rows))  # of which slices of rows alone are read
+    filter_ = Filter(stacked, distance, dtype, frame=frame, norms=torch.cat([x.norms, y.norms]))
+    worst, size, dim = torch.cat([x.worst, y.worst]), len(x.rows), x.rows.shape[1]
     scaled = filter_.norms * filter_.scale
     factor, shift = filter_.scale * filter_.scale, -scaled.square()
     # The squares of the norms are sums in another order than that of canonical distances.
-    error = filter_.error(scaled) + (2 * x.shape[1] + 16) * 2.0**-53 * scaled.square()
+    error = filter_.error(scaled) + (2 * dim + 16) * 2.0**-53 * scaled.square()
     least = Least(len(worst), kept_of(k, len(worst), True), filter_.bias)
     limit = torch.nextafter((factor * worst + shift + error).to(dtype), worst.new_full((), torch.inf, dtype=dtype))
     least.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
     own = torch.full((TILE,), -1)
-    step = max(memory // 4 // (x.shape[1] * dtype.itemsize), 256)
+    step = max(memory // 4 // (dim * dtype.itemsize), 256)
     for first in range(size, len(worst), step):
         rows = filter_.ready(slice(first, min(first + step, len(worst))))
         for start in range(0, size, TILE):
-            queries, _ = filter_.query(x[start : start + TILE])
+            tile = slice(start, start + TILE)
+            queries = filter_.query(x.rows[tile])[0] if x.scaled is None else x.scaled[tile]
             tables = least.keys, least.number, least.limit, least.kept, start
-            with plain_products(x.device):
+            with plain_products(queries.device):
                 operators.keep_least(queries, rows, filter_.bias, first, own[: len(queries)], None, *tables)
     values, columns = least.sorted()
     of_x, of_y = slice(size), slice(size, None)
@@ -96,7 +113,7 @@ def _neighbours(
         least = values[rows], columns[rows] - before, worst[rows]
         return _settled(query, reference, *least, places, k, distance, memory)
 
-    return found(x, y, of_x, size), found(y, x, of_y, 0)
+    return found(x.rows, y.rows, of_x, size), found(y.rows, x.rows, of_y, 0)
 
 
 def _settled(

@@ -9,43 +9,63 @@ from torch import distributed as dist
 
 from ...._ranks import Group, exchange, global_rank, reaching
 
+FEWEST = 64  # rows that are sent at once
+
 
 class Ring:
-    """`ring(work)` calls `work(rank, *block)` for the tensors of every rank, the own first.
+    """`ring(work)` calls `work(first, *block)` for the tensors of every rank, the own first, in blocks of rows.
 
-    tensors: each with a row for each of this rank's; `sizes`: how many rows every rank has. Besides its own a rank
-    holds the block it works on and the next one. After every block the ranks tell each other whether they failed.
+    tensors: each with a row for each of this rank's; `sizes`: how many rows every rank has, one rank behind the other;
+    `first` is the number of a block's first row among all. A block has at most `most` rows, the same on all ranks.
+    Besides its own a rank holds the block it works on and the next one. After every block the ranks tell each other
+    whether they failed.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], sizes: list[int], group: Group = None) -> None:
+    def __init__(self, tensors: Sequence[Tensor], sizes: list[int], group: Group = None, most: int = 2**62) -> None:
         self.tensors, self.sizes, self.group = [tensor.contiguous() for tensor in tensors], sizes, group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
+        self.most = max(min(most, max(sizes)), 1)
         self.room: list[list[Tensor]] = []
 
     def __call__(self, work: Callable[..., None]) -> None:
-        failure, block = None, self.tensors
+        failure: BaseException | None = None
         try:
             # A rank that finds no room must not be waited for by one that sends.
-            most = max((size for rank, size in enumerate(self.sizes) if rank != self.rank), default=0)
-            buffers = range(min(self.world - 1, 2)) if not self.room else ()
-            self.room += [[t.new_empty(most, *t.shape[1:]) for t in self.tensors] for _ in buffers]
+            buffers = range(2 - len(self.room) if self.world > 1 else 0)
+            self.room += [[t.new_empty(self.most, *t.shape[1:]) for t in self.tensors] for _ in buffers]
         except BaseException as error:
             failure = error
         exchange(failure, self.group)
-        for step in range(self.world):
-            arriving, requests = self._begin(step + 1) if step + 1 < self.world else (block, [])
+        turns = [(step, start) for step in range(self.world) for start in range(0, max(self.sizes), self.most)]
+        block, requests = self._begin(0, *turns[0]) if turns else ([], [])
+        for number, (step, start) in enumerate(turns):
+            finish(requests, self.group)
+            if number:
+                exchange(failure, self.group)
+            requests = []
+            present, owner = block, (self.rank - step) % self.world
+            if number + 1 < len(turns):
+                block, requests = self._begin(number + 1, *turns[number + 1])
             try:
-                work((self.rank - step) % self.world, *block)
+                work(sum(self.sizes[:owner]) + min(start, self.sizes[owner]), *present)
             except BaseException as error:  # the others wait for our blocks
                 failure = error
-            finish(requests, self.group)
-            exchange(failure, self.group)
-            block = arriving
+        exchange(failure, self.group)
 
-    def _begin(self, step: int) -> tuple[list[Tensor], list[dist.Work]]:
+    def _begin(self, number: int, step: int, start: int) -> tuple[list[Tensor], list[dist.Work]]:
+        own = [tensor[start : start + self.most] for tensor in self.tensors]
+        if not step:
+            return own, []
         to, owner = (self.rank + step) % self.world, (self.rank - step) % self.world
-        arriving = [room[: self.sizes[owner]] for room in self.room[step % len(self.room)]]
-        return arriving, begin([(to, self.tensors)], [(owner, arriving)], self.group)
+        size = min(max(self.sizes[owner] - start, 0), self.most)
+        arriving = [room[:size] for room in self.room[number % len(self.room)]]
+        return arriving, begin([(to, own)], [(owner, arriving)], self.group)
+
+
+def at_once(rows: Tensor, memory: int, besides: int = 0) -> int:
+    """How many rows to send at once, of which two blocks and what is made of them take half of the memory; `besides`:
+    bytes that go with each."""
+    return max(memory // 8 // max(rows.shape[1] * rows.element_size() + besides, 1), FEWEST)
 
 
 def begin(

@@ -1,0 +1,137 @@
+// How many random subsets have a sum as extreme as a bound: 64 draws side by side, drawn, summed and counted while they
+// are in the cache of a core.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/parallel.h"
+#include "common/stop.h"
+#include "words.h"
+
+namespace subsets {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+constexpr int kRows = 64;  // draws side by side
+constexpr int kSums = 8;   // vectors of sums that stay in registers
+
+struct Draws {
+  const double* units;                      // (B, N), integers whose sums stay below 2^53
+  const int64_t *n, *size;                  // (B,), or (1,) for all queries, or null
+  const int64_t *low, *high;                // (B,), or null
+  int64_t sizes, batch, places, begin, iterations;
+  std::vector<int64_t> order;               // queries of equal n and size follow each other
+  std::vector<std::atomic<int64_t>> extreme;
+
+  std::pair<int64_t, int64_t> sizes_of(int64_t q) const {
+    return sizes == 1 ? std::pair(n[0], size[0]) : std::pair(n[q], size[q]);
+  }
+
+  // words: (columns, kRows), of the draws from `start` on
+  void draw_words(int64_t start, int64_t columns, uint64_t* words) const {
+    for (int64_t c = 0; c < columns; ++c)
+      for (int r = 0; r < kRows; ++r) words[c * kRows + r] = word(begin, start + r, c);
+  }
+
+  // chosen: (N, kRows), 1 for the places that a draw takes. Algorithm S, as in `random_partitions`.
+  void take_places(const uint64_t* words, std::pair<int64_t, int64_t> of, double* chosen) const {
+    uint64_t needed[kRows];
+    std::fill(needed, needed + kRows, of.first);
+    for (int64_t place = 0; place < places; ++place) {
+      const uint64_t left = std::max<int64_t>(of.second - place, 0);
+      const uint64_t* const from = words + place / 2 * kRows;
+      const int shift = place % 2 * 32;
+      for (int r = 0; r < kRows; ++r) {
+        const bool take = ((from[r] >> shift & 0xFFFFFFFFu) * left >> 32) < needed[r];
+        chosen[place * kRows + r] = take ? 1.0 : 0.0;
+        needed[r] -= take;
+      }
+    }
+  }
+
+  void take_signs(const uint64_t* words, double* chosen) const {
+    for (int64_t i = 0; i < places * kRows; ++i) chosen[i] = static_cast<int64_t>(words[i]) < 0 ? 1.0 : 0.0;
+  }
+
+  // sums: (kRows,)
+  template <int bytes>
+  void add(const double* chosen, const double* unit, double* sums) const {
+    typedef double Lanes __attribute__((vector_size(bytes), aligned(8)));
+    constexpr int lanes = bytes / sizeof(double);
+    for (int r = 0; r < kRows; r += kSums * lanes) {
+      Lanes sum[kSums] = {};
+      for (int64_t place = 0; place < places; ++place)
+        for (int k = 0; k < kSums; ++k)
+          sum[k] += *reinterpret_cast<const Lanes*>(chosen + place * kRows + r + k * lanes) * unit[place];
+      for (int k = 0; k < kSums; ++k) *reinterpret_cast<Lanes*>(sums + r + k * lanes) = sum[k];
+    }
+  }
+
+  template <int bytes>
+  void count(int64_t start, uint64_t* words, double* chosen, int64_t* found) const {
+    draw_words(start, n ? (places + 1) / 2 : places, words);
+    if (!n) take_signs(words, chosen);
+    const int rows = static_cast<int>(std::min<int64_t>(kRows, iterations - start));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    for (int64_t b = 0; b < batch; ++b) {
+      const int64_t q = order[b];
+      if (n && (b == 0 || sizes_of(q) != sizes_of(order[b - 1]))) take_places(words, sizes_of(q), chosen);
+      double sums[kRows];
+      add<bytes>(chosen, units + q * places, sums);
+      const double least = low ? low[q] : kInfinity, most = high ? high[q] : -kInfinity;
+      int64_t number = 0;
+      for (int r = 0; r < rows; ++r) number += (sums[r] >= least) | (sums[r] <= most);
+      found[q] += number;
+    }
+  }
+
+  template <int bytes>
+  void run(int64_t first, int64_t last, const stop::Flag& stop) {
+    std::vector<uint64_t> words((n ? (places + 1) / 2 : places) * kRows);
+    std::vector<double> chosen(places * kRows);
+    std::vector<int64_t> found(batch, 0);
+    for (int64_t block = first; block < last && !stop(); ++block)
+      count<bytes>(block * kRows, words.data(), chosen.data(), found.data());
+    for (int64_t q = 0; q < batch; ++q) extreme[q] += found[q];
+  }
+};
+
+// units: (B, N) float64, integers  n, size: (B,) or (1,) int64  low, high: (B,) int64  ->  (B,) int64
+// Of the draws 0 ... iterations - 1 of the stream at `begin`: how many have a sum >= low or <= high. A draw takes n of
+// the first `size` places, or, without these, each place or not.
+Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor> size, std::optional<Tensor> low,
+                     std::optional<Tensor> high, int64_t begin, int64_t iterations) {
+  const auto data = [](const std::optional<Tensor>& of) {
+    return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
+  };
+  const int64_t batch = units.size(0);
+  Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),
+              n ? n->size(0) : 1, batch, units.size(1), begin, iterations, std::vector<int64_t>(batch),
+              std::vector<std::atomic<int64_t>>(batch)};
+  std::iota(draws.order.begin(), draws.order.end(), 0);
+  if (draws.sizes > 1)
+    std::stable_sort(draws.order.begin(), draws.order.end(),
+                     [&](int64_t p, int64_t q) { return draws.sizes_of(p) < draws.sizes_of(q); });
+  const stop::Flag stop;
+  const int64_t blocks = (iterations + kRows - 1) / kRows, work = kRows * (draws.places + 1) * (batch + 8);
+  common::in_parallel("extreme_draws", blocks, 1 + (int64_t(1) << 18) / work, [&](int64_t first, int64_t last) {
+    common::vectorised([&](auto bytes) { draws.run<decltype(bytes)::value>(first, last, stop); });
+  });
+  Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
+  std::copy(draws.extreme.begin(), draws.extreme.end(), static_cast<int64_t*>(counts.data_ptr()));
+  return counts;
+}
+
+}  // namespace subsets
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) { m.impl("extreme_draws", TORCH_BOX(&subsets::extreme_draws)); }

@@ -1,0 +1,196 @@
+// How many subset sums of integers are as extreme as a bound, by meeting in the middle: Horowitz & Sahni 1974,
+// doi:10.1145/321812.321823. Sums of one half, and of the other, ascend without sorting: a value more merges the sums
+// without it with those that have it.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/parallel.h"
+#include "common/stop.h"
+
+namespace subsets {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+constexpr int64_t kHalf = 24;   // values of a table, whose sums take 128 MB; more values than two tables are few
+constexpr int64_t kSmall = 18;  // tables of so many values may stand once in each thread
+
+struct Sums {
+  const int64_t* values;
+  int64_t count;
+};
+
+// out: (n + m,) = x: (n,) and y + shift: (m,) merged, from the end. `out` may be the memory of x and y where it begins
+// behind neither.
+inline void merge(const int64_t* x, int64_t n, const int64_t* y, int64_t m, int64_t shift, int64_t* out) {
+  while (n > 0 && m > 0) {
+    const int64_t left = x[n - 1], right = y[m - 1] + shift, take = left > right;
+    out[n + m - 1] = take ? left : right;
+    n -= take;
+    m -= 1 - take;
+  }
+  std::copy_backward(x, x + n, out + n);
+  for (; m > 0; --m) out[m - 1] = y[m - 1] + shift;
+}
+
+// Sums of all subsets of some values, ascending, in classes: by the number of values, or all in one.
+class Table {
+ public:
+  explicit Table(int64_t values) : sums_(new int64_t[int64_t(1) << values]) {}
+
+  // Classes of up to `most` values; -1: one class.
+  void build(const int64_t* values, int64_t count, int64_t most, const stop::Flag& stop) {
+    sums_[0] = 0;
+    begin_ = {0, 1};
+    for (int64_t k = 0; k < count && !stop(); ++k) most < 0 ? add(values[k]) : add_to_classes(values[k], most);
+  }
+
+  int64_t classes() const { return static_cast<int64_t>(begin_.size()) - 1; }
+  Sums operator[](int64_t k) const { return {sums_.get() + begin_[k], begin_[k + 1] - begin_[k]}; }
+
+ private:
+  void add(int64_t value) {
+    merge(sums_.get(), begin_[1], sums_.get(), begin_[1], value, sums_.get());
+    begin_[1] *= 2;
+  }
+
+  // Class k begins anew at begin_[k] + begin_[k - 1], behind all that later merges read, the last class first.
+  void add_to_classes(int64_t value, int64_t most) {
+    const int64_t old = classes(), now = std::min(old, most) + 1;
+    std::vector<int64_t> begin(now + 1, 0);
+    for (int64_t k = 0; k < now; ++k)
+      begin[k + 1] = begin[k] + (k < old ? (*this)[k].count : 0) + (k ? (*this)[k - 1].count : 0);
+    for (int64_t k = now - 1; k > 0; --k) {
+      const Sums without = k < old ? (*this)[k] : Sums{nullptr, 0}, with = (*this)[k - 1];
+      merge(without.values, without.count, with.values, with.count, value, sums_.get() + begin[k]);
+    }
+    begin_ = std::move(begin);
+  }
+
+  std::unique_ptr<int64_t[]> sums_;  // written before it is read: nobody clears it
+  std::vector<int64_t> begin_;
+};
+
+// How many pairs of x and y have a sum of at least `bound`.
+inline int64_t count_pairs(Sums x, Sums y, int64_t bound) {
+  int64_t i = 0, j = y.count, count = 0;
+  while (i < x.count && j > 0) {
+    const int64_t take = x.values[i] + y.values[j - 1] >= bound;
+    count += take ? x.count - i : 0;
+    j -= take;
+    i += 1 - take;
+  }
+  return count;
+}
+
+// The subsets of one query: of n values, or, if n is -1, of any number.
+struct Query {
+  std::vector<int64_t> values;
+  int64_t n;
+  std::optional<int64_t> low, high;
+
+  // What is left of n values of N has the same count, and smaller classes where n > N / 2.
+  void shrink() {
+    const int64_t count = static_cast<int64_t>(values.size());
+    if (n < 0 || 2 * n <= count) return;
+    int64_t total = 0;
+    for (const int64_t value : values) total += value;
+    n = count - n;
+    std::swap(low, high);
+    if (low) low = total - *low;
+    if (high) high = total - *high;
+  }
+
+  int64_t first() const { return std::min(static_cast<int64_t>(values.size() + 1) / 2, kHalf); }
+  int64_t second() const { return std::min(static_cast<int64_t>(values.size()) - first(), kHalf); }
+  int64_t rest() const { return static_cast<int64_t>(values.size()) - first() - second(); }
+
+  void build(Table& table, bool upper, const stop::Flag& stop) const {
+    table.build(values.data() + (upper ? first() : 0), upper ? second() : first(), n, stop);
+  }
+
+  // Sums of class k of one table, and of the other those that make n values with subset `rest` of what is in neither.
+  int64_t count(const Table& lower, const Table& upper, int64_t rest, int64_t k) const {
+    int64_t sum = 0, size = 0;
+    for (int64_t i = 0; rest >> i; ++i)
+      if (rest >> i & 1) {
+        sum += values[first() + second() + i];
+        ++size;
+      }
+    const int64_t other = n < 0 ? 0 : n - size - k;
+    if (other < 0 || other >= upper.classes()) return 0;
+    const Sums x = lower[k], y = upper[other];
+    int64_t found = 0;
+    if (low) found += count_pairs(x, y, *low - sum);
+    if (high) found += x.count * y.count - count_pairs(x, y, *high - sum + 1);
+    return found;
+  }
+};
+
+inline int64_t count_small(const Query& query, const stop::Flag& stop) {
+  Table lower(query.first()), upper(query.second());
+  query.build(lower, false, stop);
+  query.build(upper, true, stop);
+  int64_t found = 0;
+  for (int64_t k = 0; k < lower.classes() && !stop(); ++k) found += query.count(lower, upper, 0, k);
+  return found;
+}
+
+// All threads work on one query, whose tables are large.
+inline int64_t count_large(const char* name, const Query& query, const stop::Flag& stop) {
+  Table tables[2] = {Table(query.first()), Table(query.second())};
+  common::in_parallel(name, 2, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t half = begin; half < end; ++half) query.build(tables[half], half == 1, stop);
+  });
+  const int64_t classes = tables[0].classes();
+  std::atomic<int64_t> next{0}, found{0};
+  common::in_parallel(name, torch::stable::get_num_threads(), 1, [&](int64_t, int64_t) {
+    for (int64_t task; (task = next++) < classes << query.rest() && !stop();)
+      found += query.count(tables[0], tables[1], task / classes, task % classes);
+  });
+  return found;
+}
+
+// units: (B, N) int64  present: (B, N) bool  n, low, high: (B,) int64  ->  (B,) int64
+// Of the subsets of n present values, or without n of any: how many sums are >= low, plus how many are <= high.
+Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, std::optional<Tensor> low,
+                       std::optional<Tensor> high) {
+  const char* const name = "extreme_subsets";
+  const int64_t batch = units.size(0), places = units.size(1);
+  Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
+  const auto at = [](const std::optional<Tensor>& of, int64_t b) {
+    return of ? std::optional<int64_t>(static_cast<const int64_t*>(of->data_ptr())[b]) : std::nullopt;
+  };
+  const auto query = [&](int64_t b) {
+    Query made{{}, at(n, b).value_or(-1), at(low, b), at(high, b)};
+    const int64_t* row = static_cast<const int64_t*>(units.data_ptr()) + b * places;
+    const bool* there = static_cast<const bool*>(present.data_ptr()) + b * places;
+    for (int64_t i = 0; i < places; ++i)
+      if (there[i] || !n) made.values.push_back(row[i]);
+    made.shrink();
+    return made;
+  };
+  int64_t* out = static_cast<int64_t*>(counts.data_ptr());
+  const stop::Flag stop;
+  if (places > 2 * kSmall) {
+    for (int64_t b = 0; b < batch && !stop(); ++b) out[b] = count_large(name, query(b), stop);
+  } else {
+    const int64_t grain = 1 + (int64_t(1) << 15 >> places / 2);
+    common::in_parallel(name, batch, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end && !stop(); ++b) out[b] = count_small(query(b), stop);
+    });
+  }
+  return counts;
+}
+
+}  // namespace subsets
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) { m.impl("extreme_subsets", TORCH_BOX(&subsets::extreme_subsets)); }

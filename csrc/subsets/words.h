@@ -1,0 +1,15 @@
+// Random words as a function of their address, those of `random_words`. SplitMix64: Steele, Lea & Flood 2014,
+// doi:10.1145/2714064.2660195.
+#pragma once
+#include <cstdint>
+
+namespace subsets {
+
+inline uint64_t word(uint64_t begin, uint64_t row, uint64_t column) {
+  uint64_t z = ((row << 24) + column) * 0x9E3779B97F4A7C15ull + begin;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+  return z ^ z >> 31;
+}
+
+}  // namespace subsets

@@ -1,0 +1,205 @@
+"""Arrays in files. Nothing is unpickled; whatever is wrong is one line that names the file and the place."""
+
+import json
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...retrieval.sources.arrow import TABLES
+from ...retrieval.sources.files import found_files, open_rows
+from ...retrieval.sources.source import RowSource
+from ..options import BadInput
+from .naming import first_line, naming
+from .text import csv_rows, existing, is_number, json_lines, open_text
+
+NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
+    getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def read_tensor(location: str) -> Tensor:
+    """The array in a file, memory-mapped where the format allows it; `file:name` picks one of several."""
+    path, name = split_location(location)
+    if path.suffix not in READERS:
+        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(READERS)}")
+    if name is not None and path.suffix not in NAMED:
+        raise BadInput(f"{location}: a {path.suffix} file holds one array; leave out ':{name}'")
+    tensor = READERS[path.suffix](path, name)
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
+        kind = f"{tensor.layout} tensor" if tensor.layout != torch.strided else f"{tensor.device} {tensor.dtype} tensor"
+        raise BadInput(f"{location}: got a {kind}, wanted a dense one of real numbers")
+    if not tensor.numel():
+        raise BadInput(f"{location}: got an array of shape {tuple(tensor.shape)}, wanted at least one row")
+    return tensor.detach()
+
+
+def split_location(location: str) -> tuple[Path, str | None]:
+    path, colon, name = location.rpartition(":")
+    if colon and not Path(location).exists():
+        return existing(path), name
+    return existing(location), None
+
+
+def _pick(path: Path, name: str | None, arrays: Any) -> Any:
+    names = list(arrays)
+    if not names:
+        raise BadInput(f"{path}: it holds no array")
+    if name is None and len(names) == 1:
+        (name,) = names
+    if name not in names:
+        got = "no name" if name is None else f"the name {name!r}"
+        raise BadInput(f"{path}: got {got} for a file of {', '.join(map(str, names))}; write {path}:{names[0]}")
+    return arrays[name]
+
+
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:  # whatever the bytes lead a reader to
+        if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects", "weights_only")):
+            reason = "this is no plain array of numbers, and Python objects are not unpickled"
+        elif isinstance(error, LookupError):  # of the reader's own tables
+            reason = f"this is no {path.suffix} file, or it is damaged"
+        else:
+            reason = f"cannot be read as {path.suffix}: {first_line(error)}"
+        raise BadInput(f"{path}: {reason}") from error
+
+
+def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
+    if array.dtype.kind not in "biuf":
+        raise BadInput(f"{path}: got an array of {array.dtype}, wanted numbers")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a mapped file; nobody writes
+        return torch.from_numpy(array)
+
+
+def _begins(path: Path, mark: bytes) -> None:
+    """numpy would take anything else for a pickle."""
+    with open(path, "rb") as file:
+        if file.read(len(mark)) != mark:
+            raise BadInput(f"{path}: this is no {path.suffix} file")
+
+
+def _npy(path: Path, name: None) -> Tensor:
+    _begins(path, b"\x93NUMPY")
+    with _unreadable(path):
+        return _from_numpy(path, np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _npz(path: Path, name: str | None) -> Tensor:
+    with _unreadable(path):
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise BadInput(f"{path}: this is a .npy file; rename it")
+        with arrays:
+            return _from_numpy(path, _pick(path, name, arrays))
+
+
+def _pt(path: Path, name: str | None) -> Tensor:
+    with _unreadable(path):
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        found = _pick(path, name, found) if isinstance(found, dict) else found
+        if not isinstance(found, Tensor):
+            raise BadInput(f"{path}: got a {type(found).__name__}, wanted an array")
+        return found
+
+
+def _safetensors(path: Path, name: str | None) -> Tensor:
+    try:
+        from safetensors import safe_open
+    except ImportError as error:
+        raise BadInput(f"{path}: {error}; install it with: pip install safetensors") from error
+    with _unreadable(path), safe_open(path, "pt") as file:
+        return file.get_tensor(_pick(path, name, {key: key for key in file.keys()}))
+
+
+class Table(NamedTuple):
+    """A .csv file of numbers, with names where it has them: a first row of words, then also a first column of words."""
+
+    columns: list[str] | None
+    rows: list[str] | None
+    values: Tensor  # (rows, columns) float64
+
+
+def read_table(path: Path) -> Table:
+    rows = csv_rows(path)
+    begin, head = next(rows, (0, []))
+    header = bool(head) and not any(map(is_number, head))
+    line, first = next(rows, (begin, head))
+    if len(first) != len(head):
+        raise BadInput(f"{path}, line {line}: got {len(first)} columns, wanted {len(head)} as above")
+    # pandas writes its index, numbers or not, under an empty name
+    named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
+    try:
+        skip, columns = begin if header else 0, range(1, len(head)) if named else None
+        lines = open_text(path)
+        values = np.loadtxt(lines, comments=None, delimiter=",", skiprows=skip, usecols=columns, ndmin=2, quotechar='"')
+    except ValueError as error:
+        raise BadInput(_first_fault(path, header, named) or f"{path}: {error}") from error
+    fault = _first_fault(path, header, named) if named or not np.isfinite(values).all() else None
+    if fault:
+        raise BadInput(fault)
+    names = [row[0] for _, row in csv_rows(path)][1:] if named else None
+    return Table(head[named:] if header else None, names, torch.from_numpy(values))
+
+
+def _first_fault(path: Path, header: bool, named: bool) -> str | None:
+    rows = csv_rows(path)
+    head = next(rows)[1] if header else []
+    width = len(head)
+    for line, row in rows:
+        width = width or len(row)
+        if len(row) != width:
+            return f"{path}, line {line}: got {len(row)} columns, wanted {width} as above"
+        if named and head[0] and is_number(row[0]):
+            return f"{path}, line {line}: got {row[0]!r}, wanted a name as above"
+        for cell in row[named:]:
+            if not is_number(cell) or not np.isfinite(float(cell)):
+                split = next((mark for mark in ";\t" if width == 1 and mark in cell), None)
+                hint = f"; columns are separated by ',', not {split!r}" if split else ""
+                return f"{path}, line {line}: got {cell!r}, wanted a finite number{hint}"
+    return None
+
+
+def _csv(path: Path, name: None) -> Tensor:
+    return read_table(path).values
+
+
+def _jsonl(path: Path, name: None) -> Tensor:
+    rows: list[list[float]] = []
+    for line, row in json_lines(path):
+        if not isinstance(row, list) or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in row):
+            raise BadInput(f"{path}, line {line}: wanted a list of numbers, got {json.dumps(row)[:60]}")
+        if rows and len(row) != len(rows[0]):
+            raise BadInput(f"{path}, line {line}: got {len(row)} numbers, wanted {len(rows[0])} as above")
+        try:
+            rows.append([float(number) for number in row])
+        except OverflowError as error:
+            raise BadInput(f"{path}, line {line}: {error}") from error
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
+    """An array of a file as `read_tensor` gives it; what is to be read `in_blocks`, several files or a table of rows as
+    a source."""
+    with naming():
+        files = found_files(location)
+        if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
+            return open_rows(location)
+    return read_tensor(location)
+
+
+Reader = Callable[[Path, Any], Tensor]
+NAMED: dict[str, Reader] = {".npz": _npz, ".pt": _pt, ".pth": _pt, ".safetensors": _safetensors}  # of several arrays
+READERS: dict[str, Reader] = {".npy": _npy, **NAMED, ".csv": _csv, ".jsonl": _jsonl}

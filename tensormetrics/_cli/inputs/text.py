@@ -1,0 +1,73 @@
+"""Files of text: lines, rows of cells, and JSON."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..._files import delimiter_of, text_of
+from ..options import BadInput
+
+
+def existing(file: str | Path) -> Path:
+    path = Path(file)
+    if path.is_dir():
+        raise BadInput(f"{file}: this is a folder, wanted a file")
+    if not path.is_file():
+        raise BadInput(f"{file}: there is no such file")
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"{file}: this file may not be read")
+    if not path.stat().st_size:
+        raise BadInput(f"{file}: the file is empty")
+    return path
+
+
+def open_text(file: str | Path) -> io.StringIO:
+    """The text of a file, whatever ends its lines."""
+    data = existing(file).read_bytes()
+    try:
+        return io.StringIO(text_of(data, file), newline=None)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def csv_rows(path: Path, delimiter: str | None = ",") -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every row that is not blank; None: by what separates those of the first."""
+    text = open_text(path)
+    if delimiter is None:
+        delimiter = delimiter_of(text)
+        text.seek(0)
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        yield from ((reader.line_num, row) for row in reader if row)
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line number, value) of every line that is not blank."""
+    for line, text in enumerate(open_text(path), 1):
+        if text.strip():
+            try:
+                yield line, json.loads(text.rstrip(), parse_constant=_refuse)
+            except (ValueError, RecursionError) as error:
+                raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
+
+
+def json_fault(error: Exception) -> str:
+    return f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"got {constant}, wanted a finite number")

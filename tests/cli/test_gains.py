@@ -1,0 +1,146 @@
+"""`tensormetrics retrieval --gains`: graded relevance from files, by ids and by rows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tensormetrics.__main__ import main
+from tensormetrics.retrieval import AccuracyCalculator
+
+NAMES = ("ndcg_at_5", "mean_average_precision", "recall_at_3")
+METRICS = [word for name in NAMES for word in ("--metric", name)]
+QUERIES, DOCUMENTS = 12, 30
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch):
+    """Files of queries and documents, some judged; and the same as tensors."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    queries, documents = random.normal(size=(QUERIES, 4)), random.normal(size=(DOCUMENTS, 4))
+    judged = random.random((QUERIES, DOCUMENTS)) < 0.2
+    gains = judged * random.integers(-1, 4, (QUERIES, DOCUMENTS))
+    np.save("q.npy", queries)
+    np.save("d.npy", documents)
+    Path("q.txt").write_text("".join(f"q{i}\n" for i in range(QUERIES)))
+    Path("d.txt").write_text("".join(f"doc {i}\n" for i in range(DOCUMENTS)))
+    pairs = [(i, j, int(gains[i, j])) for i, j in zip(*judged.nonzero(), strict=True)]
+    Path("rows.txt").write_text("".join(f"{i} {j} {gain}\n" for i, j, gain in pairs))
+    return queries, documents, np.maximum(gains, 0), pairs
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["retrieval", *map(str, arguments)])
+
+
+def values(*arguments):
+    result = run(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return {name: found["value"] for name, found in json.loads(result.stdout)["metrics"].items()}
+
+
+def by_table(queries, documents, gains, names=NAMES, **options):
+    labels = torch.zeros(len(queries)), torch.zeros(len(documents))
+    calculator = AccuracyCalculator(names, gains=torch.from_numpy(gains), **options)
+    return calculator.get_accuracy(queries, labels[0], documents, labels[1])
+
+
+def test_by_rows_and_by_ids(collection):
+    queries, documents, gains, pairs = collection
+    wanted = pytest.approx(by_table(queries, documents, gains), rel=1e-12)
+    sides = ["q.npy", "--reference", "d.npy", *METRICS]
+    assert values(*sides, "--gains", "rows.txt") == wanted
+    named = ["--ids", "q.txt", "--reference-ids", "d.txt", "--gains"]
+    for name, mark, head in (
+        ("beir.tsv", "\t", "query-id\tcorpus-id\tscore\n"),
+        ("excel.csv", ";", ""),
+        ("commas.csv", ",", "query,document,gain\n"),
+    ):
+        text = head + "".join(f"q{i}{mark}doc {j}{mark}{gain}.0\n" for i, j, gain in pairs)
+        Path(name).write_bytes(text.encode("utf-16" if mark == ";" else "utf-8"))
+        assert values(*sides, *named, name) == wanted, name
+    Path("qrels.txt").write_text("".join(f"q{i} 0 {j} {gain}\n" for i, j, gain in pairs))
+    assert values(*sides, "--ids", "q.txt", "--gains", "qrels.txt") == wanted
+    assert set(values("q.npy", "--reference", "d.npy", "--gains", "rows.txt")) == {
+        *("mean_average_precision", "mean_average_precision_at_r", "mean_reciprocal_rank", "ndcg", "precision_at_1"),
+        "r_precision",
+    }
+
+
+def test_other_searches_files_in_blocks_and_cameras(collection):
+    queries, documents, gains, _ = collection
+    wanted = pytest.approx(by_table(queries, documents, gains, k=9), rel=1e-12)
+    sides = ["q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS, "--k", 9]
+    assert values(*sides, "--state", "counts.pt") == wanted and Path("counts.pt").exists()
+    pytest.importorskip("faiss")
+    assert values(*sides, "--knn", "faiss") == wanted
+    np.savetxt("qc.txt", np.arange(QUERIES) % 3, fmt="%d")
+    np.savetxt("dc.txt", np.arange(DOCUMENTS) % 3, fmt="%d")
+    cameras = ["--cameras", "qc.txt", "--reference-cameras", "dc.txt"]
+    gains[np.arange(QUERIES)[:, None] % 3 == np.arange(DOCUMENTS) % 3] = 0
+    assert values(*sides, *cameras, "--knn", "faiss") != wanted
+    assert values(*sides, *cameras, "--knn", "faiss") == values(*sides, *cameras)
+
+
+def test_queries_among_each_other_with_labels_and_intervals(collection):
+    queries, _, gains, pairs = collection
+    Path("c.txt").write_text("a\nb\nb\n" * 4)
+    Path("own.txt").write_text("".join(f"{i} {j} {gain}\n" for i, j, gain in pairs if j < QUERIES))
+    calculator = AccuracyCalculator(NAMES, gains=torch.from_numpy(gains[:, :QUERIES].copy()))
+    wanted = pytest.approx(calculator.get_accuracy(queries, torch.arange(QUERIES)), rel=1e-12)
+    assert values("q.npy", "--gains", "own.txt", *METRICS) == wanted
+    result = run("q.npy", "c.txt", "--gains", "own.txt", "--per-class", "--replicates", 50, *METRICS)
+    assert result.exit_code == 0 and "\na " in result.stdout and "[" in result.stdout, result.output
+    repeated = np.concatenate([queries, queries[:5]])
+    np.save("again.npy", repeated)
+    Path("again.txt").write_text("".join(f"{i % QUERIES}\n" for i in range(len(repeated))))
+    assert values("again.npy", "--gains", "own.txt", "--ids", "again.txt", *METRICS) == wanted
+
+
+def test_nothing_relevant_is_status_3(collection):
+    Path("none.txt").write_text("0 1 0\n3 2 -1\n")
+    result = run("q.npy", "--reference", "d.npy", "--gains", "none.txt")
+    assert result.exit_code == 3 and "nothing could be scored" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("q.npy", "LABELS: got no file, wanted one, or --gains FILE"),
+        ("q.npy --gains rows.txt --metric AMI", "--gains: AMI knows labels alone; leave out --metric AMI"),
+        (
+            "q.npy c.txt --gains rows.txt --levels",
+            "--levels: not together with --gains, which say what is relevant; leave one out",
+        ),
+        (
+            "q.npy --gains rows.txt --reference d.npy --reference-labels d.txt",
+            "--reference-labels: not together with --gains, which say what is relevant; leave one out",
+        ),
+        (
+            "q.npy c.txt --reference d.npy --reference-labels d.txt --reference-ids d.txt",
+            "--reference-ids: wanted --reference and --gains, which name its rows; leave them out",
+        ),
+        ("q.npy --gains rows.txt --per-class", "--per-class: not without LABELS; give them, too"),
+    ],
+)
+def test_options_that_do_not_fit(collection, arguments, message):
+    result = run(*arguments.split())
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
+
+
+@pytest.mark.slow  # starts three processes
+def test_ranks_answer_what_one_answers(collection):
+    arguments = ["retrieval", "q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS]
+    wanted = values(*arguments[1:])
+    started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    done = subprocess.run(
+        [*started, "tensormetrics", *arguments, "--format", "json"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert {name: found["value"] for name, found in json.loads(done.stdout)["metrics"].items()} == wanted
