@@ -1,4 +1,4 @@
-"""Cells of a row that share one small shape, in torch: see `shares_of_groups` for their law, csrc/dirichlet for the kernels."""
+"""Cells of a row that share one small shape, in torch: `shares_of_groups` has their law, as csrc/dirichlet does."""
 
 import torch
 from torch import Tensor

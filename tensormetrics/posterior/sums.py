@@ -80,9 +80,9 @@ def sample_sums(
     of 64 samples per thread.
 
     Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
-    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact 0, as a concentration of 0
-    is. A class without any mass in a sum then has a rate of 0 / 0 = nan, an odds ratio of x / 0 = inf, and the logarithm
-    of a ratio is inf, -inf or nan like the ratio; smaller masses gave values as extreme, in float32 mostly the same.
+    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact zeros. So a class may have
+    no mass at all among, say, false positives: its odds ratio is then x / 0 = inf, the logarithm of that inf, and what
+    is 0 / 0, or inf - inf of logarithms, nan or `zero_division`, as for observed counts of 0.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
