@@ -100,7 +100,7 @@ def spread_shares(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
     # alpha: (E, C, C)  keys: (E, 2)  sample: (s,)  ->  (s, E, C, C)
     """The same with rows of which a group of cells is drawn by its few masses."""
     group = in_groups(alpha)
-    if not group.any():
+    if group is None:
         return _normalised_gammas(alpha, keys, sample)
     return shares_of_groups(draw_log_gamma(alpha.masked_fill(group, 0), keys, sample), alpha, group, keys, sample)
 

@@ -13,12 +13,15 @@ MASS = 16  # and the largest sum of shapes
 NEGLIGIBLE = 2**-53
 
 
-def in_groups(alpha: Tensor) -> Tensor:  # (..., K) -> (..., K) bool
-    """Cells that have the least positive shape of their row, where it is small and many have it."""
+def in_groups(alpha: Tensor) -> Tensor | None:  # (..., K) -> (..., K) bool
+    """Cells that have the least positive shape of their row, where it is small and many have it; None for no cell."""
+    if alpha.shape[-1] <= CELLS:  # one of a row is the right answer
+        return None
     least = torch.where(alpha > 0, alpha, torch.inf).amin(-1, keepdim=True)
     group = alpha == least
     n = group.sum(-1, keepdim=True)
-    return group & (n >= CELLS) & (least <= SHAPE) & (n * least <= MASS) & alpha.isfinite().all(-1, keepdim=True)
+    group &= (n >= CELLS) & (least <= SHAPE) & (n * least <= MASS) & alpha.isfinite().all(-1, keepdim=True)
+    return group if group.any() else None
 
 
 def shares_of_groups(log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tensor, sample: Tensor) -> Tensor:

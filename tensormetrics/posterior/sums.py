@@ -203,7 +203,7 @@ def _drawn(
     if not spread:
         return right, wrong, None
     group = in_groups(beside)
-    if not group.any():
+    if group is None:
         return right, wrong, wrong[..., None] * drawn("spread", beside)
     keys = stream_keys(seed, names, method, "spread", beside.device)
     alone = logs("spread", beside.masked_fill(group, 0)).movedim(-1, 0).contiguous()
