@@ -10,7 +10,6 @@ from torch import Tensor
 from ..._uncertainty.estimates import Estimate
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
-from ...retrieval.calculator.selection import OF_NEIGHBOURS
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
 from ..inputs import BadInput, Column, naming
@@ -22,6 +21,12 @@ HINTS = {  # of the library -> of the command
     "write k=None or k='max_bin_count'": "leave --k out, or write --k max_bin_count",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbours come from a function": "with --knn faiss or keops",
+    "audited: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no metric of "
+    "neighbours, wanted one, such as --metric precision_at_1",
+    "knn_func: got a search of all": "--knn: got a search of all",
+    "faiss: could not parse index string": "--index: faiss could not parse",
+    ", or give a tensor or a memory-mapped array": ", or give a .npy file without --state",
+    "label_levels: got True with": "--levels: got them with",
 }
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 
@@ -97,7 +102,7 @@ def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> A
         knn = KNN[options["knn"]](distance=options["distance"], **factory)
         searcher = {"knn_func": knn, "audit": options["audit"]}
     return AccuracyCalculator(
-        options["metrics"] or (() if asked.gains is None else (*OF_NEIGHBOURS, "ndcg")),
+        options["metrics"],
         avg_of_avgs=options["average"] == "macro",
         k=_depth(options["k"]),
         device=place,
