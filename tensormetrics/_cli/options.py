@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -36,8 +37,22 @@ class Finite(click.FloatRange):
         return number
 
 
+class Size(click.ParamType):
+    """Of a picture: width and height in inches."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", value)
+        if not found or not all(1 <= float(side) <= 100 for side in found.groups()):
+            self.fail(f"{value!r} is no width and height of 1 to 100 inches, such as 6x4.", param, ctx)
+        return float(found[1]), float(found[2])
+
+
 def answer(place: str, /, **options: Any) -> int:
     """What `answers/FILE.py` makes of the options; `FILE.function` names one of several."""
+    if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
+        raise BadInput(f"--{lonely[0]}: is for --plot; write both")
     file, _, function = place.partition(".")
     with leaving_at_once():
         work = import_module(f"tensormetrics._cli.answers.{file}")
@@ -46,6 +61,9 @@ def answer(place: str, /, **options: Any) -> int:
 
 def common_options(command: Callable) -> Callable:
     for option in (
+        click.option("--size", type=Size(), metavar="WIDTHxHEIGHT",
+                     help="Of the picture in inches, such as 6x4; default as its labels want it."),
+        click.option("--title", metavar="TEXT", help="Above the picture."),
         click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", callback=_figure_file,
                      help="Draw the scores into a .png, .svg or .pdf file."),
         click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", callback=_writable,

@@ -18,14 +18,15 @@ import numpy as np
 import torch
 
 from .._files import written
-from .._plots import COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
+from .._plots import CHARACTER, COLORS, FONT, LINE, broken, dress, in_words, legend_below, lines_of, name_rows, new_axes
 from .._tables import rendered
 from .._version import __version__
 from .inputs import naming
 from .options import STDOUT, BadInput, OutputFailed
 
+Size = tuple[float, float] | None  # of a picture, in inches; None: as its labels want it
 UNSCORED = 3  # the status of an answer that is all NaN
-OUTPUTS = ("text_format", "json_file", "plot")  # how the answer is given, not what it is
+OUTPUTS = ("text_format", "json_file", "plot", "title", "size")  # how the answer is given, not what it is
 UNSIGNED = (*OUTPUTS, "device", "state", "state_seconds")  # the numbers do not depend on these
 
 
@@ -77,12 +78,14 @@ class Table(NamedTuple):
 def publish(
     tables: Iterable[Table],
     answer: dict[str, Any],
-    draw: Callable[[], Any],
+    draw: Callable[[Size], Any],
     values: Iterable[float],
     *,
     text_format: str,
     json_file: Path | None,
     plot: Path | None,
+    title: str | None,
+    size: Size,
 ) -> int:
     """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number."""
     text = json.dumps(_plain({**_computed(), **answer}), indent=1, allow_nan=False)
@@ -90,7 +93,10 @@ def publish(
     if plot is not None:
         image = io.BytesIO()
         with naming():
-            draw().savefig(image, format=plot.suffix[1:], dpi=150)
+            figure = draw(size)
+            if title:
+                figure.suptitle(broken(title, int(figure.get_figwidth() / CHARACTER)), fontsize=FONT + 1)
+            figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:
         said = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
@@ -180,10 +186,11 @@ def draw_scores(
     intervals: Mapping[str, tuple[float, float]],
     classes: Mapping[str, Sequence[float]] | None = None,
     confidence: float = 0.95,
+    size: Size = None,
 ) -> Any:
     """A line for each score: a point with its interval, and a small mark for the value of each class."""
-    color, names = COLORS[0], list(map(broken, values))
-    figure, (ax,) = new_axes(None, (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
+    color, names = COLORS[0], [broken(in_words(name)) for name in values]
+    figure, (ax,) = new_axes(None, size or (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
     dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):
         if math.isnan(value):

@@ -72,9 +72,11 @@ from .scores.uncertainty import bootstrap as bootstrap
 from .scores.uncertainty import paired_randomisation as paired_randomisation
 from .scores.verification import EqualErrorRate as EqualErrorRate
 from .scores.verification import OperatingPoints as OperatingPoints
+from .scores.verification import PairwiseAUROC as PairwiseAUROC
 from .scores.verification import PairwiseROC as PairwiseROC
 from .scores.verification import TARAtFAR as TARAtFAR
 from .scores.verification import equal_error_rate as equal_error_rate
+from .scores.verification import pairwise_auroc as pairwise_auroc
 from .scores.verification import pairwise_roc as pairwise_roc
 from .scores.verification import tar_at_far as tar_at_far
 from .search.backends.faiss_knn import FaissKNN as FaissKNN

@@ -121,6 +121,11 @@ def roc_points(*sides: np.ndarray) -> list[float]:
     return [curve[last, 1], curve[last, 0], np.unique(distances)[last] ** 0.5]
 
 
+def area(*sides: np.ndarray) -> list[float]:
+    tar, far = pairs_by_distance(*sides).T
+    return [float(np.trapezoid(tar, far))]
+
+
 def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
     counts = np.array([[np.sum((labels == a) & (clusters == b)) for b in range(4)] for a in range(4)])
     rows, columns = scipy.optimize.linear_sum_assignment(counts, maximize=True)
@@ -183,6 +188,9 @@ METRICS = {
         lambda *sides: rates((0.2,), *sides),
         bad=EMBEDDINGS_BAD,
         not_finite="raises",
+    ),
+    "PairwiseAUROC": MetricCase(
+        retrieval.PairwiseAUROC, class_embeddings, area, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
     "PairwiseROC": MetricCase(
         lambda: retrieval.PairwiseROC((0.4,)),
@@ -358,6 +366,7 @@ FUNCTIONS = {
     ),
     "equal_error_rate": verification(retrieval.equal_error_rate),
     "tar_at_far": verification(retrieval.tar_at_far, far=0.2),
+    "pairwise_auroc": verification(retrieval.pairwise_auroc),
     "pairwise_roc": verification(retrieval.pairwise_roc, far=(0.05, 0.4)),
     "cluster_accuracy": partition_score(retrieval.cluster_accuracy),
     "mutual_info": partition_score(retrieval.mutual_info),

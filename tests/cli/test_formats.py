@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import platform
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,9 @@ def is_signature(line):
     command, *parts, version = line.split("|")
     assert command == "retrieval" and version == f"version:{__version__}"
     assert set(SIGNED.split("|")) <= set(parts) and len(parts) == len(set(parts))
-    assert not {"format", "json", "plot", "device", "state"} & {part.partition(":")[0] for part in parts}
+    assert not {"format", "json", "plot", "title", "size", "device", "state"} & {
+        part.partition(":")[0] for part in parts
+    }
     return True
 
 
@@ -100,3 +103,50 @@ def test_every_command_has_a_signature(run, command):
     assert result.exit_code == 0 and last.startswith(f"{name}|") and last.endswith(f"|version:{__version__}")
     found = json.loads(CliRunner().invoke(main, [*command.split(), "--format", "json"]).stdout)
     assert found["signature"] == last
+
+
+COMMANDS = {
+    "retrieval": "retrieval x.npy y.txt --metric r_precision",
+    "posterior": "posterior m.csv",
+    "association": "association v.txt --queries q.json",
+    "structured": "ner r.bio r.bio",
+    "trec": "trec run.txt qrels.txt",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_pictures_have_the_title_and_size_that_are_asked_for(run, command):
+    matplotlib = pytest.importorskip("matplotlib")
+    Path("v.txt").write_text("8 2\nhe 1 2\nhim 2 1\nshe 3 1\nher 1 3\nwork 2 2\nwage 4 1\nhome 1 1\ncare 2 5\n")
+    sets = {"target_sets": [["he", "him"], ["she", "her"]], "attribute_sets": [["work", "wage"], ["home", "care"]]}
+    Path("q.json").write_text(json.dumps([sets]))
+    Path("r.bio").write_text("a B-PER\nb O\n")
+    Path("run.txt").write_text("q1 Q0 a 1 3 t\n")
+    Path("qrels.txt").write_text("q1 0 a 1\n")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        options = ["--plot", "o.svg", "--title", "My & your picture", "--size", "5.5x4"]
+        result = CliRunner().invoke(main, [*COMMANDS[command].split(), *options])
+    assert result.exit_code == 0, result.output
+    drawn = Path("o.svg").read_text()
+    assert ">My &amp; your picture<" in drawn and 'width="396pt" height="288pt"' in drawn  # 72 to the inch
+    assert "_" not in "".join(re.findall(r"<text[^>]*>([^<]*)<", drawn))  # names are in words
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--title x", "--title: is for --plot; write both"),
+        ("--size 5x4", "--size: is for --plot; write both"),
+        *(
+            (
+                f"--plot o.png --size {size}",
+                f"Invalid value for '--size': '{size}' is no width and height of 1 to 100 inches, such as 6x4. See: "
+                "tensormetrics posterior --help",
+            )
+            for size in ("5", "0x4", "5x4000", "ax4", "5x-4")
+        ),
+    ],
+)
+def test_titles_and_sizes_that_are_none(run, options, message):
+    result = CliRunner().invoke(main, ["posterior", "m.csv", *options.split()])
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")

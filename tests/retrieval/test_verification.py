@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_curve
+from sklearn.metrics import roc_auc_score, roc_curve
 
 from tensormetrics.retrieval import (
     EqualErrorRate,
+    PairwiseAUROC,
     PairwiseROC,
     TARAtFAR,
     equal_error_rate,
+    pairwise_auroc,
     pairwise_roc,
     tar_at_far,
 )
@@ -74,6 +76,26 @@ def test_equals_a_sorted_list_of_all_pairs(kind, distance, monkeypatch):
             assert [tar_at_far(*sides, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
 
 
+@pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_area_equals_that_of_a_sorted_list(kind, distance):
+    x, y = rows(kind)
+    for sides in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
+        distances, same = listed(distance, *sides)
+        # Ranks of integers: sklearn would add floats.
+        _, place, number = np.unique(distances.numpy(), return_inverse=True, return_counts=True)
+        middle = 2 * number.cumsum() - number + 1  # twice the mean rank
+        near = same.numpy()
+        doubled = int(middle[place][~near].sum()) - int((~near).sum()) * (int((~near).sum()) + 1)
+        wanted = doubled / (2 * int(near.sum()) * int((~near).sum()))
+        assert wanted == pytest.approx(roc_auc_score(near, -distances.numpy()), rel=1e-12)
+        assert float(pairwise_auroc(*sides, distance=distance)) == wanted
+        shared = 0 if len(sides) > 2 else len(sides[0])
+        counted = pairs.Pairs(Sides(*sides[:2], *sides[-2:], shared), DISTANCES[distance])
+        counted.most = 300  # distances that may be kept: all pairs are seen several times
+        assert float(counted.concordance()) == wanted
+
+
 def test_ranges_are_divided_until_few_pairs_are_left(monkeypatch):
     monkeypatch.setattr(pairs, "BINS", 32)
     x, y = rows("plain")
@@ -103,10 +125,11 @@ def test_pairs_of_one_camera_are_left_out():
 
 def test_queries_references_and_both():
     x, y = rows("lattice")
-    metric = PairwiseROC(FAR)
-    metric.update(x[:50], y[:50])
-    metric.update(x[50:90], y[50:90], role="query")
-    metric.update(x[90:], y[90:], role="reference")
+    metric, area = PairwiseROC(FAR), PairwiseAUROC()
+    for each in (metric, area):
+        each.update(x[:50], y[:50])
+        each.update(x[50:90], y[50:90], role="query")
+        each.update(x[90:], y[90:], role="reference")
     inside = listed("l2", x[:50], y[:50])
     others = [
         listed("l2", a, b, c, d)
@@ -116,12 +139,13 @@ def test_queries_references_and_both():
     distances, same = (torch.cat(parts).numpy() for parts in zip(inside, *others, strict=True))
     fpr, tpr, _ = roc_curve(same, -distances, drop_intermediate=False)
     assert metric.compute().tar.tolist() == [tpr[fpr <= far].max() for far in FAR]
+    assert float(area.compute()) == pytest.approx(roc_auc_score(same, -distances), rel=1e-12)
 
 
 def test_nothing_to_compare_is_nan():
     x = torch.randn(4, 2)
     for y in (torch.arange(4), torch.zeros(4, dtype=torch.int64)):
-        assert equal_error_rate(x, y).isnan() and tar_at_far(x, y).isnan()
+        assert pairwise_auroc(x, y).isnan() and equal_error_rate(x, y).isnan() and tar_at_far(x, y).isnan()
         assert all(part.isnan().all() for part in pairwise_roc(x, y))
 
 

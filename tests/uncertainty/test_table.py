@@ -25,7 +25,7 @@ N, REPLICATES = 60, 40
 HOLES = {
     "association.CEAT": "its items are samples of contexts, no words; it has a standard error of its own",
     **dict.fromkeys(
-        ("retrieval.EqualErrorRate", "retrieval.TARAtFAR", "retrieval.PairwiseROC"),
+        ("retrieval.EqualErrorRate", "retrieval.TARAtFAR", "retrieval.PairwiseAUROC", "retrieval.PairwiseROC"),
         "its items are pairs, counted without keeping them; two pairs of one item are not independent",
     ),
     "retrieval.AdjustedMutualInfo": "what chance gives is defined for whole counts, not for weights",

@@ -17,7 +17,7 @@ from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association._fasttext import is_fasttext
 from ...association.plots import LEVEL
 from ..inputs import BadInput, existing, naming, open_text
-from ..output import Table, find_device, percent, publish
+from ..output import Size, Table, find_device, percent, publish
 
 METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
     name.lower(): kind
@@ -92,7 +92,7 @@ def answer(
                 warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
     answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
     scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
-    return publish(tables, answer, lambda: draw(answer["metrics"], correction), scores, **outputs)
+    return publish(tables, answer, lambda size: draw(answer["metrics"], correction, size), scores, **outputs)
 
 
 @contextmanager
@@ -213,13 +213,13 @@ def _scores(
     return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
 
 
-def draw(answer: dict[str, dict[str, dict[str, Any]]], correction: str | None = None) -> Any:
+def draw(answer: dict[str, dict[str, dict[str, Any]]], correction: str | None = None, size: Size = None) -> Any:
     """A panel for each metric, a bar for each query; bars of (corrected) p-values below 0.05 are filled."""
     column = f"p ({correction})" if correction else "p"
     labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}
     names = sum(labels.values(), [])
     row = max(0.3, LINE * (lines_of(names) + 0.5))
-    size = inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3
+    size = size or (inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3)
     ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
     figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
     for panel, (metric, rows) in zip(panels, answer.items(), strict=True):

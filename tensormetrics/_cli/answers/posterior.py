@@ -20,7 +20,7 @@ from ...posterior import (
 )
 from ...posterior.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
-from ..output import Table, find_device, percent, publish
+from ..output import Size, Table, find_device, percent, publish
 
 HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
 
@@ -95,19 +95,23 @@ def answer(
     return publish(
         tables,
         answer,
-        lambda: draw(study, list(_columns(study, metrics)), compare, min_sig_diff),
+        lambda size: draw(study, list(_columns(study, metrics)), compare, min_sig_diff, size),
         [row["Median"] for score in scores.values() for row in score["summaries"]],
         **outputs,
     )
 
 
 def draw(
-    study: Study, columns: Sequence[tuple[str, int | None]], compare: bool = False, min_sig_diff: float | None = None
+    study: Study,
+    columns: Sequence[tuple[str, int | None]],
+    compare: bool = False,
+    min_sig_diff: float | None = None,
+    size: Size = None,
 ) -> Any:
     """Posteriors of all experiments in each metric, and with `compare` how far the likely best is ahead of others."""
     rows = len(study.list_experiments())
     heights = ([0.625] * rows + [1.5] * (rows - 1) * compare) * len(columns)
-    size = 6.3, sum(heights) + 0.4 * len(columns) + 0.4
+    size = size or (6.3, sum(heights) + 0.4 * len(columns) + 0.4)
     figure, axes = new_axes(None, size, len(heights), gridspec_kw={"height_ratios": heights})
     free = iter(axes)
     for column in columns:

@@ -14,7 +14,7 @@ from ...retrieval.calculator.selection import OF_NEIGHBOURS
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
 from ..inputs import BadInput, Column, naming
-from ..output import Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
+from ..output import OUTPUTS, Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
 from .sides import FILES, Asked, part_of, read_sides
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
@@ -35,7 +35,7 @@ class Scored(NamedTuple):
     exact: dict[str, Estimate]
 
 
-def answer(*, text_format: str, json_file: Any, plot: Any, **options: Any) -> int:
+def answer(**options: Any) -> int:
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
@@ -68,11 +68,9 @@ def answer(*, text_format: str, json_file: Any, plot: Any, **options: Any) -> in
     return publish(
         _tables(found, options),
         report,
-        lambda: draw_scores(values, found.intervals, spread, confidence=options["confidence"]),
+        lambda size: draw_scores(values, found.intervals, spread, confidence=options["confidence"], size=size),
         values.values(),
-        text_format=text_format,
-        json_file=json_file,
-        plot=plot,
+        **{name: options[name] for name in OUTPUTS},
     )
 
 

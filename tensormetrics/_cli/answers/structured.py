@@ -136,7 +136,11 @@ def _report(
         },
     }
     return publish(
-        [found], answer, lambda: draw_scores(values, ends, confidence=confidence), values.values(), **outputs
+        [found],
+        answer,
+        lambda size: draw_scores(values, ends, confidence=confidence, size=size),
+        values.values(),
+        **outputs,
     )
 
 

@@ -53,7 +53,7 @@ def answer(
     return publish(
         tables,
         answer,
-        lambda: draw_scores(values, intervals, {}, confidence=confidence),
+        lambda size: draw_scores(values, intervals, {}, confidence=confidence, size=size),
         values.values(),
         **outputs,
     )

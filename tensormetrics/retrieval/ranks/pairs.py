@@ -83,6 +83,49 @@ class Pairs:
         near = self._near(dict.fromkeys(ranges))
         return [self._exactly(near[where], condition) for where, condition in zip(ranges, conditions, strict=True)]
 
+    def concordance(self) -> Tensor:
+        # ->  () float64
+        """The share of couples, of a pair of the same label and one of different labels, in which the first is nearer;
+        equal ones count half."""
+        same, different = self.total.tolist()
+        if not (same and different):
+            return self.total.new_full((), torch.nan, dtype=torch.float64)
+        ranks = dist.get_world_size(self.group) if self.several else 1
+        size, start, seen = max(self.most // ranks, 1), 0, 0
+        doubled = self.own.new_zeros(2)  # 2^31 times one, and the other: int64 might not hold their sum
+        while seen < same:
+            known = self._distances_of_same(start, start + size)
+            start, seen = start + size, seen + len(known)
+            ends = torch.cat([known, known.new_full((1,), torch.inf)])
+            for value, alike, row, column in self._tiles():
+                apart = (~alike).nonzero()[:, 0]
+                below = torch.searchsorted(known, value[apart] - self.error)
+                unsure = ~(ends[below] > value[apart] + self.error)  # so of NaN, too
+                through, here = below.clone(), apart[unsure]
+                exact = self._canonical(row[here], column[here])
+                below[unsure], through[unsure] = (
+                    torch.searchsorted(known, exact, right=side) for side in (False, True)
+                )
+                count = (below + through).sum()  # of twice those that are nearer, and those as near
+                doubled += torch.stack([count >> 31, count & (2**31 - 1)])
+        high, low = self._all(doubled)
+        further = (high + (low >> 31)).double() * 2.0**31 + (low & (2**31 - 1)).double()
+        return further / (2.0 * same * different)
+
+    def _distances_of_same(self, start: int, stop: int) -> Tensor:
+        # ->  (n,) float64, ascending
+        """Canonical distances of the pairs of the same label that have these numbers on this rank, or on another."""
+        seen = 0
+        parts = [torch.zeros(0, dtype=torch.float64, device=self.own.device)]
+        for rows, columns in self._places():
+            row, column, same = self._taken(rows, columns)
+            place = same.nonzero()[:, 0]
+            here = place[max(start - seen, 0) : max(stop - seen, 0)]
+            parts.append(self._canonical(row[here], column[here]))
+            seen += len(place)
+        found = torch.cat(parts)
+        return (gathered(found, self.group) if self.several else found).sort().values
+
     def _closer(
         self, where: tuple[float, float], known: tuple[Tensor, Tensor], condition: Condition
     ) -> tuple[tuple[float, float], int]:

@@ -119,6 +119,36 @@ def equal_error_rate(
     return _each(rate, query, query_labels, reference, reference_labels, distance)
 
 
+@torch.no_grad()
+def pairwise_auroc(
+    query: Tensor,
+    query_labels: Tensor,
+    reference: Tensor | None = None,
+    reference_labels: Tensor | None = None,
+    *,
+    distance: DistanceName = "l2",
+    memory_budget: int | None = None,
+) -> Tensor:
+    """The area under the ROC curve of pairs of items: how probably a pair of the same label is nearer than one of
+    different labels, where equal distances count half.
+
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
+
+    Exact, of all pairs, in bounded memory: those of different labels are counted among the distances of the others.
+    Arguments as in `pairwise_roc`. In [0, 1], higher is better, 1/2 by chance, (...) float64, NaN where there is no
+    pair of the same label, or none of different labels.
+
+        >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
+        >>> pairwise_auroc(x, y)
+        tensor(0.6250, dtype=torch.float64)
+    """
+
+    def area(sides: Sides) -> Tensor:
+        return Pairs(sides, DISTANCES[distance], memory_budget).concordance()
+
+    return _each(area, query, query_labels, reference, reference_labels, distance)
+
+
 def _points(pairs: Pairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (F,) each
     if not pairs.total.all():
@@ -243,6 +273,16 @@ class TARAtFAR(PairMetric):
     @torch.no_grad()
     def compute(self) -> Tensor:
         return _points(self.pairs(), (self.far,), self.distance)[1][0]
+
+
+class PairwiseAUROC(PairMetric):
+    """`pairwise_auroc` of the pairs of all items; options as there, and `store_dtype`."""
+
+    higher_is_better = True
+
+    @torch.no_grad()
+    def compute(self) -> Tensor:
+        return self.pairs().concordance()
 
 
 class PairwiseROC(PairMetric):
