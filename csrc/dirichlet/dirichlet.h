@@ -158,6 +158,9 @@ struct Row {
   uint32_t first_pair;
   Key key;
   bool linear;  // variates, not their logarithms
+  const uint32_t* numbers = nullptr;  // of the pairs, where they are not consecutive
+
+  DIRICHLET_FN uint32_t number(int32_t p) const { return first_pair + (numbers ? numbers[p] : uint32_t(p)); }
 };
 
 template <class T>

@@ -30,8 +30,9 @@ __global__ void prepare_kernel(const Problem<T> problem) {
   const int64_t k = int64_t(blockIdx.x) * Warp::kTeams + threadIdx.x / Warp::size();
   if (k >= int64_t(problem.experiments) * problem.rows()) return;
   const auto e = static_cast<int32_t>(k / problem.rows()), r = static_cast<int32_t>(k % problem.rows());
-  const Alphas seen = Warp::reduce(problem.prepare(e, r, Warp::lane(), Warp::size()), Alphas::merge);
-  if (Warp::lane() == 0) problem.decide(e, r, seen);
+  const Group least = Warp::reduce(problem.survey(e, r, Warp::lane(), Warp::size()), Group::merge);
+  const Alphas seen = Warp::reduce(problem.prepare(e, r, least, Warp::lane(), Warp::size()), Alphas::merge);
+  if (Warp::lane() == 0) problem.decide(e, r, least, seen);
 }
 
 template <class Team, class T>
@@ -187,9 +188,12 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
     if (out.numel() == 0) return;
     const int64_t rows = int64_t(problem.experiments) * problem.rows();
     const int64_t cells = problem.experiments * problem.cells_of_experiment() * int64_t(sizeof(Cell<T>));
-    const Tensor table = torch::stable::new_empty(out, {cells + rows}, ScalarType::Byte);
-    problem.cells = static_cast<Cell<T>*>(table.data_ptr());
-    problem.modes = static_cast<int8_t*>(table.data_ptr()) + cells;
+    const int64_t groups = int64_t(problem.experiments) * problem.classes * int64_t(sizeof(Group));
+    const Tensor table = torch::stable::new_empty(out, {cells + groups + rows}, ScalarType::Byte);
+    auto* const bytes = static_cast<char*>(table.data_ptr());
+    problem.cells = reinterpret_cast<Cell<T>*>(bytes);
+    problem.groups = reinterpret_cast<Group*>(bytes + cells);
+    problem.modes = reinterpret_cast<int8_t*>(bytes + cells + groups);
     const auto blocks = static_cast<unsigned>((rows + lanes::Warp::kTeams - 1) / lanes::Warp::kTeams);
     prepare_kernel<<<blocks, lanes::Warp::kThreads, 0, current_stream(device)>>>(problem);
     STD_CUDA_KERNEL_LAUNCH_CHECK();

@@ -27,6 +27,7 @@ class Sampler {
   explicit Sampler(int32_t max_pairs) : open_(size_t(2 * kTile) * max_pairs + 1) {}
 
   void set_start(uint64_t start) { samples_.set(start); }
+  const Samples& samples() const { return samples_; }
 
   void draw(const Row<T>& row, T* out) {  // (2 * pairs, kTile)
     row.linear ? draw<true>(row, out) : draw<false>(row, out);
@@ -52,10 +53,11 @@ class Sampler {
       return open;
     }
     const Key key = row.key;  // here as below: a copy made inside the loop would keep it scalar
+    const uint32_t pair = row.number(p);
     alignas(64) uint32_t unsure[2 * kTile];
     uint32_t any = 0;
     for (int s = 0; s < kTile; ++s) {
-      const Words w = block(samples_.low[s], samples_.high[s], row.first_pair + p, 0, key);
+      const Words w = block(samples_.low[s], samples_.high[s], pair, 0, key);
       const Normals<T> x = normals<T>(w);
       out[s] = value_of<kLinear>(x.even, even);
       out[kTile + s] = value_of<kLinear>(x.odd, odd);
@@ -82,7 +84,7 @@ class Sampler {
         const int32_t place = open_[begin + (k < n ? k : 0)], cell = place / kTile, s = place % kTile;
         low[k] = samples_.low[s];
         high[k] = samples_.high[s];
-        pair[k] = row.first_pair + cell / 2;
+        pair[k] = row.number(cell / 2);
         odd[k] = cell % 2;
         d[k] = row.cells[cell].d;
         scale[k] = row.cells[cell].scale;
@@ -110,8 +112,9 @@ class Sampler {
     const T even = row.cells[2 * p].boost, odd = row.cells[2 * p + 1].boost;
     if (even == 0 && odd == 0) return;
     const Key key = row.key;
+    const uint32_t pair = row.number(p);
     for (int s = 0; s < kTile; ++s) {
-      const Words w = block(samples_.low[s], samples_.high[s], row.first_pair + p, kBoost, key);
+      const Words w = block(samples_.low[s], samples_.high[s], pair, kBoost, key);
       out[s] += even * log_uniform<T>(w.w0);
       out[kTile + s] += odd * log_uniform<T>(w.w1);
     }

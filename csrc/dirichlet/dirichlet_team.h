@@ -20,14 +20,23 @@ struct Survey {
 
 template <class Team, class T>
 class Matrix {
+  static constexpr int kLanes = Team::kThreads / Team::kTeams;
+
  public:
   // memory: what `bytes` says, for each team
   __device__ Matrix(Team team, const Problem<T>& problem, void* memory)
       : team_(team), p_(problem), fields_(static_cast<double*>(memory)),
-        gammas_(reinterpret_cast<T*>(fields_ + problem.fields())) {}
+        gammas_(reinterpret_cast<T*>(fields_ + problem.fields())),
+        sticks_(gammas_ + problem.width()),
+        steps_(sticks_ + kLanes),
+        places_(reinterpret_cast<int32_t*>(steps_ + kLanes)),
+        order_(places_ + kLanes) {}
 
   DIRICHLET_FN static int64_t bytes(const Problem<T>& problem) {
-    return (problem.fields() * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T)) + 15) / 16 * 16;
+    const int64_t cells = problem.fields() * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T));
+    const int64_t batch = kLanes * int64_t(2 * sizeof(T) + sizeof(int32_t));
+    const int64_t group = problem.has_groups() ? batch + problem.classes * int64_t(sizeof(int32_t)) : 0;
+    return (cells + group + 15) / 16 * 16;
   }
 
   __device__ void draw(int32_t e, int64_t s) {
@@ -72,7 +81,14 @@ class Matrix {
     const Mode mode = p_.mode(e, r);
     if (mode == kEmpty) return false;
     const Row<T> row = p_.row(e, r);
-    T largest = -std::numeric_limits<T>::infinity();
+    const Group group = r > p_.classes ? p_.group(e, r - 1 - p_.classes) : Group{};
+    const uint32_t first = 2 * row.first_pair;
+    T depth = 0, largest = -std::numeric_limits<T>::infinity();
+    if (group.cells > 0) {
+      depth = propose_stick(low(sample), high(sample), first, row.key, T(group.shape), group.cells).step *
+              T(1 / (group.cells * group.shape));
+      largest = -depth;
+    }
     for (int32_t q = team_.lane(); q < row.pairs; q += team_.size()) {
       T* const g = gammas_ + 2 * q;
       draw_cells(mode, row, q, sample, g);
@@ -83,13 +99,59 @@ class Matrix {
       largest = team_.reduce(largest, [](T& a, const T& b) { a = a < b ? b : a; });
       for (int32_t q = team_.lane(); q < row.pairs; q += team_.size())
         for (int32_t k = 0; k < 2; ++k) gammas_[2 * q + k] = exp_of(gammas_[2 * q + k] - largest);
+      depth += largest;
     }
     team_.sync();
+    if (group.cells > 0) break_group(group, e, r - 1 - p_.classes, first, row.key, sample, depth);
     return true;
   }
 
+  // Lanes propose the sticks, one of them adds the masses of the cells to gammas_, where the group has zeros.
+  __device__ void break_group(const Group& group, int32_t e, int32_t i, uint32_t first, const Key& key, uint64_t sample,
+                              T depth) {
+    const double* const alphas = p_.alphas + (int64_t(e) * p_.classes + i) * p_.classes;
+    const double mean = 1 + group.cells * group.shape;
+    double total = survey(gammas_, p_.classes).total;
+    if (team_.lane() == 0)
+      for (int32_t j = 0, n = 0; j < p_.classes; ++j)
+        if (alphas[j] == group.shape && j != i) order_[n++] = j;
+    int32_t going = 1;
+    for (int32_t begin = 0; going && begin < group.cells; begin += team_.size()) {
+      const int32_t mine = begin + team_.lane();
+      if (mine < group.cells) {
+        const Stick<T> stick = propose_stick(low(sample), high(sample), first + uint32_t(mine), key, T(group.shape),
+                                             group.cells - mine);
+        sticks_[team_.lane()] = stick.sure ? stick.mass
+            : accepted_mass(low(sample), high(sample), first + uint32_t(mine), key, T(group.shape));
+        steps_[team_.lane()] = stick.step;
+        places_[team_.lane()] = mine + static_cast<int32_t>(stick.place);
+      }
+      team_.sync();
+      const int32_t end = group.cells - begin < team_.size() ? group.cells : begin + team_.size();
+      for (int32_t k = begin; team_.lane() == 0 && going && k < end; ++k) {
+        const int32_t b = k - begin, column = order_[places_[b]];
+        if (k > 0) depth += steps_[b] * T(1 / ((group.cells - k) * group.shape));
+        const T height = exp_of(-depth);
+        going = double(height) * mean >= kNegligible * total;
+        const T mass = going ? T(1 + group.shape) * sticks_[b] * height : T(0);
+        order_[places_[b]] = order_[k];
+        gammas_[column] += mass;
+        total += mass;
+      }
+      going = team_.reduce(team_.lane() == 0 ? going : 0, [](int32_t& a, const int32_t& b) { a |= b; });
+      team_.sync();
+    }
+  }
+
+  __device__ static uint32_t low(uint64_t sample) { return uint32_t(sample); }
+  __device__ static uint32_t high(uint64_t sample) { return uint32_t(sample >> 32); }
+
   __device__ static void draw_cells(Mode mode, const Row<T>& row, int32_t q, uint64_t sample, T* out) {
     const Cell<T>* const cells = row.cells + 2 * q;
+    if (mode != kUndefined && cells[0].d == 0 && cells[1].d == 0) {
+      for (int32_t k = 0; k < 2; ++k) out[k] = mode == kLogs ? -std::numeric_limits<T>::infinity() : T(0);
+      return;
+    }
     if (mode == kLinear) draw_pair<true>(sample, row.first_pair + q, row.key, cells, out);
     else if (mode == kLogs) draw_pair<false>(sample, row.first_pair + q, row.key, cells, out);
     else for (int32_t k = 0; k < 2; ++k) out[k] = mode == kCertain ? T(cells[k].d > 0) : std::numeric_limits<T>::quiet_NaN();
@@ -133,6 +195,8 @@ class Matrix {
   const Problem<T>& p_;
   double* fields_;  // tp, fn, fp, tn of each class, then the weighted forms
   T* gammas_;
+  T *sticks_, *steps_;  // of a group, as many as there are lanes
+  int32_t *places_, *order_;  // the columns that are left
 };
 
 // What the lanes of one block do. `scratch` has the memory of all teams, and is null where `shared` has that of this block.

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "dirichlet.h"
+#include "dirichlet_sticks.h"
 
 namespace dirichlet {
 
@@ -21,7 +21,7 @@ enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3, kUndefine
 // May variates of this shape be divided by their sum as they are, without logarithms?
 DIRICHLET_FN bool is_plain(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
 
-// How many alphas of a row are above 0, not plain, no shape.
+// How many alphas of a row that are drawn one by one are above 0, not plain, no shape.
 struct Alphas {
   int32_t positive = 0, wild = 0, undefined = 0;
 
@@ -40,7 +40,8 @@ struct Problem {
   const double *prevalence, *alphas, *weights;  // (E, C), (E, C, C), (forms, C, C)
   const int64_t* keys;                          // (E, 3, 2): prevalence, split, spread
   T* out;                                       // (E, fields, samples)
-  Cell<T>* cells;                               // (E, cells of an experiment)
+  Cell<T>* cells;                               // (E, cells of an experiment); of those of a group, shape 0
+  Group* groups;                                // (E, C): of each class among the wrong answers, no cells for none
   int8_t* modes;                                // (E, rows)
 
   DIRICHLET_FN int32_t width() const { return classes + classes % 2; }
@@ -52,6 +53,8 @@ struct Problem {
   }
   DIRICHLET_FN int64_t cells_of_experiment() const { return cells_before(rows()); }
   DIRICHLET_FN Mode mode(int32_t e, int32_t r) const { return Mode(modes[int64_t(e) * rows() + r]); }
+  DIRICHLET_FN Group& group(int32_t e, int32_t i) const { return groups[int64_t(e) * classes + i]; }
+  DIRICHLET_FN bool has_groups() const { return margins && classes > kGroupCells; }
 
   DIRICHLET_FN double weight(int32_t f, int32_t i, int32_t j) const {
     return weights[(int64_t(f) * classes + i) * classes + j];
@@ -76,21 +79,32 @@ struct Problem {
     return others;
   }
 
-  // Makes every `step`-th cell of a row, from `first` on.
-  DIRICHLET_FN Alphas prepare(int32_t e, int32_t r, int32_t first, int32_t step) const {
+  // Here as below: of every `step`-th cell of a row, from `first` on.
+  DIRICHLET_FN Group survey(int32_t e, int32_t r, int32_t first, int32_t step) const {
+    Group least;
+    for (int32_t j = first; has_groups() && r > classes && j < classes; j += step) least.add(alpha(e, r, j));
+    return least;
+  }
+
+  // Makes the cells.
+  DIRICHLET_FN Alphas prepare(int32_t e, int32_t r, const Group& least, int32_t first, int32_t step) const {
     Cell<T>* const target = cells + e * cells_of_experiment() + cells_before(r);
+    const bool breaks = least.breaks();
     Alphas seen;
     for (int32_t j = first; j < (r == 0 || r > classes ? width() : 2); j += step) {
-      const double a = alpha(e, r, j);
+      const double given = alpha(e, r, j), a = breaks && given == least.shape ? 0 : given;
       target[j] = make_cell<T>(a);
       Alphas::merge(seen, {a > 0, !is_plain(a), !is_shape<T>(a)});
     }
     return seen;
   }
 
-  DIRICHLET_FN void decide(int32_t e, int32_t r, const Alphas& seen) const {
-    const Mode mode = seen.positive == 0 ? kEmpty : seen.positive == 1 ? kCertain : seen.wild == 0 ? kLinear : kLogs;
-    modes[int64_t(e) * rows() + r] = seen.undefined == 0 ? mode : kUndefined;
+  DIRICHLET_FN void decide(int32_t e, int32_t r, const Group& least, const Alphas& seen) const {
+    const bool breaks = least.breaks() && seen.undefined == 0;
+    const Mode alone = seen.positive == 0 ? kEmpty : seen.positive == 1 ? kCertain : seen.wild == 0 ? kLinear : kLogs;
+    const Mode beside = seen.positive > 0 && seen.wild == 0 ? kLinear : kLogs;  // a group
+    modes[int64_t(e) * rows() + r] = seen.undefined > 0 ? kUndefined : breaks ? beside : alone;
+    if (r > classes) group(e, r - 1 - classes) = breaks ? least : Group{};
   }
 };
 
@@ -154,11 +168,16 @@ void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alph
     using T = decltype(zero);
     Problem<T> problem = make_problem<T>(out, prevalence, alphas, weights, keys, start);
     std::vector<Cell<T>> cells(problem.experiments * problem.cells_of_experiment());
+    std::vector<Group> groups(int64_t(problem.experiments) * problem.classes);
     std::vector<int8_t> modes(int64_t(problem.experiments) * problem.rows());
     problem.cells = cells.data();
+    problem.groups = groups.data();
     problem.modes = modes.data();
     for (int32_t e = 0; e < problem.experiments; ++e)
-      for (int32_t r = 0; r < problem.rows(); ++r) problem.decide(e, r, problem.prepare(e, r, 0, 1));
+      for (int32_t r = 0; r < problem.rows(); ++r) {
+        const Group least = problem.survey(e, r, 0, 1);
+        problem.decide(e, r, least, problem.prepare(e, r, least, 0, 1));
+      }
     draw(problem);
   });
 }

@@ -85,12 +85,18 @@ def intervals(of: str) -> Callable[[Callable], Callable]:
             click.option("--confidence", type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE",
                          default=0.95, show_default=True, help="Of the intervals."),
             click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-                         help=f"Intervals from N {of}; 0: none."),
+                         callback=_more_than_one, help=f"Intervals from N {of}; 0: none."),
         ):  # fmt: skip
             command = option(command)
         return command
 
     return added
+
+
+def _more_than_one(context: click.Context, option: click.Parameter, number: int) -> int:
+    if number == 1:
+        raise click.BadParameter("1 is not 0, or at least 2.", context, option)
+    return number
 
 
 def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:

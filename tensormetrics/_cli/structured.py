@@ -29,12 +29,21 @@ def comparison(command: Callable) -> Callable:
     help="How items of lists are matched, for a class without @metametric: one to one, or "
     "with items of the reference (->), of the prediction (<-) or of both (~) matched again and again.",
 )
+@click.option(
+    "--invalid",
+    type=click.Choice(["error", "empty"]),
+    default="error",
+    show_default=True,
+    help="What lines of PREDICTED are that are null, no JSON, or of another form: an error, or documents without "
+    "items, which are counted.",
+)
 @comparison
 def structured(**options: Any) -> int:
     """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a dataclass.
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
+    tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --invalid empty
     """
     return answer("structured.structured", **options)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import _checks
 from . import _op
 from ._reference import column_sums, without_diagonal
+from ._sticks import in_groups, shares_of_groups
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
 
@@ -77,6 +78,11 @@ def sample_sums(
     `names` (E, default "0", "1", ...) address the draws, which depend on nothing else, numbered from `start`: see
     `sample_log_gamma`. Sums are float64, variates and results of `dtype`. Memory is that of the result and of one row
     of 64 samples per thread.
+
+    Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
+    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact zeros. So a class may have
+    no mass at all among, say, false positives: its odds ratio is then x / 0 = inf, the logarithm of that inf, and what
+    is 0 / 0, or inf - inf of logarithms, nan or `zero_division`, as for observed counts of 0.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
@@ -179,11 +185,13 @@ def _drawn(
     model: _Model, num_samples: int, spread: bool, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     # ->  the diagonal (S, E, C), what is beside it in each row (S, E, C) and, with `spread`, where (S, E, C, C)
-    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+    def logs(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (E, R, K, S)
         out = alpha.new_empty(*alpha.shape, num_samples)
-        keys = stream_keys(seed, names, method, stream, alpha.device)
-        _op.log_gamma(out, alpha.contiguous(), keys, start)
-        return normalised(out)
+        _op.log_gamma(out, alpha.contiguous(), stream_keys(seed, names, method, stream, alpha.device), start)
+        return out
+
+    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+        return normalised(logs(stream, alpha))
 
     beside = without_diagonal(model.cells)
     if model.right is None or model.wrong is None:
@@ -192,7 +200,15 @@ def _drawn(
         split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
     share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
     right, wrong = (share * split).unbind(-1)
-    return right, wrong, wrong[..., None] * drawn("spread", beside) if spread else None
+    if not spread:
+        return right, wrong, None
+    group = in_groups(beside)
+    if group is None:
+        return right, wrong, wrong[..., None] * drawn("spread", beside)
+    keys = stream_keys(seed, names, method, "spread", beside.device)
+    alone = logs("spread", beside.masked_fill(group, 0)).movedim(-1, 0).contiguous()
+    number = torch.arange(start, start + num_samples, device=beside.device)
+    return right, wrong, wrong[..., None] * shares_of_groups(alone, beside, group, keys, number)
 
 
 def _checked(

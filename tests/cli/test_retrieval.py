@@ -74,6 +74,8 @@ def test_queries_against_references_and_options(digits):
          "max_bin_count; leave it out for all neighbours"),
         (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: there is no folder "
          "{}/no"),
+        (["pixels.npy", "labels.npy", "--replicates", "1"], "Invalid value for '--replicates': 1 is not 0, or at "
+         "least 2. See: tensormetrics retrieval --help"),
         (["pixels.npy", "labels.npy", "--plot", "o.doc"], "{}/o.doc: got a file of type '.doc', wanted one of .png, "
          ".svg, .pdf"),
         (["pixels.npy"], "LABELS: got no file, wanted one, or --gains FILE"),

@@ -128,3 +128,22 @@ def test_a_class_without_a_metric_gets_one(folder):
     (folder / "w.jsonl").write_text('{"words": ["a", "b"]}\n')
     result = run(folder, "structured", "w.jsonl", "w.jsonl", "--schema", "schema_of_documents.py:Bag")
     assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
+
+
+def test_answers_of_another_form_count_as_empty(folder):
+    (folder / "bag.py").write_text(
+        "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n"
+    )
+    good = '{"words": ["a"]}\n'
+    (folder / "reference.jsonl").write_text(good * 5)
+    (folder / "answers.jsonl").write_text(good + "null\nI am sorry, but\n" + '{"words": [3]}\n' + good)
+    files = ["structured", "answers.jsonl", "reference.jsonl", "--schema", "bag.py:Bag"]
+    result = run(folder, *files)
+    refused = f"tensormetrics: {folder}/answers.jsonl, line 2: wanted an object @ document\n"
+    assert (result.exit_code, result.stderr) == (2, refused)
+    result = run(folder, *files, "--invalid", "empty", "--plot", "o.png", "--json", "o.json")
+    assert result.exit_code == 0, result.output
+    scores = {name: found["value"] for name, found in json.loads((folder / "o.json").read_text())["scores"].items()}
+    assert (scores["micro-precision"], scores["micro-recall"], scores["invalid"]) == (1, 0.4, 3)
+    result = run(folder, "structured", "reference.jsonl", "answers.jsonl", *files[3:], "--invalid", "empty")
+    assert (result.exit_code, result.stderr) == (2, refused)

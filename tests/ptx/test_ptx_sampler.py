@@ -31,9 +31,13 @@ def assert_same_draws(ptx, name: str, shape: tuple[int, ...], dtype: torch.dtype
         assert torch.isclose(found, wanted, rtol=1e-5, atol=1e-37).double().mean() > 0.95
 
 
-def sums(ptx, C: int, dtype: torch.dtype, forms: int = 2, samples: int = 3, margins: bool = True) -> None:
+def sums(
+    ptx, C: int, dtype: torch.dtype, forms: int = 2, samples: int = 3, margins: bool = True, groups: bool = False
+) -> None:
     cells = torch.randint(0, 9, (2, C, C)).double() + torch.tensor([0.3, 1.0]).view(2, 1, 1)
-    if C > 3:
+    if groups:  # rows that share a small prior, the second table with a few counts and fractions
+        cells = torch.where(torch.rand(2, C, C) < torch.tensor([0, 0.05]).view(2, 1, 1), cells, 2**-9)
+    if C > 3 and not groups:
         cells[0, 1] = 0
         cells[0, 2] = 0
         cells[0, 2, 3] = 5  # a certain row
@@ -49,6 +53,12 @@ def test_sums(C, dtype, sampler):
     if C < 100:
         sums(sampler, C, dtype, forms=0, samples=40)
         sums(sampler, C, dtype, forms=0, samples=40, margins=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("C", [80, pytest.param(300, marks=pytest.mark.slow)])
+def test_sums_of_rows_with_groups(C, dtype, sampler):
+    sums(sampler, C, dtype, groups=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

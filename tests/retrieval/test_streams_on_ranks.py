@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_streams import BUDGET, DEEP, SHALLOW, Q, Stopped, close, data
+from test_streams import BUDGET, DEEP, SHALLOW, SOME, Q, Stopped, close, data
 from torch import distributed as dist
 
 from tensormetrics.retrieval import AccuracyCalculator, open_rows
@@ -19,6 +19,7 @@ CASES = {
     "deep": (DEEP, {"memory_budget": BUDGET}),
     "shallow": (SHALLOW, {"k": 10, "memory_budget": BUDGET}),
     "comparison": (("mean_average_precision",), {"label_comparison_fn": close, "memory_budget": 4 * BUDGET}),
+    "triples": (("mean_average_precision", "ndcg"), {"gains": SOME, "memory_budget": 4 * BUDGET}),
 }
 
 

@@ -22,6 +22,12 @@ HINTS = {  # of the library -> of the command
     "write k=None or k='max_bin_count'": "leave --k out, or write --k max_bin_count",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbours come from a function": "with --knn faiss or keops",
+    "audited: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no metric of "
+    "neighbours, wanted one, such as --metric precision_at_1",
+    "knn_func: got a search of all": "--knn: got a search of all",
+    "faiss: could not parse index string": "--index: faiss could not parse",
+    ", or give a tensor or a memory-mapped array": ", or give a .npy file without --state",
+    "label_levels: got True with": "--levels: got them with",
 }
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 

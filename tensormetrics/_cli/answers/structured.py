@@ -20,18 +20,20 @@ from ...structured import (
     read_penman,
 )
 from ...structured.suites.entities.tags import tag_code
-from ..inputs import BadInput, existing, json_lines, naming, open_text
+from ..inputs import BadInput, existing, full_lines, json_of, naming, open_text
 from ..output import Table, draw_scores, find_device, percent, publish
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
-def structured(schema: str, constraint: str, **options: Any) -> int:
+def structured(schema: str, constraint: str, invalid: str, predicted: str, **options: Any) -> int:
     cls, metric = _metric_of(schema, constraint)
+    how = "empty" if invalid == "empty" else "raise"
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     return _report(
-        lambda file: list(_objects(existing(file), cls)),
-        lambda preds, refs, **resampled: Family(metric, averages, **resampled),
+        lambda file: list(_objects(existing(file), cls, invalid == "empty" and file == predicted)),
+        lambda preds, refs, **resampled: Family(metric, averages, on_invalid=how, **resampled),
+        predicted=predicted,
         **options,
     )
 
@@ -119,11 +121,12 @@ def _report(
             raise BadInput(f"{file}: there is no {unit} in it")
     if len(sides[0]) != len(sides[1]):
         raise BadInput(f"{predicted}: number of {unit}s is {len(sides[0])}, but that of {reference} is {len(sides[1])}")
-    with naming(preds=predicted, refs=reference, confidence="--confidence"):
+    with naming(preds=predicted, refs=reference, pred=predicted, ref=reference, confidence="--confidence"):
         scores = make(*sides, replicates=replicates).to(place)
         update(scores, *sides)
         values = {key: float(value) for key, value in scores.compute().items()}
         found = scores.interval(confidence=confidence) if replicates else {}
+    shares = {key: value for key, value in values.items() if key != "invalid"}  # which is a number of documents
     ends = {key: (float(each.low), float(each.high)) for key, each in found.items()}
     head = ["score", "value", *([f"{percent(confidence)} interval"] if ends else [])]
     found = Table.of(head, ([key, value, ends.get(key)] for key, value in values.items()))
@@ -138,8 +141,8 @@ def _report(
     return publish(
         [found],
         answer,
-        lambda size: draw_scores(values, ends, confidence=confidence, size=size),
-        values.values(),
+        lambda size: draw_scores(shares, ends, confidence=confidence, size=size),
+        shares.values(),
         **outputs,
     )
 
@@ -171,7 +174,8 @@ def _imported(module: str) -> Any:
     return loaded
 
 
-def _objects(path: Path, cls: type) -> Iterator[Any]:
+def _objects(path: Path, cls: type, lenient: bool) -> Iterator[Any]:
+    """The object of each line; `lenient`: None for what is no JSON, or does not fit."""
     try:
         import cattrs
         from cattrs.v import format_exception
@@ -187,12 +191,20 @@ def _objects(path: Path, cls: type) -> Iterator[Any]:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in (bool, int, float, str):
         converter.register_structure_hook(kind, _plain_value)
-    for line, value in json_lines(path):
+    found: Any
+    for line, text in full_lines(path):
         try:
-            yield converter.structure(value, cls)
-        except Exception as error:  # groups of errors, and whatever a constructor of the user raises
-            reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=why))
-            raise BadInput(f"{path}, line {line}: {reasons}") from error
+            value = json_of(path, line, text)
+            try:
+                found = converter.structure(value, cls)
+            except Exception as error:  # groups of errors, and whatever a constructor of the user raises
+                reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=why))
+                raise BadInput(f"{path}, line {line}: {reasons}") from error
+        except BadInput:
+            if not lenient:
+                raise
+            found = None
+        yield found
 
 
 class Misfit(ValueError):

@@ -60,4 +60,7 @@ def first_line(error: Exception) -> str:
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         wanted = re.search(r"allocate (\d+ bytes|[\d.]+ \w+)", str(error))
         return f"there is not enough memory{f' for {wanted[1]}' if wanted else ''}; ask for less"
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    return re.sub(
+        r"^Error in .*? at /\S*?faiss/\S+: (Error: .* failed: )?", "faiss: ", line
+    )  # functions and lines of C++

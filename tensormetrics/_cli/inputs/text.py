@@ -55,14 +55,21 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
+def full_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(line number, text) of every line that is not blank."""
+    yield from ((line, text.rstrip()) for line, text in enumerate(open_text(path), 1) if text.strip())
+
+
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, value) of every line that is not blank."""
-    for line, text in enumerate(open_text(path), 1):
-        if text.strip():
-            try:
-                yield line, json.loads(text.rstrip(), parse_constant=_refuse)
-            except (ValueError, RecursionError) as error:
-                raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
+    yield from ((line, json_of(path, line, text)) for line, text in full_lines(path))
+
+
+def json_of(path: Path, line: int, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}, line {line}: this is no JSON: {json_fault(error)}") from error
 
 
 def json_fault(error: Exception) -> str:

@@ -1,0 +1,47 @@
+"""How fast this processor multiplies and copies, measured in the run whose rows are compared with it."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+SIDE = 2048  # of the matrices that are multiplied
+COPIED = 2**25  # numbers of float32: more than a cache holds
+
+
+class Machine(NamedTuple):
+    """Rates with the threads that torch has."""
+
+    float32: float  # multiply-adds a second
+    int8: float
+    copied: float  # bytes a second, those read and those written
+
+    def share(self, seconds: float, *, float32: float = 0, int8: float = 0, copied: float = 0) -> float:
+        """Of the time that something takes, the part that its products and bytes need at the least."""
+        return (float32 / self.float32 + int8 / self.int8 + copied / self.copied) / seconds
+
+    def said(self) -> str:
+        rates = f"{self.float32 / 1e9:.0f} (float32) and {self.int8 / 1e9:.0f} (int8) billion multiply-adds"
+        return f"This machine: {rates} and {self.copied / 1e9:.1f} GB copied a second, with these threads."
+
+
+def measured(turns: int = 5, side: int = SIDE, copied: int = COPIED) -> Machine:
+    """Products of square matrices and a copy, by torch; medians of interleaved turns."""
+    x, y, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
+    small = torch.randint(-127, 128, (2, side, side), dtype=torch.int8)
+    source, target = torch.zeros(copied), torch.empty(copied)
+    assert torch.equal(torch._int_mm(*small)[:2].double(), small[0, :2].double() @ small[1].double())
+    amounts: dict[str, tuple[float, Callable[[], object]]] = {
+        "float32": (side**3, lambda: torch.mm(x, y, out=out)),
+        "int8": (side**3, lambda: torch._int_mm(*small)),
+        "copied": (2 * source.nbytes, lambda: target.copy_(source)),
+    }
+    times: dict[str, list[float]] = {name: [] for name in amounts}
+    for _ in range(turns):
+        for name, (_, run) in amounts.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return Machine(**{name: amount / statistics.median(times[name]) for name, (amount, _) in amounts.items()})

@@ -1,0 +1,166 @@
+// The confusion matrices of one experiment, for the samples of one tile.
+#pragma once
+#include <algorithm>
+
+#include "dirichlet_breaker.h"
+
+namespace dirichlet {
+
+template <class T>
+class Tile {
+ public:
+  explicit Tile(const Problem<T>& problem)
+      : p_(problem),
+        gammas_(size_t(problem.width()) * kTile),
+        fields_(size_t(problem.fields()) * kTile),
+        sampler_(problem.width() / 2) {}
+
+  void draw(int32_t e, int64_t first) {
+    const int32_t C = p_.classes;
+    sampler_.set_start(p_.start + first);
+    std::fill(fields_.begin(), fields_.end(), 0.0);
+    std::fill(among_.begin(), among_.end(), Sum{});
+    if (gammas(e, 0)) {
+      survey(gammas_.data(), C);
+      for (int32_t i = 0; i < C; ++i)
+        for (int s = 0; s < kTile; ++s) tp(i)[s] = gammas_[i * kTile + s] / total_[s];
+    }
+    for (int32_t i = 0; i < C; ++i) {
+      split(e, i);
+      if (!p_.margins) continue;
+      if (p_.group(e, i).cells > 0) spread_group(e, i);
+      else if (gammas(e, 1 + C + i)) spread(i);
+    }
+    if (p_.margins) finish();
+    const int64_t n = std::min<int64_t>(p_.samples - first, kTile);
+    for (int32_t f = 0; f < p_.fields(); ++f)
+      for (int64_t s = 0; s < n; ++s)
+        p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + first + s] = T(fields_[size_t(f) * kTile + s]);
+  }
+
+ private:
+  // A row's variates, up to a common factor for each sample. False: all its alphas are 0.
+  bool gammas(int32_t e, int32_t r) {
+    const Row<T> row = p_.row(e, r);
+    const Mode mode = p_.mode(e, r);
+    T* const g = gammas_.data();
+    if (mode == kUndefined) {
+      std::fill(gammas_.begin(), gammas_.end(), std::numeric_limits<T>::quiet_NaN());
+      return true;
+    }
+    if (mode == kCertain)
+      for (int32_t j = 0; j < 2 * row.pairs; ++j) std::fill_n(g + j * kTile, kTile, T(row.cells[j].d > 0));
+    if (mode == kCertain || mode == kEmpty) return mode == kCertain;
+    sampler_.draw(row, g);
+    if (mode == kLinear) return true;
+    alignas(64) T largest[kTile];
+    std::fill_n(largest, kTile, -std::numeric_limits<T>::infinity());
+    raise_to_largest(g, 2 * row.pairs, largest);
+    divide_by(largest, g, 2 * row.pairs);
+    return true;
+  }
+
+  // Over n values: their sum, the largest, and the sum of the rest.
+  template <class X>
+  void survey(const X* values, int32_t n) {
+    for (double* sums : {total_, largest_, rest_}) std::fill_n(sums, kTile, 0.0);
+    for (int32_t j = 0; j < n; ++j)
+      for (int s = 0; s < kTile; ++s) {
+        const double x = values[j * kTile + s], largest = largest_[s];
+        total_[s] += x;
+        rest_[s] += x > largest ? largest : x;
+        largest_[s] = x > largest ? x : largest;
+      }
+  }
+
+  // The sum of all surveyed values but `x`, none of whose digits cancel.
+  double others(double x, int s) const { return x == largest_[s] ? rest_[s] : total_[s] - x; }
+
+  void split(int32_t e, int32_t i) {  // tp comes as the prevalence
+    if (!gammas(e, 1 + i)) {
+      std::fill_n(tp(i), kTile, 0.0);
+      return;
+    }
+    survey(gammas_.data(), 2);
+    for (int s = 0; s < kTile; ++s) {
+      const double share = tp(i)[s] / total_[s];
+      tp(i)[s] = share * gammas_[s];
+      fn(i)[s] = share * gammas_[kTile + s];
+    }
+    for (int32_t f = 0; f < p_.forms; ++f) add(form(f), tp(i), p_.weight(f, i, i));
+  }
+
+  void spread(int32_t i) {
+    const int32_t C = p_.classes;
+    survey(gammas_.data(), C);
+    alignas(64) double factor[kTile];
+    for (int s = 0; s < kTile; ++s) factor[s] = fn(i)[s] / total_[s];
+    for (int32_t j = 0; j < C; ++j) {
+      if (j == i) continue;
+      const T* __restrict const g = gammas_.data() + j * kTile;
+      double *__restrict const right = fp(j), *__restrict const left = tn(j);
+      alignas(64) double cell[kTile];
+      for (int s = 0; s < kTile; ++s) {
+        cell[s] = factor[s] * g[s];
+        right[s] += cell[s];
+        left[s] += factor[s] * others(g[s], s);
+      }
+      for (int32_t f = 0; f < p_.forms; ++f) add(form(f), cell, p_.weight(f, i, j));
+    }
+  }
+
+  // The same for a row with a group, whose few cells with a mass are added alone.
+  void spread_group(int32_t e, int32_t i) {
+    if (among_.empty()) among_.resize(size_t(2 * p_.classes + 1) * kTile);
+    breaker_.draw(p_, e, i, sampler_);
+    for (int s = 0; s < kTile; ++s) {
+      const double factor = fn(i)[s] / breaker_.total(s);
+      Sum row;
+      breaker_.visit(s, [&](int32_t j, T g) {
+        const double cell = factor * g;
+        row.add(cell);
+        columns(j)[s].add(cell);
+        for (int32_t f = 0; f < p_.forms; ++f) form(f)[s] += p_.weight(f, i, j) * cell;
+      });
+      rows(i)[s] = row;
+      all()[s].add(row);
+    }
+  }
+
+  void finish() {
+    const int32_t C = p_.classes;
+    survey(tp(0), C);
+    for (int32_t j = 0; j < C; ++j)
+      for (int s = 0; s < kTile; ++s) tn(j)[s] += others(tp(j)[s], s);
+    for (int32_t j = 0; !among_.empty() && j < C; ++j)
+      for (int s = 0; s < kTile; ++s) {
+        fp(j)[s] += columns(j)[s].sum;
+        tn(j)[s] += all()[s].without(rows(j)[s], columns(j)[s]);
+      }
+  }
+
+  static void add(double* __restrict sum, const double* __restrict x, double weight) {
+    for (int s = 0; s < kTile; ++s) sum[s] += weight * x[s];
+  }
+
+  double* field(int32_t f) { return fields_.data() + size_t(f) * kTile; }
+  double* tp(int32_t i) { return field(i); }
+  double* fn(int32_t i) { return field(p_.classes + i); }
+  double* fp(int32_t i) { return field(2 * p_.classes + i); }
+  double* tn(int32_t i) { return field(3 * p_.classes + i); }
+  double* form(int32_t f) { return field(4 * p_.classes + f); }
+  // Of the wrong answers in rows with a group: by column, by row, and all.
+  Sum* columns(int32_t j) { return among_.data() + size_t(j) * kTile; }
+  Sum* rows(int32_t i) { return columns(p_.classes + i); }
+  Sum* all() { return columns(2 * p_.classes); }
+
+  const Problem<T> p_;
+  std::vector<T> gammas_;
+  std::vector<double> fields_;
+  std::vector<Sum> among_;
+  alignas(64) double total_[kTile], largest_[kTile], rest_[kTile];
+  Sampler<T> sampler_;
+  Breaker<T> breaker_;
+};
+
+}  // namespace dirichlet
