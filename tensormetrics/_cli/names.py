@@ -16,5 +16,12 @@ RETRIEVAL = (
     "nearest_centroid_accuracy, r_precision, v_measure, hit_rate_at_K, mean_average_precision_at_K, ndcg_at_K, "
     "precision_at_K, recall_at_K"
 )
+RETRIEVAL_OF_NEIGHBOURS = (
+    "mean_average_precision",
+    "mean_average_precision_at_r",
+    "mean_reciprocal_rank",
+    "precision_at_1",
+    "r_precision",
+)
 TAGS = ("lenient", "iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou")
 TIES = ("index", "optimistic", "pessimistic")

@@ -3,8 +3,9 @@
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from .names import DISTANCES, RETRIEVAL, TIES
+from .names import DISTANCES, RETRIEVAL, RETRIEVAL_OF_NEIGHBOURS, TIES
 from .options import Finite, answer, common_options, intervals
 
 
@@ -23,6 +24,7 @@ from .options import Finite, answer, common_options, intervals
     "metrics",
     multiple=True,
     metavar="NAME",
+    default=("AMI", "NMI", *RETRIEVAL_OF_NEIGHBOURS),
     show_default="AMI, NMI and five of neighbours, or with --gains these five and ndcg",
     help="May be repeated; names stand below.",
 )
@@ -101,4 +103,7 @@ def retrieval(**options: Any) -> int:
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
     tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
     """
+    context = click.get_current_context()
+    if options["gains"] and context.get_parameter_source("metrics") is ParameterSource.DEFAULT:
+        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBOURS, "ndcg")  # clusters know no gains
     return answer("retrieval", **options)

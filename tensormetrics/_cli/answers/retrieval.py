@@ -10,7 +10,6 @@ from torch import Tensor
 from ..._uncertainty.estimates import Estimate
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
-from ...retrieval.calculator.selection import OF_NEIGHBOURS
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
 from ..inputs import BadInput, Column, naming
@@ -103,7 +102,7 @@ def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> A
         knn = KNN[options["knn"]](distance=options["distance"], **factory)
         searcher = {"knn_func": knn, "audit": options["audit"]}
     return AccuracyCalculator(
-        options["metrics"] or (() if asked.gains is None else (*OF_NEIGHBOURS, "ndcg")),
+        options["metrics"],
         avg_of_avgs=options["average"] == "macro",
         k=_depth(options["k"]),
         device=place,
