@@ -78,7 +78,10 @@ class Words(NamedTuple):
 
     def project_all(self, directions: Tensor) -> Tensor:
         # directions: (..., K, D)  ->  (..., W, K)
-        products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
+        if self.vectors.ndim == directions.ndim == 2:
+            products = self.vectors @ directions.mT
+        else:
+            products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
         return products if self.scale is None else products * self.scale.unsqueeze(-1)
 
     def mean_cosine(self, others: "Words") -> Tensor:

@@ -239,7 +239,7 @@ def repeated_words(words: Sequence[str]) -> list[str]:
 
 def check_members(sets: list[list[str]], table: Table) -> None:
     """Words of one tuple have equal numbers of rows, so that these form tuples too."""
-    for words in zip(*sets, strict=True):
+    for words in zip(*sets, strict=True) if table.members else ():
         counts = [len(table.rows(word)) for word in words]
         if len(set(counts)) > 1:
             raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")

@@ -37,21 +37,21 @@ def ect(
     tensor(-0.5000, dtype=torch.float64)
     """
     x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
-    words = a.unit()
-    ranks = []
-    for target in (x, y):
-        rank = _ranks(words.project(_sets.unit(target.mean())), a.weights)
-        ranks.append(rank - a.average(rank).unsqueeze(-1))
-    u, v = ranks
-    return a.average(u * v) / (a.average(u * u) * a.average(v * v)).sqrt()
+    means = _sets.unit(torch.stack(torch.broadcast_tensors(x.mean(), y.mean()), -2))
+    counts = None if a.counts is None else a.counts.unsqueeze(-2)
+    ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
+    products = counted @ ranks.mT  # (..., 2, 2)
+    return products[..., 0, 1] / products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
 
 
-def _ranks(values: Tensor, count: Tensor) -> Tensor:
-    # values: (..., A)  count: (..., A)  ->  (..., A), 1 is the smallest; NaN values give NaN
+def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+    # values, counts: (..., A)  ->  (..., A) each: twice the ranks less their mean, also times counts; NaN of NaN
     grid = (values * _sets.GRID).round()
     order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
-    rank = ((order * count.unsqueeze(-2)).sum(-1) + count.sum(-1, keepdim=True) + 1) / 2
-    return rank.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
+    # Smaller and larger ones cancel over all pairs, so that the sums have the mean 0.
+    ranks = (order if counts is None else order * counts.unsqueeze(-2)).sum(-1)
+    ranks = ranks.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
+    return ranks, ranks if counts is None else ranks * counts
 
 
 class ECT(BaseMetric):
@@ -71,10 +71,10 @@ class ECT(BaseMetric):
 
     @torch.no_grad()
     def measure_shared(self, targets: _sets.Words, attributes: _sets.Words, t: Tensor, a: Tensor) -> dict[str, Tensor]:
-        count = attributes.weights.unsqueeze(-2)
-        ranks = _ranks(attributes.unit().project_all(_sets.unit(targets.mean())).mT, count)
-        ranks = ranks - _sets.Words(ranks.mT, attributes.counts).mean().unsqueeze(-1)  # (A, T, W)
-        products = (ranks * count) @ ranks.mT  # (A, T, T)
+        counts = None if attributes.counts is None else attributes.counts.unsqueeze(-2)
+        cosines = attributes.unit().project_all(_sets.unit(targets.mean())).mT  # (A, T, W)
+        ranks, counted = _centred_ranks(cosines, counts)
+        products = counted @ ranks.mT  # (A, T, T)
         (x, y), a = t.unbind(-1), a[:, 0]
         return {"ect": products[a, x, y] / (products[a, x, x] * products[a, y, y]).sqrt()}
 

@@ -6,6 +6,7 @@ import numbers
 import unicodedata
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from .. import _checks
@@ -161,6 +162,9 @@ class Search:
 
     def tuples(self, tuples: Iterable[tuple[str, ...]]) -> "Found":
         """Words that belong together; a tuple is found if all of them are, under "all" by the same preprocessor."""
+        tuples = list(tuples)
+        if self.functions == [str] and not self.prefix and all(word in self.vocabulary for word in chain(*tuples)):
+            return Found(tuples, [], len(tuples), origins=self._origins(range(1, len(tuples) + 1)))
         keys: list[tuple[str | None, ...]] = []
         origins, lost, total = [], [], 0
         for words in tuples:

@@ -86,7 +86,8 @@ def _directions(
     (pair,) = _sets.read(pair=(x.vectors - y.vectors, pair_mask))
     length = torch.linalg.vector_norm(pair.vectors, dim=-1)
     equal = (length <= least * longer) & longer.isfinite()
-    return a, _sets.Words(_sets.unit(pair.vectors) if normalize else pair.vectors, pair.weights * ~equal)
+    directions = pair.vectors * _sets.inverse(length).unsqueeze(-1) if normalize else pair.vectors
+    return a, _sets.Words(directions, pair.weights * ~equal)
 
 
 class RIPA(BaseMetric):

@@ -82,3 +82,17 @@ def test_a_metric_takes_what_a_function_takes(device):
     with pytest.raises(ValueError, match=r"^clusters: got rows of shape \(\) and torch.int64 after"):
         metric.update([1], [2])
     assert len(metric.labels) == len(metric.clusters) == 4
+
+
+@pytest.mark.parametrize("least", [0, -7, 2**62])
+@pytest.mark.parametrize("classes, groups", [(3, 4), (30, 2), (1, 1), (200, 90)])
+def test_a_table_counted_at_once_is_the_sorted_one(classes, groups, least, device):
+    """Of labels that all occur, and of some that do not; the last shape is sorted both times."""
+    generator = torch.Generator().manual_seed(classes)
+    labels = torch.randint(0, classes, (60,), generator=generator).to(device) + least
+    clusters = torch.randint(0, groups, (60,), generator=generator).to(device) * 2 - least
+    found = contingency(labels, clusters)
+    expected = contingency(labels[None].double() if least < 2**62 else labels[None], clusters[None])
+    for mine, wanted in zip(found[:5], expected[:5], strict=True):
+        assert torch.equal(mine, wanted[0])
+    assert found.total == expected.total == 60

@@ -147,7 +147,8 @@ def test_holes_say_why(name, generator):
 
 
 def test_holes_are_few_and_known():
-    assert len(HOLES.keys() & METRICS.keys()) <= 5
+    known = {name: why for name, why in HOLES.items() if name in METRICS}
+    assert len(known) <= 6 and len(set(known.values())) <= 3  # four of them count pairs
 
 
 def run_rank(rank: int, world: int, folder: str) -> None:

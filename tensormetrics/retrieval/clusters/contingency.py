@@ -45,27 +45,53 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     >>> table.row, table.col, table.count
     (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
-    return _counted(labels, clusters)[0]
+    flat = _checked(labels, clusters)
+    found = _counted_of_range(*flat) if labels.ndim == 1 else None
+    return found or _counted(labels.shape, *flat)[0]
 
 
-def _counted(labels: Tensor, clusters: Tensor) -> tuple[Contingency, Tensor]:
-    # labels, clusters: (..., N)  ->  the table, the cell of each item (..., N)
+def _checked(labels: Tensor, clusters: Tensor) -> list[Tensor]:
+    # labels, clusters: (..., N)  ->  both flat
     _checks.shape("labels", labels, "...", "N")
     _checks.shape("clusters", clusters, *labels.shape)
     _checks.same_device(labels=labels, clusters=clusters)
     flat = {"labels": as_labels("labels", labels.flatten()), "clusters": as_labels("clusters", clusters.flatten())}
     check_finite(**{name: values for name, values in flat.items() if values.is_floating_point()})
-    sides = (distinct(values.view(labels.shape)) for values in flat.values())
+    return list(flat.values())
+
+
+def _counted_of_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
+    # labels, clusters: (N,)
+    """The table, if it is hardly larger than the items are many: counted at once."""
+    if labels.device.type != "cpu" or not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
+        return None
+    ends = [[end.item() for end in values.aminmax()] for values in (labels, clusters)]
+    rows, columns = (int(largest - least) + 1 for least, largest in ends)
+    if rows * columns > 4 * len(labels):
+        return None
+    cell = (labels - ends[0][0]).mul_(columns).add_(clusters).sub_(ends[1][0])
+    table = cell.bincount(minlength=rows * columns).view(rows, columns)
+    row_size, col_size = table.sum(1), table.sum(0)
+    if not row_size.all() or not col_size.all():
+        table = table[row_size > 0][:, col_size > 0]
+        row_size, col_size = row_size[row_size > 0], col_size[col_size > 0]
+    row, col = table.nonzero().unbind(1)
+    return Contingency(row, col, table[row, col], row_size, col_size, len(labels))
+
+
+def _counted(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Contingency, Tensor]:
+    # labels, clusters: flat, of `shape` (..., N)  ->  the table, the cell of each item (..., N)
+    sides = (distinct(values.view(shape)) for values in (labels, clusters))
     (_, row_size, row), (_, col_size, col) = sides
     columns = max(col_size.shape[-1], 1)
     cell, count, place = distinct(row * columns + col)
-    return Contingency(cell // columns, cell % columns, count, row_size, col_size, labels.shape[-1]), place
+    return Contingency(cell // columns, cell % columns, count, row_size, col_size, shape[-1]), place
 
 
 def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[Contingency], Tensor]) -> Items:
     # labels, clusters, units: (N,)
     """One row for each item, in its cell: weighted sums are the tables of weighted items."""
-    table, cells = _counted(labels, clusters)
+    table, cells = _counted(labels.shape, *_checked(labels, clusters))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     units = or_places(units, labels)
