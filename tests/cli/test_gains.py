@@ -134,16 +134,25 @@ def test_options_that_do_not_fit(collection, arguments, message):
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
 
 
-@pytest.mark.slow  # starts three processes
-def test_ranks_answer_what_one_answers(collection):
-    arguments = ["retrieval", "q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS]
-    wanted = values(*arguments[1:])
+@pytest.mark.slow  # starts three processes, twice
+@pytest.mark.parametrize("state", [(), ("--state", "counts.pt")])
+def test_ranks_answer_what_one_answers(collection, state):
+    Path("c.txt").write_text("a\nb\nb\n" * 4)
+    arguments = ["retrieval", "q.npy", "c.txt", "--reference", "d.npy", "--gains", "rows.txt", "--replicates", "50"]
+    arguments += [*METRICS, "--format", "json"]
+    wanted = json.loads(run(*arguments[1:]).stdout)["metrics"]
     started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    done = subprocess.run(
-        [*started, "tensormetrics", *arguments, "--format", "json"], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([*started, "tensormetrics", *arguments, *state], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert {name: found["value"] for name, found in json.loads(done.stdout)["metrics"].items()} == wanted
+    assert json.loads(done.stdout)["metrics"] == wanted
+
+
+@pytest.mark.parametrize("row", ["--5", "+-3", "9" * 5000, "12"])
+def test_what_is_no_row(collection, row):
+    Path("odd.txt").write_text(f"0 1 1\n{row} 1 1\n")
+    result = run("q.npy", "--reference", "d.npy", "--gains", "odd.txt")
+    wanted = f"odd.txt, line 2: got the query {row!r}, wanted a row of q.npy, 0 to 11; names are given by --ids"
+    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {wanted}\n")
 
 
 def test_the_default_is_that_of_the_library(collection):

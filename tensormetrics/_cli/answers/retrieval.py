@@ -56,7 +56,8 @@ def answer(**options: Any) -> int:
                 return status_of(values.values())
         else:
             values = _in_one_process(calculator, asked, place, kept)
-        found = _scored(calculator, values, asked.groups.given() if ranks == 1 else None, options)
+        updated = ranks > 1 and not options["state"]  # which told the groups
+        found = _scored(calculator, values, None if updated else asked.groups.given(), options)
         by_class = _by_class(calculator, asked.query.labels[0]) if options["per_class"] else {}
         found = found._replace(by_class=by_class)
     report = {

@@ -1,6 +1,7 @@
 """Graded relevance in files: a query, a reference and a gain to a line."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,7 @@ class Rows(NamedTuple):
     def key(self, cell: str) -> str | int:
         """The name as `places` has it."""
         words = self.ids is not None and self.ids.names is not None
-        return int(cell) if not words and cell.lstrip("+-").isdecimal() else cell
+        return int(cell) if not words and re.fullmatch(r"[+-]?\d{1,20}", cell) else cell  # int64 has 19 digits
 
     def wanted(self) -> str:
         if self.ids is not None:
