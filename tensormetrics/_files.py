@@ -33,9 +33,9 @@ def text_of(data: bytes, path: str | os.PathLike) -> str:
 
 
 def delimiter_of(lines: Iterable[str]) -> str:
-    """What separates the cells of the first line that is not blank: semicolons, tabs or commas."""
+    """What separates the cells of the first line that is not blank: tabs, semicolons or commas."""
     first = next((line for line in lines if line.strip()), "")
-    return next((mark for mark in ";\t," if len(next(csv.reader([first], delimiter=mark), ())) > 1), ",")
+    return next((mark for mark in "\t;," if len(next(csv.reader([first], delimiter=mark), ())) > 1), ",")
 
 
 def _as_windows_writes(data: bytes, at: int, path: str | os.PathLike) -> str:

@@ -147,6 +147,14 @@ def test_ranks_answer_what_one_answers(collection, state):
     assert json.loads(done.stdout)["metrics"] == wanted
 
 
+def test_tabs_separate_names_with_semicolons(collection):
+    _, _, _, pairs = collection
+    Path("d.txt").write_text("".join(f"d;{j}\n" for j in range(DOCUMENTS)))
+    Path("named.tsv").write_text("".join(f"{i}\td;{j}\t{gain}\n" for i, j, gain in pairs))
+    sides = ["q.npy", "--reference", "d.npy", *METRICS, "--gains"]
+    assert values(*sides, "named.tsv", "--reference-ids", "d.txt") == values(*sides, "rows.txt")
+
+
 @pytest.mark.parametrize("row", ["--5", "+-3", "9" * 5000, "12"])
 def test_what_is_no_row(collection, row):
     Path("odd.txt").write_text(f"0 1 1\n{row} 1 1\n")

@@ -65,6 +65,10 @@ def results_of(rank, pair):
     options = {"state": folder / "deep.pt", "group": group}
     odd = AccuracyCalculator(DEEP, distance="cosine" if rank == 1 else "l2", memory_budget=BUDGET)
     results["options"] = attempt(lambda: odd.get_accuracy(*sides(Stopped(rows, 0)), **options))
+    chosen = {"include": ("rank_1",)} if rank == 1 else {}
+    results["names"] = attempt(lambda: calculator("deep").get_accuracy(*sides(Stopped(rows, 0)), **chosen, group=group))
+    odd = AccuracyCalculator(DEEP, label_levels=rank == 1)
+    results["blocks"] = attempt(lambda: odd.get_accuracy(*sides(Stopped(rows, 0)), group=group))
     results["memory"] = attempt(lambda: calculator("deep").get_accuracy(*sides(), group=group))
     if rank:
         options["group"] = pair
@@ -95,6 +99,9 @@ def test_other_options_and_fewer_ranks_are_refused(ranks):
     for rank, results in enumerate(ranks):
         assert results["options"].startswith("ValueError: distance: got 'l2' on rank 0 and 2, 'cosine' on rank 1")
         assert "group: got one without references in blocks" in results["memory"]
+        told = "" if rank == 1 else "RuntimeError: rank 1 failed with "
+        assert results["names"].startswith(f"{told}ValueError: include: got 'rank_1'")
+        assert results["blocks"].startswith(f"{told}ValueError: label_levels: got True with references in blocks")
         assert results["files"] == [f"shallow.pt.rank{rank}" for rank in range(3)]
     # Of the two that go on, the first finds what another process of three has written, and so does the second.
     for rank, results in enumerate(ranks[1:]):

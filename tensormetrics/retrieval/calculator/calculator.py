@@ -213,16 +213,16 @@ class AccuracyCalculator(EmbeddingMetric):
         label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
         `requires_clustering()`, also cluster_labels (Q,).
         """
-        self.current = self._select(include, exclude)
-        device = self.placed or default_device(query)
-        gains = self.gains if gains is None else gains
-        reference = in_blocks(reference, self, gains, device)
-        given = {"query": query, "query_labels": query_labels, "reference": reference}
-        given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
-        others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
-        if isinstance(reference, RowSource):
-            check_blocks(self)
         with nullcontext() if group is None else together_or_none(group):
+            self.current = self._select(include, exclude)
+            device = self.placed or default_device(query)
+            gains = self.gains if gains is None else gains
+            reference = in_blocks(reference, self, gains, device)
+            given = {"query": query, "query_labels": query_labels, "reference": reference}
+            given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+            others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
+            if isinstance(reference, RowSource):
+                check_blocks(self)
             kept = state_of(state, state_seconds, self, given | others, device, group)
             sides = as_sides(**given, device=device, columns=self.label_columns, state=kept, group=group)
             if reference is None and reference_cameras is None:
