@@ -95,7 +95,8 @@ def publish(
         with naming():
             figure = draw(size)
             if title:
-                figure.suptitle(broken(title, int(figure.get_figwidth() / CHARACTER)), fontsize=FONT + 1)
+                lines = broken(title, int(figure.get_figwidth() / CHARACTER))
+                figure.suptitle(lines, fontsize=FONT + 1, parse_math=False)  # "$5 to $10" is no formula
             figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:

@@ -124,11 +124,11 @@ def test_pictures_have_the_title_and_size_that_are_asked_for(run, command):
     Path("run.txt").write_text("q1 Q0 a 1 3 t\n")
     Path("qrels.txt").write_text("q1 0 a 1\n")
     with matplotlib.rc_context({"svg.fonttype": "none"}):
-        options = ["--plot", "o.svg", "--title", "My & your picture", "--size", "5.5x4"]
+        options = ["--plot", "o.svg", "--title", "$5 & $\\x of it", "--size", "5.5x4"]
         result = CliRunner().invoke(main, [*COMMANDS[command].split(), *options])
     assert result.exit_code == 0, result.output
     drawn = Path("o.svg").read_text()
-    assert ">My &amp; your picture<" in drawn and 'width="396pt" height="288pt"' in drawn  # 72 to the inch
+    assert r">$5 &amp; $\x of it<" in drawn and 'width="396pt" height="288pt"' in drawn  # 72 to the inch
     assert "_" not in "".join(re.findall(r"<text[^>]*>([^<]*)<", drawn))  # names are in words
 
 
