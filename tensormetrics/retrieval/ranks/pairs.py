@@ -35,6 +35,23 @@ class Found(NamedTuple):
     through: Tensor
 
 
+class Tile(NamedTuple):
+    """Pairs of some queries and references.
+
+    same: (n,) bool, of the same label; at: (n,) int64, where they stand in the table of all, None: these are all.
+    """
+
+    rows: slice
+    columns: slice
+    same: Tensor
+    at: Tensor | None
+
+    def pairs(self, some: Tensor) -> tuple[Tensor, Tensor]:
+        # some: (m,) int64 below n  ->  (m,) int64 queries and references
+        at, width = some if self.at is None else self.at[some], self.columns.stop - self.columns.start
+        return at // width + self.rows.start, at % width + self.columns.start
+
+
 class Pairs:
     """The pairs of queries and references, each of two items once and none of an item with itself.
 
@@ -62,24 +79,25 @@ class Pairs:
         most = 256 if sides.query.device.type == "cpu" else 2**13
         self.rows = max(min(size // self.columns, most), 1)
         self.most = max(self.memory // _PAIR, 1)  # pairs whose distances are kept
-        self.low, self.high, self.error = self._extent()
-        self.whole = self.low, self.high
-        self.bins = self._histograms({self.whole})[self.whole]
-        self.total = self.bins[1].sum(1)
+        low, high, self.error = self._extent()
+        self.whole = low, high
+        for tile in self._tiles():
+            same = tile.same.sum()
+            self.total += torch.stack([same, len(tile.same) - same])
+        self.total = self._all(self.total)
 
     def first(self, conditions: list[Condition]) -> list[Found]:
         """Of conditions that hold on from where they first do."""
-        ranges, known = [self.whole] * len(conditions), {self.whole: self.bins}
+        ranges = [self.whole] * len(conditions)
         asked = list(range(len(conditions))) if math.isfinite(self.error) else []
         while asked:
-            wide = []
+            known, wide = self._histograms({ranges[i] for i in asked}), []
             for i in asked:
                 ranges[i], left = self._closer(ranges[i], known[ranges[i]], conditions[i])
                 low, high = ranges[i]
                 if left > self.most and high - low > 8 * self.error:
                     wide.append(i)
             asked = wide
-            known = self._histograms({ranges[i] for i in asked}) if asked else {}
         near = self._near(dict.fromkeys(ranges))
         return [self._exactly(near[where], condition) for where, condition in zip(ranges, conditions, strict=True)]
 
@@ -97,12 +115,12 @@ class Pairs:
             known = self._distances_of_same(start, start + size)
             start, seen = start + size, seen + len(known)
             ends = torch.cat([known, known.new_full((1,), torch.inf)])
-            for value, alike, row, column in self._tiles():
-                apart = (~alike).nonzero()[:, 0]
-                below = torch.searchsorted(known, value[apart] - self.error)
-                unsure = ~(ends[below] > value[apart] + self.error)  # so of NaN, too
-                through, here = below.clone(), apart[unsure]
-                exact = self._canonical(row[here], column[here])
+            for tile in self._tiles():
+                apart = (~tile.same).nonzero()[:, 0]
+                value = self._values(tile)[apart]
+                below = torch.searchsorted(known, value - self.error)
+                unsure = ~(ends[below] > value + self.error)  # so of NaN, too
+                through, exact = below.clone(), self._canonical(*tile.pairs(apart[unsure]))
                 below[unsure], through[unsure] = (
                     torch.searchsorted(known, exact, right=side) for side in (False, True)
                 )
@@ -117,11 +135,10 @@ class Pairs:
         """Canonical distances of the pairs of the same label that have these numbers on this rank, or on another."""
         seen = 0
         parts = [torch.zeros(0, dtype=torch.float64, device=self.own.device)]
-        for rows, columns in self._places():
-            row, column, same = self._taken(rows, columns)
-            place = same.nonzero()[:, 0]
+        for tile in self._tiles():
+            place = tile.same.nonzero()[:, 0]
             here = place[max(start - seen, 0) : max(stop - seen, 0)]
-            parts.append(self._canonical(row[here], column[here]))
+            parts.append(self._canonical(*tile.pairs(here)))
             seen += len(place)
         found = torch.cat(parts)
         return (gathered(found, self.group) if self.several else found).sort().values
@@ -143,12 +160,13 @@ class Pairs:
 
     def _histograms(self, ranges: set[tuple[float, float]]) -> dict[tuple[float, float], tuple[Tensor, Tensor]]:
         counts = {where: self.own.new_zeros(2, BINS + 2) for where in ranges}
-        for value, same, _, _ in self._tiles():
-            offset = (~same).long() * (BINS + 2)
+        for tile in self._tiles():
+            value = self._values(tile)
+            offset = torch.where(tile.same, 1, BINS + 3)
             for (low, high), count in counts.items():
                 scale = BINS / (high - low) if high > low else 0.0
-                place = ((value - low) * scale).floor().clamp(-1, BINS).long() + 1
-                count += torch.bincount(place + offset, minlength=2 * (BINS + 2)).view(2, -1)
+                place = (value - low).mul_(scale).floor_().clamp_(-1, BINS).long().add_(offset)
+                count += torch.bincount(place, minlength=2 * (BINS + 2)).view(2, -1)
         # What lies above a range is in none of its bins; of the whole range all lies in one.
         found = {where: self._all(count) for where, count in counts.items()}
         if self.whole in found:
@@ -162,12 +180,13 @@ class Pairs:
         """For each range: pairs that are surely below it, and the distances of all that may lie in it, ascending."""
         found: dict[tuple[float, float], list[Tensor]] = {where: [] for where in ranges}
         below = {where: self.own.new_zeros(2) for where in ranges}
-        for value, same, row, column in self._tiles():
+        for tile in self._tiles():
+            value, same = self._values(tile), tile.same
             for (low, high), parts in found.items():
                 under = value < low - self.error
                 below[low, high] += torch.stack([(under & same).sum(), (under & ~same).sum()])
                 here = (~under & (value <= high + self.error)).nonzero()[:, 0]
-                exact = self._canonical(row[here], column[here])
+                exact = self._canonical(*tile.pairs(here))
                 parts.append(_counted(exact, same[here].long(), (~same[here]).long()))
         return {where: (self._all(below[where]), *self._gathered(parts)) for where, parts in found.items()}
 
@@ -190,18 +209,16 @@ class Pairs:
             return Found(value.new_full((), torch.inf), self.total, self.total)
         return Found(value[first], through[:, first - 1] if first else below, through[:, first])
 
-    def _tiles(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        # ->  (n,) values within the error of canonical distances, (n,) bool, (n,) int64 queries and references
-        for rows, columns in self._places():
-            query = self.sides.query[rows]
-            x, _ = self.filter.query(query)
-            factor, shift = (part[:, None] for part in self.filter.place(query))
-            value = (self.filter.values(x, columns) - shift) / factor
-            row, column, same = self._taken(rows, columns)
-            yield value[row - rows.start, column - columns.start], same, row, column
+    def _values(self, tile: Tile) -> Tensor:
+        # ->  (n,) float64, off by the error from canonical distances
+        query = self.sides.query[tile.rows]
+        x, _ = self.filter.query(query)
+        factor, shift = (part[:, None] for part in self.filter.place(query))
+        values = self.filter.values(x, tile.columns).sub_(shift).div_(factor).flatten()
+        return values if tile.at is None else values[tile.at]
 
-    def _places(self) -> Iterator[tuple[slice, slice]]:
-        """Of this rank's tiles."""
+    def _tiles(self) -> Iterator[Tile]:
+        """Of this rank."""
         rank, ranks = (dist.get_rank(self.group), dist.get_world_size(self.group)) if self.several else (0, 1)
         queries, references, number = len(self.sides.query), len(self.sides.reference), 0
         for start in range(0, queries, self.rows):
@@ -210,20 +227,22 @@ class Pairs:
             before = start // BLOCK * BLOCK if rows.stop <= self.sides.shared else 0
             for first in range(before, references, self.columns):
                 if number % ranks == rank:
-                    yield rows, slice(first, first + self.columns)
+                    yield self._tile(rows, slice(first, min(first + self.columns, references)))
                 number += 1
 
-    def _taken(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
-        # ->  (n,) int64 queries and references of the pairs of a tile, (n,) bool: of the same label
+    def _tile(self, rows: slice, columns: slice) -> Tile:
         sides, own = self.sides, self.own[rows, None]
-        j = torch.arange(columns.start, min(columns.stop, len(sides.reference)), device=own.device)
+        same = (sides.query_labels[rows, None] == sides.reference_labels[columns]).flatten()
+        behind = columns.start >= min(rows.stop, sides.shared) or rows.start >= sides.shared
+        if behind and sides.own is None and not isinstance(sides.ignore, tuple):
+            return Tile(rows, columns, same, None)
+        j = torch.arange(columns.start, columns.stop, device=own.device)
         # Of two items that are both query and reference, the pair is seen from the first.
         taken = (j != own) & ((j > own) | (j >= sides.shared) | (own < 0))
-        same = sides.query_labels[rows, None] == sides.reference_labels[j]
         if isinstance(sides.ignore, tuple):
-            taken &= ~(same & (sides.ignore[0][rows, None] == sides.ignore[1][j]))
-        row, column = taken.nonzero().unbind(1)
-        return row + rows.start, column + columns.start, same[row, column]
+            taken &= ~(same.view_as(taken) & (sides.ignore[0][rows, None] == sides.ignore[1][columns]))
+        at = taken.flatten().nonzero()[:, 0]
+        return Tile(rows, columns, same[at], at)
 
     def _extent(self) -> tuple[float, float, float]:
         """What no canonical distance is below or above, and what the values of `_tiles` are off by."""
