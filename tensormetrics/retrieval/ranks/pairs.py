@@ -5,6 +5,7 @@ among which the condition must begin to hold are divided again, until few pairs 
 distances say where it holds, and the others are only counted: the integers are those of a sorted list of all pairs.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -70,34 +71,42 @@ class Pairs:
         self.sides, self.distance, self.group, self.several = sides, distance, group, several
         self.memory = budget(memory_budget, sides.query.device)
         self.own = sides.self_index()
-        self.total = self.own.new_zeros(2)
-        if not (len(sides.query) and len(sides.reference)):
-            return
-        self.filter = Filter(sides.reference, distance, torch.float64, self.memory // 2)
         size = max(self.memory // 4 // _PAIR, BLOCK)
         self.columns = max(min(2**12, size) // BLOCK, 1) * BLOCK
         most = 256 if sides.query.device.type == "cpu" else 2**13
         self.rows = max(min(size // self.columns, most), 1)
         self.most = max(self.memory // _PAIR, 1)  # pairs whose distances are kept
+        if not (len(sides.query) and len(sides.reference)):
+            return
+        self.filter = Filter(sides.reference, distance, torch.float64, self.memory // 2)
         low, high, self.error = self._extent()
         self.whole = low, high
-        for tile in self._tiles():
-            same = tile.same.sum()
-            self.total += torch.stack([same, len(tile.same) - same])
-        self.total = self._all(self.total)
+
+    @functools.cached_property
+    def bins(self) -> tuple[Tensor, Tensor]:
+        # ->  (2,) pairs below the whole range, none, and (2, BINS) pairs in each bin
+        return self._histograms({self.whole})[self.whole]
+
+    @functools.cached_property
+    def total(self) -> Tensor:
+        # ->  (2,) int64
+        if not (len(self.sides.query) and len(self.sides.reference)):
+            return self.own.new_zeros(2)
+        return self.bins[1].sum(1)
 
     def first(self, conditions: list[Condition]) -> list[Found]:
         """Of conditions that hold on from where they first do."""
-        ranges = [self.whole] * len(conditions)
+        ranges, known = [self.whole] * len(conditions), {self.whole: self.bins}
         asked = list(range(len(conditions))) if math.isfinite(self.error) else []
         while asked:
-            known, wide = self._histograms({ranges[i] for i in asked}), []
+            wide = []
             for i in asked:
                 ranges[i], left = self._closer(ranges[i], known[ranges[i]], conditions[i])
                 low, high = ranges[i]
                 if left > self.most and high - low > 8 * self.error:
                     wide.append(i)
             asked = wide
+            known = self._histograms({ranges[i] for i in asked}) if asked else {}
         near = self._near(dict.fromkeys(ranges))
         return [self._exactly(near[where], condition) for where, condition in zip(ranges, conditions, strict=True)]
 
@@ -105,9 +114,9 @@ class Pairs:
         # ->  () float64
         """The share of couples, of a pair of the same label and one of different labels, in which the first is nearer;
         equal ones count half."""
-        same, different = self.total.tolist()
+        same, different = self._numbers().tolist()
         if not (same and different):
-            return self.total.new_full((), torch.nan, dtype=torch.float64)
+            return self.own.new_full((), torch.nan, dtype=torch.float64)
         ranks = dist.get_world_size(self.group) if self.several else 1
         size, start, seen = max(self.most // ranks, 1), 0, 0
         doubled = self.own.new_zeros(2)  # 2^31 times one, and the other: int64 might not hold their sum
@@ -129,6 +138,14 @@ class Pairs:
         high, low = self._all(doubled)
         further = (high + (low >> 31)).double() * 2.0**31 + (low & (2**31 - 1)).double()
         return further / (2.0 * same * different)
+
+    def _numbers(self) -> Tensor:
+        # ->  (2,) int64, as `total`, without a look at distances
+        numbers = self.own.new_zeros(2)
+        for tile in self._tiles():
+            same = tile.same.sum()
+            numbers += torch.stack([same, len(tile.same) - same])
+        return self._all(numbers)
 
     def _distances_of_same(self, start: int, stop: int) -> Tensor:
         # ->  (n,) float64, ascending
