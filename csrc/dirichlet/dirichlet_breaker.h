@@ -20,10 +20,10 @@ struct Sum {
     add(other.sum);
     add(other.rest);
   }
-  double without(const Sum& a, const Sum& b) const {
+  void subtract(const Sum& other) { add({-other.sum, -other.rest}); }
+  double without(const Sum& other) const {
     Sum left = *this;
-    left.add({-a.sum, -a.rest});
-    left.add({-b.sum, -b.rest});
+    left.subtract(other);
     const double found = left.sum + left.rest;
     return found > 0x1p-80 * sum ? found : 0;  // less than that is rounding: 2^-106 for each term
   }

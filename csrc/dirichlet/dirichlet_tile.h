@@ -111,7 +111,7 @@ class Tile {
 
   // The same for a row with a group, whose few cells with a mass are added alone.
   void spread_group(int32_t e, int32_t i) {
-    if (among_.empty()) among_.resize(size_t(2 * p_.classes + 1) * kTile);
+    if (among_.empty()) among_.resize(size_t(2 * p_.classes) * kTile);
     breaker_.draw(p_, e, i, sampler_);
     for (int s = 0; s < kTile; ++s) {
       const double factor = fn(i)[s] / breaker_.total(s);
@@ -123,7 +123,6 @@ class Tile {
         for (int32_t f = 0; f < p_.forms; ++f) form(f)[s] += p_.weight(f, i, j) * cell;
       });
       rows(i)[s] = row;
-      all()[s].add(row);
     }
   }
 
@@ -132,10 +131,29 @@ class Tile {
     survey(tp(0), C);
     for (int32_t j = 0; j < C; ++j)
       for (int s = 0; s < kTile; ++s) tn(j)[s] += others(tp(j)[s], s);
-    for (int32_t j = 0; !among_.empty() && j < C; ++j)
+    if (!among_.empty()) finish_groups();
+  }
+
+  // Of rows with a group: what is in column j, and what is in neither row nor column j. The largest row is never
+  // subtracted: the digits of all others would be lost in it.
+  void finish_groups() {
+    const int32_t C = p_.classes;
+    int32_t most[kTile] = {};
+    Sum smaller[kTile];
+    for (int32_t i = 1; i < C; ++i)
+      for (int s = 0; s < kTile; ++s) most[s] = rows(i)[s].sum > rows(most[s])[s].sum ? i : most[s];
+    for (int32_t i = 0; i < C; ++i)
+      for (int s = 0; s < kTile; ++s)
+        if (i != most[s]) smaller[s].add(rows(i)[s]);
+    for (int32_t j = 0; j < C; ++j)
       for (int s = 0; s < kTile; ++s) {
+        Sum others = smaller[s];
+        if (j != most[s]) {
+          others.add(rows(most[s])[s]);
+          others.subtract(rows(j)[s]);
+        }
         fp(j)[s] += columns(j)[s].sum;
-        tn(j)[s] += all()[s].without(rows(j)[s], columns(j)[s]);
+        tn(j)[s] += others.without(columns(j)[s]);
       }
   }
 
@@ -149,10 +167,9 @@ class Tile {
   double* fp(int32_t i) { return field(2 * p_.classes + i); }
   double* tn(int32_t i) { return field(3 * p_.classes + i); }
   double* form(int32_t f) { return field(4 * p_.classes + f); }
-  // Of the wrong answers in rows with a group: by column, by row, and all.
+  // Of the wrong answers in rows with a group: by column and by row.
   Sum* columns(int32_t j) { return among_.data() + size_t(j) * kTile; }
   Sum* rows(int32_t i) { return columns(p_.classes + i); }
-  Sum* all() { return columns(2 * p_.classes); }
 
   const Problem<T> p_;
   std::vector<T> gammas_;

@@ -114,9 +114,10 @@ def _few_associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.W
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
     # ->  s of the words of x (..., X) and of y (..., Y), with their counts
-    if not _sets.are_many(x, y, a, b):
+    resampled = _sets.resampled(x, y, a, b)
+    if resampled or not _sets.are_many(x, y, a, b):
         x, y, a, b = _sets.units(x, y, a, b)
-    if _sets.resampled(x, y, a, b):
+    if resampled:
         u, v = (s.mean_cosine(a) - s.mean_cosine(b) for s in (x, y))
         return (u, x.counts), (v, y.counts)
     axis = a.unit().mean() - b.unit().mean()

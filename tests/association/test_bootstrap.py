@@ -120,6 +120,15 @@ def test_many_counts_of_one_query(metric, generator, device):
     assert 2 <= found.isnan().sum() < 40
 
 
+def test_many_counts_of_large_sets(generator, device):
+    sets = [3 * torch.randn(440, 300, generator=generator).to(device) for _ in range(4)]
+    counts = torch.randint(0, 3, (4, 65, 440), generator=generator).to(device)
+    masks = ("x_mask", "y_mask", "a_mask", "b_mask")
+    found = association.weat(*sets, **dict(zip(masks, counts, strict=True)))
+    alone = [association.weat(*sets, **dict(zip(masks, counts[:, i], strict=True))) for i in (0, 64)]
+    torch.testing.assert_close(found[[0, 64]], torch.stack(alone), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_coverage(generator, device):
     # In one dimension the cosines are +-1: weat / 25 is a mean difference of known expectation.

@@ -89,6 +89,17 @@ def test_sums_are_those_of_the_matrices(device):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-24)
 
 
+def test_true_negatives_of_the_class_that_has_nearly_all_items(device):
+    """What is beside it is smaller by powers that no sum of both could hold."""
+    counts = torch.zeros(70, 70, device=device)
+    counts[0, 0], counts[0, 3] = 50, 3
+    priors = {"prevalence_prior": 1e-4, "confusion_prior": 2**-10}
+    sums = sample_sums(counts, 300, dtype=torch.float64, **priors)
+    negatives = (sums.tp + sums.fn)[:, 0, 1:].sum(-1)
+    assert (negatives < 2**-120).double().mean() > 0.2
+    torch.testing.assert_close((sums.fp + sums.tn)[:, 0, 0], negatives, rtol=1e-9, atol=0)
+
+
 def test_cells_beside_a_group_keep_their_draws(device):
     """The ratio of two observed cells is that of a table where all others are impossible."""
     given = torch.zeros(70, 70, dtype=torch.float64, device=device)
