@@ -3,10 +3,12 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <locale.h>
+#include <stdlib.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <tuple>
@@ -133,10 +135,11 @@ bool read(const uint8_t* begin, const uint8_t* end, double& value) {
   if (read_digits(first, last, value)) return true;
   if (last - first > 1 && *first == '+' && first[1] != '-') ++first;
   const auto [stop, error] = std::from_chars(first, last, value);
-  if (error == std::errc::result_out_of_range)  // infinity or 0
-    value = std::strtod(std::string(first, last).c_str(), nullptr);
-  else if (error != std::errc())
-    return false;
+  if (error == std::errc::result_out_of_range) {  // infinity or 0, wherever a program writes a comma for the point
+    static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+    value = strtod_l(std::string(first, last).c_str(), nullptr, plain);
+  }
+  if (error != std::errc() && error != std::errc::result_out_of_range) return false;
   return stop == last && *(last - 1) != ')';  // of nan(...), which is no number to Python
 }
 
