@@ -128,6 +128,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "bad.csv, line 1: got the query 'q1', wanted a row of x.npy, 0 to 2; names are given by --ids",
             ),
             ("0,1,2\n0,2,nan\n", "bad.csv, line 2: got the gain 'nan', wanted a finite number"),
+            ("0,1,1O\n0,2,1\n", "bad.csv, line 1: got the gain '1O', wanted a finite number"),
             ("0,1,2\n0,2,x\n", "bad.csv, line 2: got the gain 'x', wanted a finite number"),
             ("0,1,2\n1,0,1\n0,1,0\n", "bad.csv, line 3: got '1' for '0' again, wanted each pair once"),
             ("query,row,gain\n", "bad.csv: got no gain, wanted lines of a query, a reference and a gain"),

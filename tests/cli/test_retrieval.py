@@ -153,8 +153,8 @@ def test_what_the_library_says_is_told_in_words_of_the_command(digits):
     folder, _, _ = digits
     np.save(folder / "levels.npy", np.zeros((500, 2), int))
     for arguments, status, line in (
-        (["labels.npy", "--k", "1"], 0, "--k=1 is below the largest number of relevant references, 52: "
-         "mean_average_precision_at_r and r_precision are lower bounds; leave --k out, or write --k max_bin_count"),
+        (["labels.npy", "--k", "1"], 0, "--k=1 is below the 52 neighbours that are looked at by "
+         "mean_average_precision_at_r and r_precision: lower bounds; leave --k out"),
         (["labels.npy", "--cameras", folder / "words.txt", "--metric", "nearest_centroid_accuracy"], 2,
          "--cameras: nearest_centroid_accuracy cannot leave them out; leave out --metric nearest_centroid_accuracy"),
         (["labels.npy", "--ties", "optimistic", "--knn", "faiss"], 2, "--ties: got 'optimistic', wanted 'index' with "

@@ -161,10 +161,14 @@ def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
         (
             "tensormetrics.retrieval",
             logging.WARNING,
-            "k=2 is below the largest number of relevant references, 3: mean_average_precision_at_r and r_precision "
-            "are lower bounds; write k=None or k='max_bin_count'",
+            "k=2 is below the 3 neighbours that are looked at by mean_average_precision_at_r and r_precision: "
+            "lower bounds; write k=None",
         )
     ]
+    caplog.clear()
+    AccuracyCalculator(["ndcg_at_5"], k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
+    (told,) = caplog.messages
+    assert told == "k=3 is below the 5 neighbours that are looked at by ndcg_at_5: lower bounds; write k=None"
 
 
 def test_nothing_to_score(caplog, device):

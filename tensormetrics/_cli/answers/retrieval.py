@@ -18,7 +18,7 @@ from .sides import FILES, Asked, part_of, read_sides
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 HINTS = {  # of the library -> of the command
-    "write k=None or k='max_bin_count'": "leave --k out, or write --k max_bin_count",
+    "write k=None": "leave --k out",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbours come from a function": "with --knn faiss or keops",
     "audited: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no metric of "

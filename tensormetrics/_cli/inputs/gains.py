@@ -78,7 +78,7 @@ def _triples(path: Path) -> Iterator[tuple[int, str, str, str]]:
         if len(cells) != width:
             raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {width} as above")
         query, *_, reference, gain = (cell.strip() for cell in cells)
-        if number or is_number(gain):
+        if number or is_number(gain) or any(map(str.isdigit, gain)):  # what else stands first is a heading
             yield line, query, reference, gain
 
 

@@ -93,13 +93,12 @@ def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available
     limit = longest if k == "max_bin_count" else k
     if limit > available:
         log.info("k=%d is cut to the %d references of a query", limit, available)
-    short = [name for name, depth in depths.items() if depth is not None and limit < min(depth, available)]
+    short = {name: depth for name, depth in depths.items() if depth is not None and limit < min(depth, available)}
     if short:
         log.warning(
-            "k=%d is below the largest number of relevant references, %d: %s are lower bounds; "
-            "write k=None or k='max_bin_count'",
+            "k=%d is below the %d neighbours that are looked at by %s: lower bounds; write k=None",
             limit,
-            longest,
+            max(short.values()),
             " and ".join(short),
         )
     return min(limit, available, *([] if wanted is None else [wanted]))
