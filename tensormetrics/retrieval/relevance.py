@@ -9,9 +9,8 @@ from torch import Tensor
 from .. import _checks
 
 Comparison = Callable[[Tensor, Tensor], Tensor]
-Triples = tuple[
-    Tensor, ...
-]  # queries, references and gains of pairs, (n,) each, behind an index for leading dimensions
+# Queries, references and gains of pairs, (n,) each, behind an index for leading dimensions.
+Triples = tuple[Tensor, ...]
 Gains = Tensor | Comparison | Triples
 Ignore = Tensor | Callable[[slice], Tensor] | tuple[Tensor, Tensor]
 

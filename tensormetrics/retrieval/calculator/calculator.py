@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._ranks import together as together_or_none
+from ..._ranks import together as failing_together
 from ..._uncertainty.estimates import Estimate, check_confidence
 from ..._uncertainty.resampling import Resampled, together
 from ..._uncertainty.resampling import interval as intervals
@@ -213,7 +213,7 @@ class AccuracyCalculator(EmbeddingMetric):
         label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
         `requires_clustering()`, also cluster_labels (Q,).
         """
-        with nullcontext() if group is None else together_or_none(group):
+        with nullcontext() if group is None else failing_together(group):
             self.current = self._select(include, exclude)
             device = self.placed or default_device(query)
             gains = self.gains if gains is None else gains

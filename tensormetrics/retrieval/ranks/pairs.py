@@ -262,7 +262,7 @@ class Pairs:
         return Tile(rows, columns, same[at], at)
 
     def _extent(self) -> tuple[float, float, float]:
-        """What no canonical distance is below or above, and what the values of `_tiles` are off by."""
+        """What no canonical distance is below or above, and what `_values` are off by."""
         longest, error = [self.own.new_zeros((), dtype=torch.float64)] * 2, self.own.new_zeros((), dtype=torch.float64)
         for side, (rows, of_queries) in enumerate(((self.sides.query, True), (self.sides.reference, False))):
             for piece in rows.split(max(2**20 // max(rows.shape[1], 1), 1)):
