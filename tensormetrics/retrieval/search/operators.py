@@ -25,16 +25,9 @@ def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Ten
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
-def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    count, dim = rows.shape
-    sizes = rows.new_empty((3, count), dtype=torch.float64)
-    return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
-
-
-def _least(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    shape = len(x), arguments[-1]
-    found = x.new_empty(shape, dtype=torch.float64), x.new_empty(shape, dtype=torch.int64)
-    return *found, x.new_empty(len(x), dtype=torch.bool)
+def _of_possible(query: Tensor, reference: Tensor, order: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(query), arguments[-2]
+    return order.new_empty(shape), query.new_empty(shape), order.new_empty(len(query), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -74,40 +67,42 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in bytes/search.py
-_to_bytes = define(
-    "to_bytes(Tensor rows) -> (Tensor, Tensor, Tensor)",
-    _rounded,
+# rows: (N, D) float64 at places first, first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3,
+# 64 P) float64; see `Rounded` in words/search.py
+_to_words = define(
+    "to_words(Tensor rows, Tensor(a!) panels, Tensor(b!) scale, Tensor(c!) sizes, int first) -> ()",
+    _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 5),
 )
-multiplies_bytes = define(
-    "multiplies_bytes(Tensor like) -> Tensor",
+multiplies_words = define(
+    "multiplies_words(Tensor like) -> Tensor",
     lambda like: like.new_empty((), dtype=torch.bool),
     Operator("nearest", "TorchKNN and what searches with it", 1),
 )
-# x: (Q, D') int8, x_scale: (Q,), excess: (Q,) int32, 128 times the sum of the bytes; panels: (P, D' / 4, 64, 4) uint8,
-# references with 128 added; scale, bias, share: (64 P,) float32; width, slack: (Q,) float32 and what is kept of each
-# query: see `Lists`. `halved`: the queries are the references, and each product serves both of its rows.
+# x, panels: queries and references, as above; x_scale, scale, bias, share, spread: (64 P,) float32; width, slack, own:
+# (Q,), and what is kept of each query: see `Lists`. With first >= 0 queries are the first of the references, and each
+# product with one from `first` on serves both of its rows.
 _keep_possible = define(
-    "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
-    "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
-    "Tensor(e!) upper, bool halved) -> ()",
+    "keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
+    "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
+    "int k, int first) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
-# x: (Q, D), rows: (R', D) float32, bias: (R',), the filter's; error: (Q,) float64; order: (R',) int64, which row each
-# of the references of what follows is; then as above
-# ->  (Q, kept) float64 ascending, (Q, kept) int64, (Q,) bool, for which queries nothing is known
-_least_of_possible = define(
-    "least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor slack, Tensor lower, "
-    "Tensor column, Tensor number, Tensor limit, int k, int kept) -> (Tensor, Tensor, Tensor)",
-    _least,
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; order: (R',) int64, which reference each of
+# those of what follows is; then as above
+# ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
+_nearest_of_possible = define(
+    "nearest_of_possible(Tensor query, Tensor reference, Tensor order, Tensor share, Tensor spread, Tensor width, "
+    "Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
+    "-> (Tensor, Tensor, Tensor)",
+    _of_possible,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 
-to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
-keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
-least_of_possible = interruptible(_least_of_possible, lambda x, *_: 50 * x.numel())
+to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
+keep_possible = interruptible(_keep_possible, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
+nearest_of_possible = interruptible(_nearest_of_possible, lambda query, *_: 50 * query.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
 keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
 sorted_least = interruptible(_sorted_least, lambda keys, *_: 5 * keys.numel())
