@@ -195,10 +195,17 @@ void multiply_panel(const Operands& o, const int32_t* x, int64_t query, int64_t 
 // Queries query, ..., end - 1 of panels, word by word, kRows of them together, zeros behind the last.
 void take_rows(const Operands& o, int64_t query, int64_t end, std::vector<int32_t>& words) {
   words.assign((end - query + kRows - 1) / kRows * kRows * o.depth, 0);
-  for (int64_t q = query; q < end; ++q) {
-    const int32_t* from = o.x + q / kPanel * kPanel * o.depth + q % kPanel;
-    int32_t* to = words.data() + (q - query) / kRows * kRows * o.depth + (q - query) % kRows;
-    for (int64_t d = 0; d < o.depth; ++d) to[d * kRows] = from[d * kPanel];
+  int32_t* to = words.data();
+  for (; query < end; query += kRows, to += kRows * o.depth) {
+    const int64_t count = std::min<int64_t>(kRows, end - query);
+    const auto from = [&](int64_t q) { return o.x + q / kPanel * kPanel * o.depth + q % kPanel; };
+    if (count == kRows && query % kPanel + kRows <= kPanel) {
+      const int32_t* const together = from(query);
+      for (int64_t d = 0; d < o.depth; ++d) std::memcpy(to + kRows * d, together + kPanel * d, kRows * sizeof(int32_t));
+    } else {
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t d = 0; d < o.depth; ++d) to[kRows * d + r] = from(query + r)[kPanel * d];
+    }
   }
 }
 
@@ -332,13 +339,14 @@ void to_words(Tensor rows, Tensor panels, Tensor scale, Tensor sizes, int64_t fi
   });
 }
 
-// Adds what may be among the k nearest of queries x. With first >= 0 they are the first references, in order, and a product
-// with a reference from `first` on serves both of its rows.
+// Adds what may be among the k nearest of queries x. With first >= 0, a multiple of 64, they are the first references, in
+// order, and a product with a reference from `first` on serves both of its rows.
 void keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
   STD_TORCH_CHECK(common::multiplies_words(), "keep_possible: this processor does not multiply words (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
+  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_possible: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(share),
                           data<const float>(width), panels.size(1)};
@@ -358,12 +366,12 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
     for (int64_t n; (n = next++) < tiles && !stop();) {
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
-      // Of two rows in one block of queries both orders are taken along.
-      int64_t c = halved ? std::max(std::max(begin, query), first_column / kPanel * kPanel) : begin;
+      // Of two rows in one block of queries both orders are taken along, unless no query is such a reference.
+      int64_t c = halved ? std::max(std::max(begin, query), first_column) : begin;
       if (c < last) take_rows(operands, query, end, words);
       for (; c < last; c += kPanel) {
         locks.each(query, end, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limit_here); });
-        const bool both = halved && c >= query + kHigh && c < rows;
+        const bool both = halved && (c >= query + kHigh || first_column >= queries) && c < rows;
         if (both) {
           const int64_t stop_here = std::min(c + kPanel, rows);
           std::fill_n(limits, kPanel, -kInfinity);
@@ -391,13 +399,54 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
   });
 }
 
+// Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
+class Ordered {
+ public:
+  void clear() { delta_.clear(), index_.clear(); }
+  void add(double delta, int64_t index) { delta_.push_back(delta), index_.push_back(index); }
+  void write(int64_t k, double* delta, int64_t* index) {
+    const int64_t count = delta_.size(), size = std::min(k, count);
+    if (count > kMost || !by_counting(k, delta, index)) {
+      pairs_.clear();
+      for (int64_t i = 0; i < count; ++i) pairs_.emplace_back(delta_[i], index_[i]);
+      std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
+      std::sort(pairs_.begin(), pairs_.begin() + size);
+      for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
+    }
+    std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
+    std::fill(index + size, index + k, -1);
+  }
+
+ private:
+  static constexpr int64_t kMost = 256;
+
+  bool by_counting(int64_t k, double* delta, int64_t* index) const {
+    const int64_t count = delta_.size();
+    for (int64_t i = 0; i < count; ++i) {
+      const double here = delta_[i];
+      int64_t before = 0, same = 0;
+      for (int64_t j = 0; j < count; ++j) {
+        before += delta_[j] < here;
+        same += delta_[j] == here;
+      }
+      if (same != 1) return false;
+      if (before < k) delta[before] = here, index[before] = index_[i];
+    }
+    return true;
+  }
+
+  std::vector<double> delta_;
+  std::vector<int64_t> index_;
+  std::vector<std::pair<double, int64_t>> pairs_;
+};
+
 // The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
-// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; order: (R',), which reference each of
-// the columns is.
-std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor order, Tensor share,
-                                                       Tensor spread, Tensor width, Tensor slack, Tensor bounds,
-                                                       Tensor column, Tensor number, Tensor limit, int64_t k,
-                                                       int64_t distance) {
+// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
+// theirs; order: (R',), which reference each of the columns is.
+std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order,
+                                                       Tensor share, Tensor spread, Tensor width, Tensor slack,
+                                                       Tensor bounds, Tensor column, Tensor number, Tensor limit,
+                                                       int64_t k, int64_t distance) {
   const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
   const auto* const row_of = data<const int64_t>(order);
   Tensor index = torch::stable::new_empty(order, {queries, k});
@@ -408,24 +457,20 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
     common::in_parallel("nearest_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
       const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
       Canonical<decltype(zero)> canonical(reference, distance);
-      std::vector<std::pair<double, int64_t>> found;
+      Ordered found;
       common::vectorised([&](auto) {
         for (int64_t q = begin; q < end && !stop(); ++q) {
-          const bool flooded = data<const int32_t>(number)[q] == capacity;
+          const int64_t list = data<const int64_t>(place)[q];
+          const bool flooded = possible.number[list] == capacity;
+          const int64_t count = flooded ? 0 : possible.keep_below(list);
+          const int32_t* const columns = possible.column + list * capacity;
           data<bool>(known)[q] = !flooded;
           found.clear();
-          const int64_t count = flooded ? 0 : possible.keep_below(q);
-          const int32_t* const columns = data<const int32_t>(column) + q * capacity;
           for (int64_t i = 0; i < count; ++i) {
             if (i + kSoon < count) canonical.prefetch(row_of[columns[i + kSoon]]);  // they lie anywhere
-            found.emplace_back(canonical(data<const double>(query) + q * dim, row_of[columns[i]]), row_of[columns[i]]);
+            found.add(canonical(data<const double>(query) + q * dim, row_of[columns[i]]), row_of[columns[i]]);
           }
-          const int64_t size = std::min<int64_t>(k, count);
-          std::partial_sort(found.begin(), found.begin() + size, found.end());
-          for (int64_t i = 0; i < k; ++i) {
-            data<double>(delta)[q * k + i] = i < size ? found[i].first : std::numeric_limits<double>::infinity();
-            data<int64_t>(index)[q * k + i] = i < size ? found[i].second : -1;
-          }
+          found.write(k, data<double>(delta) + q * k, data<int64_t>(index) + q * k);
         }
       });
     });

@@ -25,9 +25,9 @@ def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Ten
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
-def _of_possible(query: Tensor, reference: Tensor, order: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(query), arguments[-2]
-    return order.new_empty(shape), query.new_empty(shape), order.new_empty(len(query), dtype=torch.bool)
+    return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -89,11 +89,11 @@ _keep_possible = define(
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
-# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; order: (R',) int64, which reference each of
-# those of what follows is; then as above
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs; order:
+# (R',) int64, which reference each of those of what follows is; then as above
 # ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
 _nearest_of_possible = define(
-    "nearest_of_possible(Tensor query, Tensor reference, Tensor order, Tensor share, Tensor spread, Tensor width, "
+    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor share, Tensor spread, Tensor width, "
     "Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
     "-> (Tensor, Tensor, Tensor)",
     _of_possible,

@@ -40,9 +40,6 @@ class Lists(NamedTuple):
     number: Tensor  # (Q,) int32, capacity: nothing is known
     limit: Tensor  # (Q,) float32
 
-    def of(self, rows: Tensor) -> "Lists":
-        return Lists(*(each[:, rows] if each.ndim == 3 else each[rows] for each in self))
-
 
 class WordSearch:
     """By products of words with all references; where very many are equally near, they say too little."""
@@ -109,10 +106,10 @@ class WordSearch:
         references, distance = self.task.references.rows, self.task.references.distance
         if self.alike and queries.place:
             self.lists = self.lists or self._listed_halved()
-            lists = self.lists.of(self.place[queries.place])
+            lists, place = self.lists, self.place[queries.place]
         else:
-            lists = self._listed(queries.rows, queries.own)
-        sides = queries.rows.double().contiguous(), references, self.order, self.share, self.spread
+            lists, place = self._listed(queries.rows, queries.own), torch.arange(len(queries.own))
+        sides = queries.rows.double().contiguous(), references, place, self.order, self.share, self.spread
         index, _, known = operators.nearest_of_possible(*sides, *lists, self.task.k, distance.code)
         return index, known
 
@@ -248,6 +245,7 @@ def _keep_possible(
 def _nearest_of_possible(
     query: Tensor,
     reference: Tensor,
+    place: Tensor,
     order: Tensor,
     share: Tensor,
     spread: Tensor,
@@ -260,6 +258,7 @@ def _nearest_of_possible(
     k: int,
     distance: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    column, number = column[place], number[place]
     known = number < column.shape[1]
     there = (torch.arange(column.shape[1]) < number[:, None]) & known[:, None]
     index = order[column.long().where(there, 0)]
