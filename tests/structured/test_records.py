@@ -3,9 +3,10 @@
 import dataclasses
 import pickle
 from dataclasses import dataclass
-from typing import Annotated, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import pytest
+from typing_extensions import NamedTuple, TypedDict  # generic ones before Python 3.11 too
 
 from tensormetrics.structured import Family, derive, dsl, metametric, micro_average
 
