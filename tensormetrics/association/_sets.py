@@ -13,6 +13,7 @@ from .. import _checks
 
 PIECE = 2**21  # numbers that the caches of a CPU hold
 FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
+SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
 RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
@@ -73,16 +74,13 @@ class Words(NamedTuple):
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
-        products = times(self.vectors, direction)
-        return products if self.scale is None else products * self.scale
+        found = times(self.vectors, direction)
+        return found if self.scale is None else found * self.scale
 
     def project_all(self, directions: Tensor) -> Tensor:
         # directions: (..., K, D)  ->  (..., W, K)
-        if self.vectors.ndim == directions.ndim == 2:
-            products = self.vectors @ directions.mT
-        else:
-            products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
-        return products if self.scale is None else products * self.scale.unsqueeze(-1)
+        found = products(self.vectors, directions)
+        return found if self.scale is None else found * self.scale.unsqueeze(-1)
 
     def mean_cosine(self, others: "Words") -> Tensor:
         # both unit; others: (..., V, D)  ->  (..., W), NaN for no others
@@ -154,7 +152,7 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     """
     first, (like, _) = next(iter(sets.items()))
     _checks.tensor(first, like)
-    dtype = torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
+    dtype = precision(like)
     words, leads = [], []
     for name, (vectors, mask) in sets.items():
         dims = 3 if name in grouped else 2
@@ -168,6 +166,10 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     if len(leads) > 1:
         check_broadcast(leads)
     return tuple(words)
+
+
+def precision(like: Tensor) -> torch.dtype:
+    return torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
 
 
 def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64) -> Words:
@@ -229,13 +231,19 @@ def are_many(*sets: Words) -> bool:
     return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
 
 
-def are_few(*sets: Words) -> bool:
-    """One query without padding, so small that tensor operations take longer than its words."""
-    numbers = 0
-    for vectors, counts, _ in sets:
-        if counts is not None or vectors.ndim > 2:
+def are_few(*sets: Tensor) -> bool:
+    """Unpadded sets of one query with nothing to object to, so small that tensor operations take longer than words."""
+    numbers, first = 0, sets[0]
+    if not isinstance(first, Tensor) or first.ndim != 2:
+        return False
+    dims, device = first.shape[1], first.device
+    for s in sets:
+        if not isinstance(s, Tensor) or s.ndim != 2 or s.device != device or not s.is_floating_point():
             return False
-        numbers += vectors.numel()
+        rows, columns = s.shape
+        if columns != dims or not rows or s.layout is not torch.strided:
+            return False
+        numbers += rows * columns
     return numbers <= FEW
 
 
@@ -256,22 +264,47 @@ def inverse(length: Tensor) -> Tensor:
     return torch.threshold(length, 0, torch.inf).reciprocal()
 
 
-# Unlike products, these einsums do not repeat a matrix for each of many vectors. One small query is four times faster
-# as a product.
+# A matrix product wakes the threads of the BLAS whatever its size, and to wait for them takes longer than to multiply
+# a few numbers; so do their batches. Products of a matrix and a vector, sums and elementwise operations of so FEW wake
+# none. Unlike products, einsums do not repeat a matrix for each of many vectors, but take a while to be read.
 
 
 def times(matrix: Tensor, vector: Tensor) -> Tensor:
     # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
     if matrix.ndim == 2 and vector.ndim == 1:
         return matrix @ vector
-    return torch.einsum("...m,...nm->...n", vector, matrix)  # the vector first: that is faster by a third
+    if matrix.shape[:-2] == vector.shape[:-1]:
+        if _wakes_none(matrix, 1):
+            return (matrix * vector.unsqueeze(-2)).sum(-1)
+        if matrix.ndim == 3:
+            return torch.bmm(vector.unsqueeze(-2), matrix.mT).squeeze(-2)  # the vector first: faster by a third
+    return torch.einsum("...m,...nm->...n", vector, matrix)
 
 
 def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
     # weight: (..., W)  vectors: (..., W, D)  ->  (..., D)
     if vectors.ndim == 2 and weight.ndim == 1:
-        return weight @ vectors
+        return torch.mv(vectors.mT, weight)
+    if vectors.shape[:-1] == weight.shape:
+        if _wakes_none(vectors, 1):
+            return (weight.unsqueeze(-1) * vectors).sum(-2)
+        if vectors.ndim == 3:
+            return torch.bmm(weight.unsqueeze(-2), vectors).squeeze(-2)
     return torch.einsum("...w,...wd->...d", weight, vectors)
+
+
+def products(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., n, D)  v: (..., m, D)  ->  (..., n, m)
+    if u.shape[:-2] == v.shape[:-2]:
+        if _wakes_none(u, v.shape[-2]):
+            return dot(u.unsqueeze(-2), v.unsqueeze(-3))
+        if u.ndim == 2:
+            return u @ v.mT
+    return torch.einsum("...nd,...md->...nm", u, v)
+
+
+def _wakes_none(matrix: Tensor, times: int) -> bool:
+    return matrix.is_cpu and matrix.numel() * times < SERIAL
 
 
 def resolution(*tensors: Tensor) -> float:
@@ -308,15 +341,23 @@ def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
     # both: (..., n + m), n and m > 0  ->  (...), (...)
     """`contrast` of the first n values with the others."""
     size = both.shape[-1]
-    root, (u, v) = math.sqrt(size - correction), both.split_with_sizes([n, size - n], -1)
+    u, v = both.split_with_sizes([n, size - n], -1)
     u_sum, v_sum = u.sum(-1), v.sum(-1)
     difference = u_sum - v_sum
-    gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
-    total = u_sum + v_sum
-    centred = torch.sub(both, total.unsqueeze(-1) if total.ndim else total, alpha=1 / size)
-    length = torch.linalg.vector_norm(centred, dim=-1)
-    constant = length <= root / GRID  # rounding makes equal values differ by less
-    return difference, (gap / length.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
+    gap = difference * (1 / n) if 2 * n == size else u_sum * (1 / n) - v_sum * (1 / (size - n))
+    if both.ndim == 1:  # one operation, but slow for many rows, and it warns of none
+        return difference, _in_deviations(gap, torch.std_mean(both, dim=-1, correction=correction)[0], 1 / GRID)
+    centred = torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size)
+    root = math.sqrt(size - correction)
+    return difference, _in_deviations(gap * root, torch.linalg.vector_norm(centred, dim=-1), root / GRID)
+
+
+def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:
+    # gap, spread: (...)  ->  (...), NaN and without a gradient where rounding alone explains the spread
+    if not gap.requires_grad:
+        return gap / torch.threshold(spread, least, math.nan)
+    constant = spread <= least
+    return (gap / spread.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
 
 
 def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:

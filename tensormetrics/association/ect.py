@@ -40,7 +40,7 @@ def ect(
     means = _sets.unit(torch.stack(torch.broadcast_tensors(x.mean(), y.mean()), -2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
     ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
-    products = counted @ ranks.mT  # (..., 2, 2)
+    products = _sets.products(counted, ranks)  # (..., 2, 2)
     return products[..., 0, 1] / products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
 
 

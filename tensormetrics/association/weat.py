@@ -79,10 +79,9 @@ def _scores(
     x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Unpack[XYABMasks]
 ) -> tuple[Tensor, Tensor]:
     # ->  `weat` (...), `weat_effect_size` (...)
-    sets = _read(x, y, a, b, **masks)
-    if _sets.are_few(*sets):
-        return _sets.contrast_of(_few_associations(*sets), x.shape[-2], correction)
-    return _sets.contrast(*associations(*sets), correction)
+    if not any(mask is not None for mask in masks.values()) and _sets.are_few(x, y, a, b):
+        return _sets.contrast_of(_few_associations(x, y, a, b), len(x), correction)
+    return _sets.contrast(*associations(*_read(x, y, a, b, **masks)), correction)
 
 
 def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[_sets.Words, ...]:
@@ -102,14 +101,16 @@ def _read(
     return _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
 
 
-def _few_associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> Tensor:
+def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # ->  (X + Y,), what `associations` gives, by as few operations as there can be
-    vectors = torch.cat([x.vectors, y.vectors, a.vectors, b.vectors])
-    (n, m), targets = (len(a.vectors), len(b.vectors)), len(x.vectors) + len(y.vectors)
-    scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1))
-    of_targets, of_a, of_b = scales.split_with_sizes([targets, n, m])
-    axis = torch.sub(of_a @ a.vectors, of_b @ b.vectors, alpha=n / m) / float(n)
-    return (vectors[:targets] @ axis) * of_targets
+    vectors = torch.cat([x, y, a, b])
+    vectors = vectors.to(_sets.precision(vectors))
+    n, m = len(a), len(b)
+    sizes = [len(vectors) - n - m, n, m]
+    scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
+    targets, a, b = vectors.split_with_sizes(sizes)
+    axis = torch.addmv(torch.mv(b.mT, scales[2]), a.mT, scales[1], beta=-1 / m, alpha=1 / n)
+    return torch.mv(targets, axis) * scales[0]
 
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
