@@ -58,6 +58,11 @@ class Words(NamedTuple):
         # ->  (...); to divide by an int, torch would have to promote it first
         return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
+    def shares(self) -> Tensor:
+        # ->  (..., W), what each word counts in a mean; NaN where there is no word
+        size = self.size()
+        return self.weights / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
         if self.scale is not None:
@@ -82,13 +87,6 @@ class Words(NamedTuple):
         found = products(self.vectors, directions)
         return found if self.scale is None else found * self.scale.unsqueeze(-1)
 
-    def mean_cosine(self, others: "Words") -> Tensor:
-        # both unit; others: (..., V, D)  ->  (..., W), NaN for no others
-        weights = others.weights if others.scale is None else others.weights * others.scale
-        size = others.size()
-        means = times(self.project_all(others.vectors), weights)
-        return means / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
-
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
         return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
@@ -106,6 +104,12 @@ def grouped(*names: str) -> Callable[[Score], Score]:
         return score
 
     return mark
+
+
+def lean(score: Score) -> Score:
+    """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
+    vars(score)["lean"] = True
+    return score
 
 
 def in_pieces(*, rereads: bool) -> Callable[[Score], Score]:
@@ -250,7 +254,8 @@ def are_few(*sets: Tensor) -> bool:
 def resampled(*sets: Words) -> bool:
     """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
     vectors = max(s.vectors.shape[:-2].numel() for s in sets)
-    return any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    return many and all(s.vectors.shape[-2] for s in sets)
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -298,8 +303,7 @@ def products(u: Tensor, v: Tensor) -> Tensor:
     if u.shape[:-2] == v.shape[:-2]:
         if _wakes_none(u, v.shape[-2]):
             return dot(u.unsqueeze(-2), v.unsqueeze(-3))
-        if u.ndim == 2:
-            return u @ v.mT
+        return u @ v.mT
     return torch.einsum("...nd,...md->...nm", u, v)
 
 
@@ -323,6 +327,11 @@ def check_correction(correction: int) -> None:
 
 
 Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..., n), None for once
+
+
+def difference(u: Values, v: Values) -> Tensor:
+    # ->  (...), the sum of u - the sum of v
+    return total(*u)[0] - total(*v)[0]
 
 
 def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
@@ -365,7 +374,7 @@ def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]
     if count is None:
         return values.sum(-1), float(values.shape[-1])
     size = count.sum(-1)
-    return (values * count).sum(-1).where(size > 0, torch.nan), size
+    return dot(values, count).masked_fill(size == 0, torch.nan), size
 
 
 def variance(u: Values, v: Values, correction: int) -> Tensor:
@@ -381,10 +390,10 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
     return ((both - mean.unsqueeze(-1)).square() * count).sum(-1) / (size - correction)
 
 
-def join(*parts: Tensor) -> Tensor:
-    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast
-    leads = {part.shape[:-1] for part in parts}
+def join(*parts: Tensor, dim: int = -1) -> Tensor:
+    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast; with dim=-2 (..., n_i, D)
+    leads = {part.shape[:dim] for part in parts}
     if len(leads) > 1:
         lead = torch.broadcast_shapes(*leads)
-        parts = [part.expand(*lead, part.shape[-1]) for part in parts]
-    return torch.cat(parts, -1)
+        parts = [part.expand(*lead, *part.shape[dim:]) for part in parts]
+    return torch.cat(parts, dim)
