@@ -37,11 +37,11 @@ def ect(
     tensor(-0.5000, dtype=torch.float64)
     """
     x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
-    means = _sets.unit(torch.stack(torch.broadcast_tensors(x.mean(), y.mean()), -2))
+    means = _sets.unit(_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
     ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
-    products = _sets.products(counted, ranks)  # (..., 2, 2)
-    return products[..., 0, 1] / products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
+    (u, v), (u_counted, v_counted) = ranks.unbind(-2), counted.unbind(-2)
+    return _sets.dot(u_counted, v) / (_sets.dot(u_counted, u) * _sets.dot(v_counted, v)).sqrt()
 
 
 def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
