@@ -303,7 +303,8 @@ def products(u: Tensor, v: Tensor) -> Tensor:
     if u.shape[:-2] == v.shape[:-2]:
         if _wakes_none(u, v.shape[-2]):
             return dot(u.unsqueeze(-2), v.unsqueeze(-3))
-        return u @ v.mT
+        if u.ndim <= 3:
+            return u @ v.mT if u.ndim == 2 else torch.bmm(u, v.mT)
     return torch.einsum("...nd,...md->...nm", u, v)
 
 
@@ -353,12 +354,14 @@ def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
     u, v = both.split_with_sizes([n, size - n], -1)
     u_sum, v_sum = u.sum(-1), v.sum(-1)
     difference = u_sum - v_sum
-    gap = difference * (1 / n) if 2 * n == size else u_sum * (1 / n) - v_sum * (1 / (size - n))
-    if both.ndim == 1:  # one operation, but slow for many rows, and it warns of none
-        return difference, _in_deviations(gap, torch.std_mean(both, dim=-1, correction=correction)[0], 1 / GRID)
-    centred = torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size)
-    root = math.sqrt(size - correction)
-    return difference, _in_deviations(gap * root, torch.linalg.vector_norm(centred, dim=-1), root / GRID)
+    # torch's deviation is one operation, but slow for many rows, and it warns of none.
+    root = 1.0 if both.ndim == 1 else math.sqrt(size - correction)
+    gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
+    if both.ndim == 1:
+        spread, _ = torch.std_mean(both, dim=-1, correction=correction)
+    else:
+        spread = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
+    return difference, _in_deviations(gap, spread, root / GRID)
 
 
 def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:

@@ -40,8 +40,8 @@ def ect(
     means = _sets.unit(_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
     ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
-    (u, v), (u_counted, v_counted) = ranks.unbind(-2), counted.unbind(-2)
-    return _sets.dot(u_counted, v) / (_sets.dot(u_counted, u) * _sets.dot(v_counted, v)).sqrt()
+    of_x, of_both, _, of_y = _sets.products(counted, ranks).flatten(-2).unbind(-1)
+    return of_both / (of_x * of_y).sqrt()
 
 
 def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
