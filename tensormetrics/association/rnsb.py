@@ -98,12 +98,15 @@ def _score(
     t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
     w, c = logistic_regression(a, b, C, penalize_intercept)
     along = t.project(w)
-    p = t.present(sigmoid(-along - c.unsqueeze(-1)).where(along.isfinite(), torch.nan))
+    p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
     return divergence(p, t), p
 
 
 def divergence(p: Tensor, t: _sets.Words) -> Tensor:
     # p: (..., T), anything where no word is  ->  (...)
+    if t.counts is None:
+        q = p / p.sum(-1, keepdim=True)
+        return torch.xlogy(q, q * float(p.shape[-1])).sum(-1)
     p = p.where(t.weights > 0, 0)
     q = p / (p * t.weights).sum(-1, keepdim=True)
     size = t.weights.sum(-1)
