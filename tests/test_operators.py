@@ -49,8 +49,45 @@ def counted() -> tuple:
     return *sides, *places, error, 0, 0, torch.zeros(11, 8, dtype=torch.int64)
 
 
-def words(dim: int = 20) -> tuple:
+def rounded(dim: int = 20) -> tuple:
     """Arguments of keep_possible: 70 queries that are the first of 128 references, of which the last is none."""
+    z = torch.randn(128, dim)
+    x_bytes, x_scale, x_sizes = torch.ops.tensormetrics.to_bytes(-z[:70] / 2)
+    z_bytes, scale, sizes = torch.ops.tensormetrics.to_bytes(z)
+    bias = z.square().sum(1) / 4
+    bias[-1] = torch.inf
+    share = torch.maximum(sizes[0] / sizes[0].max(), sizes[2] / sizes[2].max()).float()
+    width = (x_sizes[2] * sizes[0].max() + x_sizes[1] * sizes[2].max()).float()
+    excess = 128 * x_bytes.sum(1, dtype=torch.int32)
+    panels = (z_bytes.int() + 128).to(torch.uint8).view(2, 64, -1, 4).transpose(1, 2).contiguous()
+    found = torch.zeros(70, 60), torch.zeros(70, 60, dtype=torch.int32), torch.zeros(70, dtype=torch.int32)
+    lists = (
+        width,
+        torch.full((70,), 1e-4),
+        torch.arange(70),
+        *found,
+        torch.full((70,), torch.inf),
+        torch.full((70, 3), torch.inf),
+    )
+    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, -1
+
+
+def of_two_sets() -> tuple:
+    """The same, where the 128 are other rows, whose lists stand behind those of the queries, from row 128 on."""
+    x_bytes, x_scale, excess, panels, scale, bias, share, width, *_ = rounded()
+    nothing = torch.zeros(128)
+    nothing[:70] = 0.5
+    rows = [torch.cat([nothing, part]) for part in (scale, bias, share)]
+    limit = torch.where(rows[1] < torch.inf, torch.inf, -torch.inf)
+    limit[70:128] = -torch.inf
+    lists = torch.zeros(256, 150), torch.zeros(256, 150, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
+    widths = torch.cat([width, torch.zeros(58), width.repeat(2)[:128]]), torch.full((256,), 1e-4)
+    known = limit, torch.full((256, 3), torch.inf)
+    return x_bytes, x_scale, excess, panels, *rows, *widths, torch.full((70,), -1), *lists, *known, 128
+
+
+def words(dim: int = 20) -> tuple:
+    """Arguments of keep_by_words: 70 queries that are the first of 128 references, of which the last is none."""
     z = torch.randn(128, dim).double()
     z /= z.norm(dim=1).max()
     rounded = torch.zeros(2, dim // 2, 64, 2, dtype=torch.int16), torch.zeros(128), torch.zeros(3, 128).double()
@@ -101,6 +138,9 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "keep_least": lambda: filtered(torch.float32, False),
     "sorted_least": lambda: kept(torch.float32),
     "count_before": counted,
+    "to_bytes": lambda: (torch.randn(5, 21) * 10.0 ** torch.arange(-20, 5, 5)[:, None],),
+    "multiplies_bytes": lambda: (torch.zeros(1),),
+    "keep_possible": rounded,
     "to_words": lambda: (
         torch.randn(5, 21).double() * 10.0 ** torch.arange(-24, 1, 6)[:, None],
         torch.zeros(2, 11, 64, 2, dtype=torch.int16),
@@ -109,7 +149,7 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
         61,
     ),
     "multiplies_words": lambda: (torch.zeros(1),),
-    "keep_possible": words,
+    "keep_by_words": words,
     "nearest_of_possible": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
     "rows_of_words": lambda: (WORDS, 2),
@@ -127,7 +167,7 @@ ARGUMENTS |= {
 }
 
 
-SETS = re.compile("least|possible|multiplies")  # of what these give or write a part has no order
+SETS = re.compile("least|possible|multiplies|keep")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
@@ -153,8 +193,8 @@ def test_every_operator_has_a_row():
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_contract(name):
-    if name == "keep_possible" and not torch.ops.tensormetrics.multiplies_words(torch.zeros(1)):
-        pytest.skip("this processor does not multiply words")
+    if name == "keep_possible" and not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
+        pytest.skip("this processor does not multiply bytes")
     torch.library.opcheck(getattr(torch.ops.tensormetrics, name).default, ARGUMENTS[name]())
 
 
@@ -187,8 +227,26 @@ def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
     assert (columns >= 0).sum() > 40 and 19 not in columns
 
 
+@pytest.mark.parametrize("made", [rounded, of_two_sets])
+def test_references_list_what_the_kernels_list(made, without_warnings):
+    if not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
+        pytest.skip("this processor does not multiply bytes")
+    arguments = made()
+    sets = []
+    for reference in (False, True):
+        lower, column, number, limit, _ = result_of("keep_possible", arguments, reference)
+        if not reference:
+            at_most = result_of("keep_possible", arguments, True)[3]
+        rows = zip(lower, column, number.tolist(), at_most, strict=True)
+        sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
+    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 8_000
+    last = len(arguments[6]) - 1  # is none
+    assert all(q not in found and last not in found for q, found in enumerate(sets[0]))
+    assert last < 128 or all(len(found) > 2 for found in sets[0][128:255])
+
+
 @pytest.mark.parametrize("first", [-1, 0, 64])
-def test_references_list_what_the_kernels_list(first, without_warnings):
+def test_references_list_by_words_what_the_kernels_list(first, without_warnings):
     if not torch.ops.tensormetrics.multiplies_words(torch.zeros(1)):
         pytest.skip("this processor does not multiply words")
     arguments = words()
@@ -199,9 +257,9 @@ def test_references_list_what_the_kernels_list(first, without_warnings):
         arguments = *arguments[:7], *of_all, torch.arange(queries), *lists, torch.full((127,), torch.inf), 3, first
     sets = []
     for reference in (False, True):
-        bounds, column, number, limit = result_of("keep_possible", arguments, reference)
+        bounds, column, number, limit = result_of("keep_by_words", arguments, reference)
         if not reference:
-            at_most = result_of("keep_possible", arguments, True)[3]
+            at_most = result_of("keep_by_words", arguments, True)[3]
         rows = zip(bounds[0], column, number.tolist(), at_most, strict=True)
         sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
     assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000

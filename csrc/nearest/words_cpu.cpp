@@ -341,12 +341,12 @@ void to_words(Tensor rows, Tensor panels, Tensor scale, Tensor sizes, int64_t fi
 
 // Adds what may be among the k nearest of queries x. With first >= 0, a multiple of 64, they are the first references, in
 // order, and a product with a reference from `first` on serves both of its rows.
-void keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
+void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
-  STD_TORCH_CHECK(common::multiplies_words(), "keep_possible: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(common::multiplies_words(), "keep_by_words: this processor does not multiply words (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
-  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_possible: first begins no panel");
+  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_by_words: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(share),
                           data<const float>(width), panels.size(1)};
@@ -357,7 +357,7 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
-  common::in_parallel("keep_possible", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
+  common::in_parallel("keep_by_words", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
     float limit_here[kHigh], limits[kPanel], widths[kPanel];
     Found found{limit_here, nullptr, nullptr, 0, 0, std::vector<Hit>(kHigh * kPanel), std::vector<Hit>(kHigh * kPanel)};
@@ -478,7 +478,7 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
   return {index, delta, known};
 }
 
-// ->  () bool: whether keep_possible runs here.
+// ->  () bool: whether keep_by_words runs here.
 Tensor words_pay(Tensor like) {
   Tensor answer = torch::stable::new_empty(like, {}, ScalarType::Bool);
   *data<bool>(answer) = common::multiplies_words() > 0;
@@ -489,7 +489,7 @@ Tensor words_pay(Tensor like) {
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("to_words", TORCH_BOX(&nearest::to_words));
-  m.impl("keep_possible", TORCH_BOX(&nearest::keep_possible));
+  m.impl("keep_by_words", TORCH_BOX(&nearest::keep_by_words));
   m.impl("nearest_of_possible", TORCH_BOX(&nearest::nearest_of_possible));
   m.impl("multiplies_words", TORCH_BOX(&nearest::words_pay));
 }

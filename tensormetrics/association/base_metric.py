@@ -42,7 +42,7 @@ def shown(answer: Any) -> Any:
     """What `plot` draws of an answer: of that of `run_query` the result, under the name of the query."""
     if not (isinstance(answer, dict) and "query_name" in answer):
         return answer
-    ends = (torch.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
+    ends = (_checks.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
     return {answer["query_name"]: Estimate(*ends)}
 
 
@@ -342,6 +342,8 @@ def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
 
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """All of them with one transfer."""
+    if all(value.is_cpu for value in values.values()):
+        return {name: value.detach().double().numpy() for name, value in values.items()}
     flat = torch.cat([value.flatten() for value in values.values()]).detach().double().cpu().numpy()
     found, start = {}, 0
     for name, value in values.items():

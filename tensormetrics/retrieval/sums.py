@@ -81,7 +81,7 @@ def by_content(rows: Tensor, step: int) -> Tensor:
 
 def content_keys(rows: Tensor, step: int) -> Tensor:
     # rows: (N, D)  ->  (N,) float64, equal for equal rows
-    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).cos().to(rows.device)
+    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device="cpu").cos().to(rows.device)
     return torch.cat([weights[:0], *(halving_sum(piece.double() * weights) for piece in rows.split(step))])
 
 
@@ -115,5 +115,5 @@ def _distinct_of_range(values: Tensor, least: float) -> tuple[Tensor, Tensor, Te
     offset = values - least
     counts = offset.bincount()
     first = counts.nonzero()[:, 0]
-    place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first)))
+    place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
     return first + least, counts[first], place[offset]

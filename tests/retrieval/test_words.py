@@ -1,4 +1,4 @@
-"""The search by products of 16-bit words: the same answers as without it, and a bound that hostile rows do not break."""
+"""The search by products of 16-bit words: the same answers as without it, a bound that hostile rows do not break."""
 
 import os
 import subprocess
@@ -12,10 +12,10 @@ from torch import Tensor
 from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
-from tensormetrics.retrieval.search.words.search import WordSearch
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.ways import Task
+from tensormetrics.retrieval.search.words.search import WordSearch
 
 N = 2_100  # one more than a few panels
 needs_words = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def rows(kind: str, dim: int, generator: torch.Generator) -> Tensor:
     if kind == "clusters":
         x = 10 * x[torch.arange(N) % 21] + 0.01 * x
     if kind == "tight clusters":
-        x = 10 * x[torch.arange(N) % 9] + 1e-5 * x
+        x = x[torch.arange(N) % 3] + 1e-7 * x
     if kind == "equal":
         x = x[torch.arange(N) % 300]
     if kind == "some clusters":
@@ -49,9 +49,8 @@ def rows(kind: str, dim: int, generator: torch.Generator) -> Tensor:
     return x
 
 
-KINDS = [
-    "Gaussian", "far from 0", "outliers", "clusters", "tight clusters", "equal", "some clusters", "not finite", "tiny", "whole numbers"
-]  # fmt: skip
+KINDS = ["Gaussian", "far from 0", "outliers", "clusters", "tight clusters", "equal", "some clusters", "not finite"]
+KINDS += ["tiny", "whole numbers"]
 
 
 @pytest.fixture
@@ -79,7 +78,13 @@ def without(monkeypatch, call):
 @needs_words
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch, searched):
-    for dim, k, distance in [(51, 10, "l2"), (64, 1, "sqeuclidean"), (48, 16, "cosine"), (130, 10, "ip"), (64, 100, "l2")]:
+    for dim, k, distance in [
+        (51, 10, "l2"),
+        (64, 1, "sqeuclidean"),
+        (48, 16, "cosine"),
+        (130, 10, "ip"),
+        (64, 100, "l2"),
+    ]:
         x = rows(kind, dim, generator)
         others = rows(kind, dim, generator)[: N // 3]
         for query in (x, others):
@@ -90,8 +95,8 @@ def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch
             assert torch.equal(found[0].nan_to_num(-1), expected[0].nan_to_num(-1))
     if kind == "Gaussian":
         assert sum(searched[::2]) == 5 * (N + N // 3) and sum(searched[1::2]) > 0.99 * sum(searched[::2])
-    if kind == "tight clusters":  # a try with a few queries says that words are too coarse
-        assert not searched
+    if kind == "tight clusters":  # a try with a few queries says that words are too coarse, but by cosine
+        assert len(searched) == 4
 
 
 @needs_words
@@ -158,7 +163,11 @@ def test_sums_of_the_longest_rows_stay_within_32_bits():
     for dim in (2, 49, 64, 4_096):
         for row in (torch.ones(dim), torch.arange(dim) == 0, torch.linspace(-1, 1, dim)):
             x = row.double() / row.double().norm()
-            rounded = torch.zeros(1, -(-dim // 2), 64, 2, dtype=torch.int16), torch.zeros(64), torch.zeros(3, 64).double()
+            rounded = (
+                torch.zeros(1, -(-dim // 2), 64, 2, dtype=torch.int16),
+                torch.zeros(64),
+                torch.zeros(3, 64).double(),
+            )
             operators.to_words(torch.stack([x, -x]), *rounded, 62)
             words = rounded[0][0, :, 62:].double()
             assert words.square().sum((0, 2)).max() < 2**31 and words.square().sum((0, 2)).min() > 2**29

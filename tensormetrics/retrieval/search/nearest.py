@@ -105,11 +105,21 @@ class NearestSearch:
 
     def distances(self, rows: slice, nearest: Tensor) -> Tensor:
         # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, where the index is -1 any value
+        words, distance, query = self.ways[0], self.references.distance, self.query[rows]
+        if isinstance(words, WordSearch) and words.last and words.last[0] is nearest:
+            _, delta, known = words.last
+            left = (~known).nonzero()[:, 0]
+            if len(left):
+                delta[left] = self._deltas(query[left], nearest[left])
+            return distance.from_canonical(delta)
+        return distance.from_canonical(self._deltas(query, nearest))
+
+    def _deltas(self, query: Tensor, nearest: Tensor) -> Tensor:
+        # query: (Q, D)  nearest: (Q, k) int64  ->  (Q, k) float64
         row = torch.arange(len(nearest), device=nearest.device).repeat_interleave(nearest.shape[1])
-        column = nearest.flatten().clamp(min=0)
-        distance = self.references.distance
-        delta = distance.of_pairs(self.query[rows], self.references.rows, row, column, self.memory // 4)
-        return distance.from_canonical(delta).view_as(nearest)
+        pairs = row, nearest.flatten().clamp(min=0)
+        delta = self.references.distance.of_pairs(query, self.references.rows, *pairs, self.memory // 4)
+        return delta.view_as(nearest)
 
 
 class FunctionSearch:

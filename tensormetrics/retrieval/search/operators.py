@@ -25,6 +25,12 @@ def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Ten
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
+def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    count, dim = rows.shape
+    sizes = rows.new_empty((3, count), dtype=torch.float64)
+    return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
+
+
 def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(query), arguments[-2]
     return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
@@ -67,8 +73,31 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D) float64 at places first, first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3,
-# 64 P) float64; see `Rounded` in words/search.py
+# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in bytes/search.py
+_to_bytes = define(
+    "to_bytes(Tensor rows) -> (Tensor, Tensor, Tensor)",
+    _rounded,
+    Operator("nearest", "TorchKNN and what searches with it", 5),
+)
+multiplies_bytes = define(
+    "multiplies_bytes(Tensor like) -> Tensor",
+    lambda like: like.new_empty((), dtype=torch.bool),
+    Operator("nearest", "TorchKNN and what searches with it", 1),
+)
+# x: (Q, D') int8, x_scale: (Q,), excess: (Q,) int32, 128 times the sum of the bytes; panels: (P, D' / 4, 64, 4) uint8,
+# references with 128 added; scale, bias, share: (64 P,) float32; width, slack: (Q,) float32 and what is kept of each
+# query: see `Lists`. With start >= 0, a multiple of 128, all of these, from scale on and without own: (Q,), are of N
+# rows, of which x are the first and the panels those from `start` on, and each product serves both of its rows: with 0
+# the queries are the references.
+_keep_possible = define(
+    "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
+    "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
+    "Tensor(e!) upper, int start) -> ()",
+    _nothing,
+    Operator("nearest", "TorchKNN and what searches with it", 20),
+)
+# rows: (N, D) float64 at places first, first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes:
+# (3, 64 P) float64; see `Rounded` in words/search.py
 _to_words = define(
     "to_words(Tensor rows, Tensor(a!) panels, Tensor(b!) scale, Tensor(c!) sizes, int first) -> ()",
     _nothing,
@@ -79,29 +108,31 @@ multiplies_words = define(
     lambda like: like.new_empty((), dtype=torch.bool),
     Operator("nearest", "TorchKNN and what searches with it", 1),
 )
-# x, panels: queries and references, as above; x_scale, scale, bias, share, spread: (64 P,) float32; width, slack, own:
-# (Q,), and what is kept of each query: see `Lists`. With first >= 0 queries are the first of the references, and each
-# product with one from `first` on serves both of its rows.
-_keep_possible = define(
-    "keep_possible(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
-    "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
-    "int k, int first) -> ()",
+# x, panels: queries and references, as `Rounded` holds them; x_scale, scale, bias, share, spread: (64 P,) float32;
+# width, slack, own: (Q,), and what is kept of each query: see `Lists`. With first >= 0, a multiple of 64, queries are
+# the first of the references, and each product with one from `first` on serves both of its rows.
+_keep_by_words = define(
+    "keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
+    "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
+    "Tensor(d!) limit, int k, int first) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
-# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs; order:
-# (R',) int64, which reference each of those of what follows is; then as above
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs;
+# order: (R,) int64, which reference each of those of what follows is; then as above
 # ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
 _nearest_of_possible = define(
-    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor share, Tensor spread, Tensor width, "
-    "Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
-    "-> (Tensor, Tensor, Tensor)",
+    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor share, Tensor spread, "
+    "Tensor width, Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, "
+    "int distance) -> (Tensor, Tensor, Tensor)",
     _of_possible,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 
+to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
+keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
 to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
-keep_possible = interruptible(_keep_possible, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
+keep_by_words = interruptible(_keep_by_words, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
 nearest_of_possible = interruptible(_nearest_of_possible, lambda query, *_: 50 * query.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
 keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)

@@ -1,8 +1,8 @@
 """The search on a CPU that multiplies words of 16 bits: products of rows rounded to these rule most references out.
 
-Each row has one scale. Of a query x and a reference y of the filter, with x' and y' the rounded ones, the Cauchy-Schwarz
-inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four lengths are computed. The references that may
-be among the k nearest are listed, and put in canonical order.
+Each row has one scale. Of a query x and a reference y of the filter, with x' and y' the rounded ones, the
+Cauchy-Schwarz inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four lengths are computed. The
+references that may be among the k nearest are listed, and put in canonical order.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,12 @@ from torch import Tensor
 
 from .... import _native
 from .. import operators
+from ..bytes.search import LEAST, SOME, UP
 from ..distance import rows_at_once
 from ..filter import BLOCK
 from ..ways import Queries, Task
 
-UP = 1 + 2.0**-20  # float32 numbers made of it are not below what they bound
 UNIT = 16 * 2.0**-24  # more than float32 may lose of a term
-SOME = 64  # queries that are tried first
-LEAST = 2048  # references for which it pays
 
 
 class Rounded(NamedTuple):
@@ -50,9 +48,9 @@ class WordSearch:
         self.capacity = _capacity(task.k, task.references.rows.shape[1])
         self.filter = filter_ = task.references.filter(task.dtype, task.memory)
         # In an order without meaning: a list that begins with one tight class would be full of it.
-        self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0))
+        self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0), device="cpu")
         self.place = torch.empty_like(self.order)
-        self.place[self.order] = torch.arange(filter_.count)
+        self.place[self.order] = torch.arange(filter_.count, device="cpu")
         self.rounded = self._rounded(task.references.rows, self.order)[0]
         length, _, left = self.rounded.sizes
         self.longest, self.most_left = length.amax(), left.amax()
@@ -69,10 +67,11 @@ class WordSearch:
         self.bias = bias.float()
         self.alike = alike and self.fits(task, len(own), True)
         self.lists: Lists | None = None
+        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # what `search` found last: index, delta and known
 
     @staticmethod
     def fits(task: Task, queries: int, alike: bool) -> bool:
-        """Whether there is room for words, lists of all queries if `alike`, and the float32 rows that the next way makes."""
+        """Whether there is room for words, lists of all queries if `alike`, and the float32 rows of the next way."""
         count, dim = task.references.rows.shape
         lists = queries * 12 * _capacity(task.k, dim) if alike else 0
         rows = 4 * count * dim
@@ -94,7 +93,7 @@ class WordSearch:
     def works(self, query: Tensor) -> bool:
         # query: (Q, D)
         """Whether it settles most of some queries."""
-        some = torch.arange(0, len(query), -(-len(query) // SOME))
+        some = torch.arange(0, len(query), -(-len(query) // SOME), device="cpu")
         _, proven = self.search(Queries(query[some], self.own[some], None, None))
         return 8 * int((~proven).sum()) <= len(some)
 
@@ -108,9 +107,10 @@ class WordSearch:
             self.lists = self.lists or self._listed_halved()
             lists, place = self.lists, self.place[queries.place]
         else:
-            lists, place = self._listed(queries.rows, queries.own), torch.arange(len(queries.own))
+            lists, place = self._listed(queries.rows, queries.own), torch.arange(len(queries.own), device="cpu")
         sides = queries.rows.double().contiguous(), references, place, self.order, self.share, self.spread
-        index, _, known = operators.nearest_of_possible(*sides, *lists, self.task.k, distance.code)
+        index, delta, known = operators.nearest_of_possible(*sides, *lists, self.task.k, distance.code)
+        self.last = index, delta, known
         return index, known
 
     def _listed(self, rows: Tensor, own: Tensor) -> Lists:
@@ -124,21 +124,22 @@ class WordSearch:
         count = self.filter.count
         norms = (self.filter.norms * self.filter.scale).masked_fill(self.filter.hidden, torch.inf)
         lists = self._empty(self.rounded.sizes[:, :count], norms[self.order])
-        self._keep(self.rounded, lists, torch.arange(count), 0)
+        self._keep(self.rounded, lists, torch.arange(count, device="cpu"), 0)
         return lists
 
     def _rounded(self, rows: Tensor, order: Tensor | None = None) -> tuple[Rounded, Tensor]:
-        # rows: (N, D)  order: (N,) int64, of references; None: these are queries  ->  ..., (N,) float64 norms of queries
+        # rows: (N, D)  order: (N,) int64, of references; None: these are queries  ->  ..., (N,) float64, queries' norms
         filter_, (count, dim) = self.filter, rows.shape
-        panels = torch.zeros(-(-count // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16)
+        panels = torch.zeros(-(-count // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
         size = len(panels) * BLOCK
-        rounded = Rounded(panels, torch.zeros(size), torch.zeros(3, size, dtype=torch.float64))
-        norms = torch.empty(count, dtype=torch.float64)
+        sizes = torch.zeros(3, size, dtype=torch.float64, device="cpu")
+        rounded = Rounded(panels, torch.zeros(size, dtype=torch.float32, device="cpu"), sizes)
+        norms = torch.empty(count, dtype=torch.float64, device="cpu")
         step = rows_at_once(rows)
         for start in range(0, count, step):
             piece = slice(start, min(start + step, count))
             if order is None:
-                x = torch.empty(piece.stop - start, dim, dtype=torch.float64)
+                x = norms.new_empty(piece.stop - start, dim)
                 norms[piece] = filter_.scaled(rows[piece], x)
             else:
                 x = filter_.centred(rows[order[piece]]).mul_(filter_.scale)
@@ -150,20 +151,20 @@ class WordSearch:
         (_, rounded, left), factor = sizes, self.filter.distance.factor
         width = left * self.longest + rounded * self.most_left + UNIT * rounded * (self.longest + self.most_left)
         slack = self.filter.error(norms, products=False)
-        queries = len(norms)
+        width, slack, queries = (factor * UP * width).float(), (slack * UP).float(), len(norms)
         return Lists(
-            (factor * UP * width).float(),
-            (slack * UP).float(),
-            torch.empty(2, queries, self.capacity),
-            torch.empty(queries, self.capacity, dtype=torch.int32),
-            torch.zeros(queries, dtype=torch.int32),
-            torch.full((queries,), torch.inf),
+            width,
+            slack,
+            width.new_empty(2, queries, self.capacity),
+            width.new_empty(queries, self.capacity, dtype=torch.int32),
+            width.new_zeros(queries, dtype=torch.int32),
+            torch.full_like(width, torch.inf),
         )
 
     def _keep(self, x: Rounded, lists: Lists, own: Tensor, first: int) -> None:
         scale = x.scale * -self.filter.distance.factor
         references = self.rounded.panels, self.rounded.scale, self.bias, self.share, self.spread
-        operators.keep_possible(x.panels, scale, *references, *lists[:2], own, *lists[2:], self.task.k, first)
+        operators.keep_by_words(x.panels, scale, *references, *lists[:2], own, *lists[2:], self.task.k, first)
 
 
 def _capacity(k: int, dim: int) -> int:
@@ -195,12 +196,12 @@ def _to_words(rows: Tensor, panels: Tensor, scale: Tensor, sizes: Tensor, first:
     scale[place] = unit
     sizes[:, place] = torch.stack([length, rounded.norm(dim=1), torch.where(known, (x - rounded).norm(dim=1), length)])
     padded = torch.nn.functional.pad(words, (0, dim % 2)).to(torch.int16).view(len(rows), -1, 2)
-    place_of = torch.arange(first, first + len(rows))
+    place_of = torch.arange(first, first + len(rows), device="cpu")
     panels[place_of // BLOCK, :, place_of % BLOCK] = padded
 
 
-@_native.reference("keep_possible")
-def _keep_possible(
+@_native.reference("keep_by_words")
+def _keep_by_words(
     x: Tensor,
     x_scale: Tensor,
     panels: Tensor,
@@ -220,15 +221,17 @@ def _keep_possible(
 ) -> None:
     if first >= 0:  # the same products, from the side of each row
         queries, count = len(own), len(number)
-        own = torch.arange(count)
-        seen = (torch.arange(len(bias)) >= first) | (torch.arange(count) >= first)[:, None]
-        seen &= (torch.arange(len(bias)) < queries) | (torch.arange(count) < queries)[:, None]
+        own = torch.arange(count, device="cpu")
+        seen = (torch.arange(len(bias), device="cpu") >= first) | (torch.arange(count, device="cpu") >= first)[:, None]
+        seen &= (torch.arange(len(bias), device="cpu") < queries) | (torch.arange(count, device="cpu") < queries)[
+            :, None
+        ]
     else:
-        seen = torch.ones(len(own), len(bias), dtype=torch.bool)
+        seen = torch.ones(len(own), len(bias), dtype=torch.bool, device="cpu")
     count = len(number)
     product = _panels_of(x)[:count] @ _panels_of(panels).T
     values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * share)
-    values[~seen | (torch.arange(len(bias)) == own[:, None])] = torch.inf
+    values[~seen | (torch.arange(len(bias), device="cpu") == own[:, None])] = torch.inf
     upper = values + 2 * (width[:, None] * share + spread)
     least = upper.kthvalue(k, dim=1).values
     limit.copy_(torch.minimum(limit, (least + 2 * slack).nextafter(least.new_tensor(torch.inf))))
@@ -260,9 +263,9 @@ def _nearest_of_possible(
 ) -> tuple[Tensor, Tensor, Tensor]:
     column, number = column[place], number[place]
     known = number < column.shape[1]
-    there = (torch.arange(column.shape[1]) < number[:, None]) & known[:, None]
+    there = (torch.arange(column.shape[1], device="cpu") < number[:, None]) & known[:, None]
     index = order[column.long().where(there, 0)]
-    row = torch.arange(len(query)).repeat_interleave(index.shape[1])
+    row = torch.arange(len(query), device="cpu").repeat_interleave(index.shape[1])
     delta = operators.canonical_pairs(query, reference, row, index.flatten(), distance).view_as(index)
     delta = delta.masked_fill(~there, torch.inf)
     sorted_ = index.argsort(dim=1)

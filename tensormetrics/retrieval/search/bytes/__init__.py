@@ -1,0 +1,1 @@
+"""Products of rows that are rounded to bytes rule most references out, on a CPU that multiplies bytes."""
