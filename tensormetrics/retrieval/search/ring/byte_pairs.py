@@ -1,0 +1,237 @@
+"""Nearest neighbours of two sets of rows in each other, or of one in itself, by products of bytes.
+
+As in bytes/search.py, products of rows that are rounded to 8 bits rule most pairs out, here at once for both rows of a
+pair; of what is left, canonical distances decide. What is known of the nearest rules out what is further.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .... import _native
+from .. import operators
+from ..backend import nearest as in_order
+from ..bytes.search import MOST, UP, capacity_of, panels_of
+from ..distance import DISTANCES, Distance
+from ..filter import BLOCK, Filter, Frame
+from .mutual import Known, nearest_of
+
+HIGH = 128  # where the second set begins is a multiple of it
+FEWEST, SOME = 256, 64  # rows for which it pays; rows that are tried first
+ROOM = 1024  # rows for which there has to be room
+
+
+class Rounded(NamedTuple):
+    """Rows in an order without meaning, so that no list begins with one tight class; see `centred_bytes`."""
+
+    order: Tensor  # (n,) int64, which row each is
+    bytes: Tensor  # (n, D') int8
+    excess: Tensor  # (n,) int32
+    unit: Tensor  # (n,) float32
+    sizes: Tensor  # (4, n) float64
+
+    def at(self, some: Tensor) -> "Rounded":
+        return Rounded(self.order[some], self.bytes[some], self.excess[some], self.unit[some], self.sizes[:, some])
+
+
+class Looking(NamedTuple):
+    """Rows (N, D) that look for their nearest: the index of the first, what is known of their nearest, and beyond which distance (N,) float64 they
+    have no use for a neighbour."""
+
+    rows: Tensor
+    first: int
+    known: Known
+    worst: Tensor
+
+    @staticmethod
+    def of(rows: Tensor, first: int, known: Known) -> "Looking":
+        return Looking(rows, first, known, torch.full((len(rows),), torch.inf, dtype=torch.float64))
+
+
+class BytePairs:
+    """`pairs(x, y)` adds to what two sides know of their nearest rows those among each other's, and `pairs(x)` those
+    among its own, by Euclidean distance. x are the same rows in every call."""
+
+    def __init__(self, k: int, distance: Distance, frame: Frame, memory: int) -> None:
+        self.k, self.distance, self.frame, self.memory = k, distance, frame, memory
+        self.step = _rows_at_once(k, len(frame.centre), memory)
+        self.capacity = capacity_of(k, len(frame.centre))
+        nothing = torch.empty(0, len(frame.centre))
+        self.filter = Filter(nothing, distance, torch.float32, frame=frame, norms=torch.zeros(1, dtype=torch.float64))
+        self.scale = float(frame.scale)
+        self.kept: dict[int, Rounded] = {}
+        self.room = torch.empty(0, self.capacity), torch.empty(0, self.capacity, dtype=torch.int32)
+
+    @staticmethod
+    def pays(rows: Tensor, k: int, memory: int) -> bool:
+        return (
+            rows.dtype != torch.float64
+            and len(rows) >= FEWEST
+            and k <= MOST
+            and 48 <= rows.shape[1] <= 2**15
+            and _rows_at_once(k, rows.shape[1], memory) >= ROOM
+            and bool(operators.multiplies_bytes(rows))
+        )
+
+    def works(self, rows: Tensor) -> bool:
+        """Whether it says enough about most of some rows; of tight clusters it does not."""
+        every = self._own(rows, slice(0, min(len(rows), self.step)))
+        some = every.at(torch.arange(min(SOME, len(every.order))))
+        side = Looking.of(rows, 0, Known.nothing(len(rows), self.k))
+        number = self._listed((side, some), (side, every))[2]
+        return 8 * int((number[: len(some.order)] == self.capacity).sum()) <= len(some.order)
+
+    def __call__(self, x: Looking, y: Looking | None = None, skipped: int = 0) -> None:
+        # skipped: so many of the first rows of x are left out
+        pieces = self._pieces(x.rows)
+        for number, piece in enumerate(pieces):
+            of_x = self._own(x.rows, piece)
+            if skipped > piece.start:
+                of_x = of_x.at((of_x.order >= skipped).nonzero()[:, 0])
+            if not len(of_x.order):
+                continue
+            if y is None:
+                self._pair((x, of_x), None)
+                others = [(x, self._own(x.rows, other)) for other in pieces[number + 1 :]]
+            else:
+                others = [(y, self._rounded(y.rows, other)) for other in self._pieces(y.rows)]
+            for other in others:
+                self._pair((x, of_x), other)
+
+    def _pieces(self, rows: Tensor) -> list[slice]:
+        return [slice(i, min(i + self.step, len(rows))) for i in range(0, len(rows), self.step)]
+
+    def _own(self, rows: Tensor, piece: slice) -> Rounded:
+        """Of the rows that meet all others: kept where there is room."""
+        if piece.start in self.kept:
+            return self.kept[piece.start]
+        rounded = self._rounded(rows, piece)
+        if 4 * len(rows) * (rounded.bytes.shape[1] + 48) <= self.memory:
+            self.kept[piece.start] = rounded
+        return rounded
+
+    def _rounded(self, rows: Tensor, piece: slice) -> Rounded:
+        order = torch.randperm(piece.stop - piece.start, generator=torch.Generator().manual_seed(0)) + piece.start
+        options = self.frame.centre, self.scale, self.distance.factor
+        return Rounded(order, *operators.centred_bytes(rows, order, *options))
+
+    def _pair(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None) -> None:
+        """Two sets, or one and itself."""
+        start, *lists = self._listed(x, y)
+        other = y or x
+        first, second = slice(len(x[1].order)), slice(start, start + len(other[1].order))
+        self._settle(x, other, [each[first] for each in lists], start)
+        if y:
+            self._settle(y, x, [each[second] for each in lists], 0)
+
+    def _listed(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None) -> tuple:
+        # ->  where the second set begins; of all rows number, lower, column, limit, slack and shift
+        queries, start = len(x[1].order), -(-len(x[1].order) // HIGH) * HIGH if y else 0
+        last = (y or x)[1]
+        size = start + -(-len(last.order) // BLOCK) * BLOCK
+        sizes, unit = torch.zeros(4, size, dtype=torch.float64), torch.zeros(size)
+        upper = torch.full((size, self.k), torch.inf)
+        sizes[0] = torch.inf
+        sides = [(slice(queries), *x), *([(slice(start, start + len(last.order)), *y)] if y else [])]
+        for rows, _, rounded in sides:
+            sizes[:, rows], unit[rows] = rounded.sizes, rounded.unit
+        norm, length, near, left = sizes
+        shift, factor = -norm.square(), self.distance.factor
+        for rows, side, rounded in sides:
+            known = torch.minimum(side.known.delta[rounded.order], side.worst[rounded.order, None])
+            upper[rows] = (
+                (self.scale * self.scale * known + shift[rows, None]).float().nextafter(upper.new_tensor(torch.inf))
+            )
+        hidden = ~norm.isfinite()
+        tiny, longest, most_left = torch.finfo(torch.float64).tiny, length.amax(), left.amax()
+        share = torch.maximum(length / longest.clamp(min=tiny), left / most_left.clamp(min=tiny))
+        width = (left * longest + near * most_left) / factor
+        # The squares of the norms are sums in another order than that of canonical distances.
+        error = self.filter.error(norm) - (2 * len(self.frame.centre) + 16) * 2.0**-53 * shift
+        # At most 32 operations of float32 on terms of this size.
+        terms = 1 + near * (longest + most_left) / factor + 2 * width
+        slack = ((error + 32 * 2.0**-24 * terms) * UP).float()
+        bias = (-shift * (factor - 1)).float().masked_fill_(hidden, torch.inf)
+        limit = (upper[:, -1] + 2 * slack).nextafter(upper.new_tensor(torch.inf)).masked_fill_(hidden, -torch.inf)
+        if size > len(self.room[0]):
+            self.room = torch.empty(size, self.capacity), torch.empty(size, self.capacity, dtype=torch.int32)
+        lower, column = (each[:size] for each in self.room)
+        number = torch.zeros(size, dtype=torch.int32)
+        own = torch.full((queries,), -1) if y else torch.arange(queries)
+        of_x = x[1].bytes, x[1].unit / -factor, x[1].excess
+        rows = panels_of(torch.nn.functional.pad(last.bytes, (0, 0, 0, size - start - len(last.order))))
+        references = rows, unit, bias, (share * UP).float()
+        lists = lower, column, number, limit, upper
+        operators.keep_possible(*of_x, *references, (width * UP).float(), slack, own, *lists, start)
+        return start, number, lower, column, limit, slack, shift
+
+    def _settle(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded], lists: list[Tensor], start: int) -> None:
+        number, lower, column, limit, slack, shift = lists
+        side, other, order, columns = x[0], y[0], x[1].order, y[1].order
+        found = side.known.delta, side.known.index
+        of_lists = lower, column, number, limit, slack, shift, side.worst, self.scale * self.scale
+        places = start, other.first, self.distance.code
+        flooded = operators.settle_possible(side.rows, other.rows, order, columns, *of_lists, *places, *found)
+        if flooded.any():
+            rows, among = order[flooded], columns.sort().values
+            own = torch.searchsorted(among, rows) if side is other and x[1] is y[1] else torch.full_like(rows, -1)
+            delta, near = nearest_of(side.rows[rows], own, other.rows[among], self.k, self.distance, self.memory // 2)
+            index = torch.where(near < 0, -1, among[near.clamp(min=0)] + other.first)
+            side.known.add(delta, index, rows)
+
+
+def _rows_at_once(k: int, dim: int, memory: int) -> int:
+    # Of two sets there are lists of this many rows each, and their bytes.
+    return memory // 8 // (8 * capacity_of(k, dim) + 8 * k + 2 * dim + 160)
+
+
+@_native.reference("centred_bytes")
+def _centred_bytes(
+    rows: Tensor, order: Tensor, centre: Tensor, scale: float, factor: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    centred = (rows[order].double() - centre) * scale
+    norm = centred.norm(dim=1)
+    ready = (centred.float() * -factor).masked_fill(~norm.isfinite()[:, None], 0.0)
+    words, unit, sizes = operators.to_bytes(ready.contiguous())
+    norm = norm.masked_fill(norm.isnan(), torch.inf)
+    return words, 128 * words.sum(1, dtype=torch.int32), unit, torch.cat([norm[None], sizes])
+
+
+@_native.reference("settle_possible")
+def _settle_possible(
+    query: Tensor,
+    reference: Tensor,
+    row_of: Tensor,
+    order: Tensor,
+    lower: Tensor,
+    column: Tensor,
+    number: Tensor,
+    limit: Tensor,
+    slack: Tensor,
+    shift: Tensor,
+    worst: Tensor,
+    factor: float,
+    start: int,
+    first: int,
+    distance: int,
+    delta: Tensor,
+    index: Tensor,
+) -> Tensor:
+    capacity = lower.shape[1]
+    kind = next(each for each in DISTANCES.values() if each.code == distance)
+    there = (torch.arange(capacity) < (number % capacity)[:, None]) & (lower < limit[:, None])
+    n, place = there.nonzero().unbind(1)
+    row, near = row_of[n], order[column[n, place].long() - start]
+    values = torch.full(there.shape, torch.inf, dtype=torch.float64)
+    values[n, place] = kind.of_pairs(query, reference, row, near, 2**24)
+    names = torch.full(there.shape, -1)
+    names[n, place] = near + first
+    names[values > worst[row_of, None]] = -1
+    Known(delta, index).add(*in_order(values, names, delta.shape[1]), row_of)
+    return number == capacity
+
+
+@_native.reference("merge_nearest")
+def _merge_nearest(other: Tensor, of_other: Tensor, first: int, delta: Tensor, index: Tensor) -> None:
+    Known(delta, index).add(other, torch.where(other < torch.inf, of_other.long() + first, -1))
