@@ -142,8 +142,21 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   Tensor floods = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
   const stop::Flag stop;
   const double less = 1 - (dim + 8) * 0x1p-24, least = dim * 0x1p-148;
+  bool* const floods_of = data<bool>(floods);
+  const auto* const rows_of = data<const int64_t>(row_of);
+  const auto* const row_at = data<const int64_t>(order);
+  const auto* const bounds = data<const float>(lower);
+  const auto* const columns = data<const int32_t>(column);
+  const auto* const numbers = data<const int32_t>(number);
+  const auto* const limits = data<const float>(limit);
+  const auto* const slacks = data<const float>(slack);
+  const auto* const shifts = data<const double>(shift);
+  const auto* const worsts = data<const double>(worst);
+  double* const deltas = data<double>(delta);
+  int64_t* const indices = data<int64_t>(index);
   for_rows(reference, [&](auto zero) {
     using T = decltype(zero);
+    const T *const queries = data<const T>(query), *const references = data<const T>(reference);
     common::in_parallel("settle_possible", lists, 16, [&](int64_t begin, int64_t end) {
       Canonical<T> canonical(reference, distance);
       std::vector<std::pair<float, int64_t>> candidates;
@@ -151,29 +164,29 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
       std::vector<float> near(dim);
       common::vectorised([&](auto) {
         for (int64_t n = begin; n < end && !stop(); ++n) {
-          const int64_t held = data<const int32_t>(number)[n], q = data<const int64_t>(row_of)[n];
-          data<bool>(floods)[n] = held == capacity;
+          const int64_t held = numbers[n], q = rows_of[n];
+          floods_of[n] = held == capacity;
           candidates.clear();
           for (int64_t i = n * capacity; i < n * capacity + held % capacity; ++i)
-            if (data<const float>(lower)[i] < data<const float>(limit)[n])
-              candidates.emplace_back(data<const float>(lower)[i],
-                                      data<const int64_t>(order)[data<const int32_t>(column)[i] - start]);
+            if (bounds[i] < limits[n])
+              candidates.emplace_back(bounds[i],
+                                      row_at[columns[i] - start]);
           if (candidates.empty()) continue;
           std::sort(candidates.begin(), candidates.end());
-          const T* const x = data<const T>(query) + q * dim;
+          const T* const x = queries + q * dim;
           for (int64_t d = 0; d < dim; ++d) near[d] = static_cast<float>(x[d]);
           for (int64_t d = 0; d < dim; ++d) exact[d] = static_cast<double>(x[d]);
-          Nearest found{data<double>(delta) + q * k, data<int64_t>(index) + q * k, k};
+          Nearest found{deltas + q * k, indices + q * k, k};
           for (size_t i = 0; i < candidates.size(); ++i) {
             const auto [bound, c] = candidates[i];
-            const double furthest = std::min(data<const double>(worst)[q], found.delta[k - 1]);
-            if (double(bound) - data<const float>(slack)[n] > factor * furthest + data<const double>(shift)[n]) break;
+            const double furthest = std::min(worsts[q], found.delta[k - 1]);
+            if (double(bound) - slacks[n] > factor * furthest + shifts[n]) break;
             if (i + 1 < candidates.size()) {  // they lie anywhere
-              const T* const soon = data<const T>(reference) + candidates[i + 1].second * dim;
+              const T* const soon = references + candidates[i + 1].second * dim;
               for (int64_t d = 0; d < dim; d += 64 / int64_t(sizeof(T))) __builtin_prefetch(soon + d);
             }
             if constexpr (!std::is_same_v<T, double>) {
-              const float about = squared(near.data(), data<const T>(reference) + c * dim, dim);
+              const float about = squared(near.data(), references + c * dim, dim);
               if (distance == kEuclidean && about <= std::numeric_limits<float>::max() && about * less - least > furthest) continue;
             }
             found.add(canonical(exact.data(), c), first + c);

@@ -122,7 +122,7 @@ _centred_bytes = define(
     _centred,
     Operator("nearest", "retrieval scores on several ranks", 5),
 )
-# query: (Q, D), reference: (R, D); row_of: (n,) and order: (C,) int64, which rows the lists and their columns are; lower
+# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; lower
 # to slack: as above, of these lists; shift: (n,), worst: (Q,) float64; delta, index: (Q, k)  ->  (n,) bool
 _settle_possible = define(
     "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor lower, Tensor column, "

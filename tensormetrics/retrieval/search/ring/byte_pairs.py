@@ -36,8 +36,8 @@ class Rounded(NamedTuple):
 
 
 class Looking(NamedTuple):
-    """Rows (N, D) that look for their nearest: the index of the first, what is known of their nearest, and beyond which distance (N,) float64 they
-    have no use for a neighbour."""
+    """Rows (N, D) that look for their nearest: the index of the first, what is known, and beyond which distance (N,)
+    float64 they have no use for a neighbour."""
 
     rows: Tensor
     first: int
@@ -79,7 +79,7 @@ class BytePairs:
         every = self._own(rows, slice(0, min(len(rows), self.step)))
         some = every.at(torch.arange(min(SOME, len(every.order))))
         side = Looking.of(rows, 0, Known.nothing(len(rows), self.k))
-        number = self._listed((side, some), (side, every))[2]
+        number = self._listed((side, some), (side, every), both=False)[1]
         return 8 * int((number[: len(some.order)] == self.capacity).sum()) <= len(some.order)
 
     def __call__(self, x: Looking, y: Looking | None = None, skipped: int = 0) -> None:
@@ -125,7 +125,8 @@ class BytePairs:
         if y:
             self._settle(y, x, [each[second] for each in lists], 0)
 
-    def _listed(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None) -> tuple:
+    def _listed(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None, both: bool = True) -> tuple:
+        # both: for both sets, else for x alone
         # ->  where the second set begins; of all rows number, lower, column, limit, slack and shift
         queries, start = len(x[1].order), -(-len(x[1].order) // HIGH) * HIGH if y else 0
         last = (y or x)[1]
@@ -161,9 +162,12 @@ class BytePairs:
         own = torch.full((queries,), -1) if y else torch.arange(queries)
         of_x = x[1].bytes, x[1].unit / -factor, x[1].excess
         rows = panels_of(torch.nn.functional.pad(last.bytes, (0, 0, 0, size - start - len(last.order))))
-        references = rows, unit, bias, (share * UP).float()
-        lists = lower, column, number, limit, upper
-        operators.keep_possible(*of_x, *references, (width * UP).float(), slack, own, *lists, start)
+        references, lists = (unit, bias, (share * UP).float()), (lower, column, number, limit, upper)
+        if not both:
+            references = tuple(each[start:] for each in references)
+        operators.keep_possible(
+            *of_x, rows, *references, (width * UP).float(), slack, own, *lists, start if both else -1
+        )
         return start, number, lower, column, limit, slack, shift
 
     def _settle(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded], lists: list[Tensor], start: int) -> None:

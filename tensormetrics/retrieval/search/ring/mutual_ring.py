@@ -12,7 +12,7 @@ from ..knn import TorchKNN
 from .byte_pairs import BytePairs, Looking
 from .frame import norms_in
 from .mutual import Known, Side, mutual_neighbours
-from .passing import begin, finish
+from .passing import finish, shift
 
 LONG = 1e10  # products of numbers, after which ranks tell each other whether they failed
 
@@ -67,7 +67,7 @@ class MutualRing:
             arrived, left = self._number(owner, step, start), self._number(self.rank, step, start)
             block, worst = room[number % 2][:arrived], known.delta.new_empty(arrived)
             furthest = known.delta[start : start + left, -1].contiguous()
-            finish(begin([(other, [furthest])], [(owner, [worst])], self.group), self.group)
+            finish(shift([furthest], other, [worst], owner, self.group), self.group)
             requests = self._begin(number + 1, turns, room)
             found, answer = (table[: 12 * k * size] for table, size in zip(tables, (arrived, left), strict=True))
             try:
@@ -82,7 +82,7 @@ class MutualRing:
             if work > LONG:
                 exchange(failure, self.group)
                 work = 0.0
-            finish(begin([(owner, [found])], [(other, [answer])], self.group), self.group)
+            finish(shift([found], owner, [answer], other, self.group), self.group)
             try:
                 here = slice(start, start + left)
                 operators.merge_nearest(
@@ -118,7 +118,7 @@ class MutualRing:
         owner, other = self._before(step), (self.rank + step) % self.world
         own = self.rows[start : start + self._number(self.rank, step, start)]
         arriving = room[number % 2][: self._number(owner, step, start)]
-        return begin([(other, [own])], [(owner, [arriving])], self.group)
+        return shift([own], other, [arriving], owner, self.group)
 
     def _prepare(self, k: int) -> None:
         """What is made of the own rows once."""
