@@ -46,7 +46,7 @@ class Looking(NamedTuple):
 
     @staticmethod
     def of(rows: Tensor, first: int, known: Known) -> "Looking":
-        return Looking(rows, first, known, torch.full((len(rows),), torch.inf, dtype=torch.float64))
+        return Looking(rows, first, known, torch.full((len(rows),), torch.inf, dtype=torch.float64, device="cpu"))
 
 
 class BytePairs:
@@ -57,11 +57,16 @@ class BytePairs:
         self.k, self.distance, self.frame, self.memory = k, distance, frame, memory
         self.step = _rows_at_once(k, len(frame.centre), memory)
         self.capacity = capacity_of(k, len(frame.centre))
-        nothing = torch.empty(0, len(frame.centre))
-        self.filter = Filter(nothing, distance, torch.float32, frame=frame, norms=torch.zeros(1, dtype=torch.float64))
+        nothing = torch.empty(0, len(frame.centre), device="cpu", dtype=torch.float32)
+        self.filter = Filter(
+            nothing, distance, torch.float32, frame=frame, norms=torch.zeros(1, dtype=torch.float64, device="cpu")
+        )
         self.scale = float(frame.scale)
         self.kept: dict[int, Rounded] = {}
-        self.room = torch.empty(0, self.capacity), torch.empty(0, self.capacity, dtype=torch.int32)
+        self.room = (
+            torch.empty(0, self.capacity, device="cpu", dtype=torch.float32),
+            torch.empty(0, self.capacity, dtype=torch.int32, device="cpu"),
+        )
 
     @staticmethod
     def pays(rows: Tensor, k: int, memory: int) -> bool:
@@ -77,7 +82,7 @@ class BytePairs:
     def works(self, rows: Tensor) -> bool:
         """Whether it says enough about most of some rows; of tight clusters it does not."""
         every = self._own(rows, slice(0, min(len(rows), self.step)))
-        some = every.at(torch.arange(min(SOME, len(every.order))))
+        some = every.at(torch.arange(min(SOME, len(every.order)), device="cpu"))
         side = Looking.of(rows, 0, Known.nothing(len(rows), self.k))
         number = self._listed((side, some), (side, every), both=False)[1]
         return 8 * int((number[: len(some.order)] == self.capacity).sum()) <= len(some.order)
@@ -112,7 +117,10 @@ class BytePairs:
         return rounded
 
     def _rounded(self, rows: Tensor, piece: slice) -> Rounded:
-        order = torch.randperm(piece.stop - piece.start, generator=torch.Generator().manual_seed(0)) + piece.start
+        order = (
+            torch.randperm(piece.stop - piece.start, generator=torch.Generator().manual_seed(0), device="cpu")
+            + piece.start
+        )
         options = self.frame.centre, self.scale, self.distance.factor
         return Rounded(order, *operators.centred_bytes(rows, order, *options))
 
@@ -131,8 +139,11 @@ class BytePairs:
         queries, start = len(x[1].order), -(-len(x[1].order) // HIGH) * HIGH if y else 0
         last = (y or x)[1]
         size = start + -(-len(last.order) // BLOCK) * BLOCK
-        sizes, unit = torch.zeros(4, size, dtype=torch.float64), torch.zeros(size)
-        upper = torch.full((size, self.k), torch.inf)
+        sizes, unit = (
+            torch.zeros(4, size, dtype=torch.float64, device="cpu"),
+            torch.zeros(size, device="cpu", dtype=torch.float32),
+        )
+        upper = torch.full((size, self.k), torch.inf, device="cpu", dtype=torch.float32)
         sizes[0] = torch.inf
         sides = [(slice(queries), *x), *([(slice(start, start + len(last.order)), *y)] if y else [])]
         for rows, _, rounded in sides:
@@ -156,10 +167,13 @@ class BytePairs:
         bias = (-shift * (factor - 1)).float().masked_fill_(hidden, torch.inf)
         limit = (upper[:, -1] + 2 * slack).nextafter(upper.new_tensor(torch.inf)).masked_fill_(hidden, -torch.inf)
         if size > len(self.room[0]):
-            self.room = torch.empty(size, self.capacity), torch.empty(size, self.capacity, dtype=torch.int32)
+            self.room = (
+                torch.empty(size, self.capacity, device="cpu", dtype=torch.float32),
+                torch.empty(size, self.capacity, dtype=torch.int32, device="cpu"),
+            )
         lower, column = (each[:size] for each in self.room)
-        number = torch.zeros(size, dtype=torch.int32)
-        own = torch.full((queries,), -1) if y else torch.arange(queries)
+        number = torch.zeros(size, dtype=torch.int32, device="cpu")
+        own = torch.full((queries,), -1, device="cpu") if y else torch.arange(queries, device="cpu")
         of_x = x[1].bytes, x[1].unit / -factor, x[1].excess
         rows = panels_of(torch.nn.functional.pad(last.bytes, (0, 0, 0, size - start - len(last.order))))
         references, lists = (unit, bias, (share * UP).float()), (lower, column, number, limit, upper)
@@ -224,12 +238,12 @@ def _settle_possible(
 ) -> Tensor:
     capacity = lower.shape[1]
     kind = next(each for each in DISTANCES.values() if each.code == distance)
-    there = (torch.arange(capacity) < (number % capacity)[:, None]) & (lower < limit[:, None])
+    there = (torch.arange(capacity, device="cpu") < (number % capacity)[:, None]) & (lower < limit[:, None])
     n, place = there.nonzero().unbind(1)
     row, near = row_of[n], order[column[n, place].long() - start]
-    values = torch.full(there.shape, torch.inf, dtype=torch.float64)
+    values = torch.full(there.shape, torch.inf, dtype=torch.float64, device="cpu")
     values[n, place] = kind.of_pairs(query, reference, row, near, 2**24)
-    names = torch.full(there.shape, -1)
+    names = torch.full(there.shape, -1, device="cpu")
     names[n, place] = near + first
     names[values > worst[row_of, None]] = -1
     Known(delta, index).add(*in_order(values, names, delta.shape[1]), row_of)

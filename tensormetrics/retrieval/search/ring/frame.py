@@ -29,7 +29,7 @@ def told_of(rows: Tensor, distance: Distance) -> Told:
 def frame_of(told: Sequence[Told], rows: Tensor) -> Frame:
     # rows: (n, D) of this rank  ->  the same on all ranks
     kind = np.dtype("float64" if rows.dtype == torch.float64 else "float32")
-    centre, count = torch.zeros(rows.shape[1], dtype=torch.float64), 0
+    centre, count = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu"), 0
     middles = [torch.from_numpy(np.frombuffer(bytearray(of_rank), kind)).double() for _, of_rank, _ in told if of_rank]
     # Element by element in one order, so that all ranks have the same bits.
     for (number, *_), of_rank in zip((each for each in told if each[0]), middles, strict=True):

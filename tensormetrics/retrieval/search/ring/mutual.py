@@ -26,7 +26,9 @@ class Known:
 
     @staticmethod
     def nothing(rows: int, k: int) -> "Known":
-        return Known(torch.full((rows, k), torch.inf, dtype=torch.float64), torch.full((rows, k), -1))
+        return Known(
+            torch.full((rows, k), torch.inf, dtype=torch.float64, device="cpu"), torch.full((rows, k), -1, device="cpu")
+        )
 
     def add(self, delta: Tensor, index: Tensor, rows: slice | Tensor = slice(None)) -> None:
         # delta, index: (n, k) of these rows, in order
@@ -99,7 +101,7 @@ def _neighbours(
     least = Least(len(worst), kept_of(k, len(worst), True), filter_.bias)
     limit = torch.nextafter((factor * worst + shift + error).to(dtype), worst.new_full((), torch.inf, dtype=dtype))
     least.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
-    own = torch.full((TILE,), -1)
+    own = torch.full((TILE,), -1, device="cpu")
     step = max(memory // 4 // (dim * dtype.itemsize), 256)
     some = TILE if x.scaled is not None else min(max(memory // 4 // (32 * dim), 64), TILE)
     for first in range(size, len(worst), step):
@@ -137,7 +139,7 @@ def _settled(
     there = values < torch.inf
     row, place = there.nonzero().unbind(1)
     column = columns[row, place]
-    delta = torch.full(values.shape, torch.inf, dtype=torch.float64)
+    delta = torch.full(values.shape, torch.inf, dtype=torch.float64, device="cpu")
     delta[row, place] = distance.of_pairs(query, reference, row, column, memory // 4)
     delta, index = nearest(delta, columns.masked_fill(~there, -1), k)
     factor, shift, error = places
@@ -146,7 +148,7 @@ def _settled(
     proven = (values[:, -1] == torch.inf) | (values[:, -1] - error > last)
     left = (~proven).nonzero()[:, 0]
     if len(left):
-        none = torch.full((len(left),), -1)
+        none = torch.full((len(left),), -1, device="cpu")
         delta[left], index[left] = nearest_of(query[left], none, reference, k, distance, memory)
     return delta, index
 
@@ -157,11 +159,11 @@ def nearest_of(
     # query: (Q, D)  own: (Q,) int64, the reference that is this query, -1 = none  ->  (Q, k) float64, (Q, k) int64
     """The nearest references of rows about which products of two sets did not say enough."""
     count = min(k, len(reference))
-    index = torch.full((len(query), k), -1)
+    index = torch.full((len(query), k), -1, device="cpu")
     search = NearestSearch(query, own, count, References(reference, distance), memory)
     for start in range(0, len(query), search.rows):
         rows = slice(start, min(start + search.rows, len(query)))
         index[rows, :count] = search(rows)
-    row = torch.arange(len(query)).repeat_interleave(k)
+    row = torch.arange(len(query), device="cpu").repeat_interleave(k)
     delta = distance.of_pairs(query, reference, row, index.flatten().clamp(min=0), memory // 4).view(-1, k)
     return delta.masked_fill(index < 0, torch.inf), index

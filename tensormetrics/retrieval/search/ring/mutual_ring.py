@@ -50,7 +50,7 @@ class MutualRing:
             most = max((self._number(self._before(step), step, start) for step, start in turns), default=0)
             room = [self.rows.new_empty(most, self.rows.shape[1]) for _ in turns[:2]]
             sizes = most, max((self._number(self.rank, step, start) for step, start in turns), default=0)
-            tables = [torch.empty(12 * k * n, dtype=torch.uint8) for n in sizes]
+            tables = [torch.empty(12 * k * n, dtype=torch.uint8, device="cpu") for n in sizes]
             self._prepare(k)
         except BaseException as error:
             failure = error
@@ -144,13 +144,13 @@ class MutualRing:
         rows, k = self.rows, known.index.shape[1]
         if self.bytes:
             return self.bytes(Looking.of(rows, self.first, known))
-        own = torch.arange(len(rows))
+        own = torch.arange(len(rows), device="cpu")
         index = self.knn.search(rows, k, rows, own)[1]
         step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
         for start in range(0, len(rows), step):
             tile = slice(start, start + step)
             near = index[tile]
-            row = torch.arange(len(near)).repeat_interleave(k)
+            row = torch.arange(len(near), device="cpu").repeat_interleave(k)
             delta = self.distance.of_pairs(rows[tile], rows, row, near.flatten().clamp(min=0), self.memory // 4)
             delta = delta.view(near.shape).masked_fill(near < 0, torch.inf)
             known.add(delta, torch.where(near < 0, -1, near + self.first), tile)
@@ -168,7 +168,7 @@ class MutualRing:
         step, start = turn
         skipped = self._all(self.rank, step) if 2 * step == self.world and self.rank > owner else 0
         _nothing(found)
-        of_block = Known(found[0], torch.full(found[1].shape, -1))
+        of_block = Known(found[0], torch.full(found[1].shape, -1, device="cpu"))
         first = sum(self.sizes[:owner]) + start
         if self.bytes:
             self.bytes(Looking.of(self.rows, 0, known), Looking(block, first, of_block, worst), skipped)

@@ -91,8 +91,10 @@ def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: i
         for out, come in zip(sent, received, strict=True):
             # A tensor of one number may have any strides.
             out, come = (part.as_strided((part.numel(),), (1,)).view(torch.uint8) for part in (out, come))
-            sizes = [[len(part) * (rank == of) for rank in range(world)] for part, of in ((come, source), (out, to))]
-            requests.append(dist.all_to_all_single(come, out, *sizes, group=group, async_op=True))
+            to_come, to_go = (
+                [len(part) * (rank == of) for rank in range(world)] for part, of in ((come, source), (out, to))
+            )
+            requests.append(dist.all_to_all_single(come, out, to_come, to_go, group=group, async_op=True))
     return requests
 
 
