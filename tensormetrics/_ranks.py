@@ -26,7 +26,7 @@ Kind = tuple[tuple[int, ...], torch.dtype]
 OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
 OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
 _HEAD, _SHORT = 8, 2048  # bytes of what is told: of its length, and of what goes by one transfer
-_LITTLE = 2**19  # bytes: what one rank may pass on to all
+_LITTLE, FEW = 2**19, 8  # bytes and ranks of which all tell all at once
 _LARGE = 2**24  # bytes: whether there is room for more is asked first
 _LOOKED_AT = 2**16  # values of a tensor that is an option
 _PATIENCE = 0.5  # seconds for others to say that they are there
@@ -135,14 +135,12 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
 
 def _gather_equal(whole: Tensor, tensor: Tensor, group: Group) -> None:
     # whole: (W, ...)  tensor: (...), of one shape on all ranks
-    parts = list(whole)
-    if tensor.device.type == "cpu" and whole.nbytes <= _LITTLE:
-        # Gloo takes W (W - 1) messages to gather on all ranks, each of which wakes two threads, and this way 2 (W - 1).
-        first = global_rank(0, group)
-        dist.gather(tensor, parts if dist.get_rank(group) == 0 else None, first, group=group)
-        dist.broadcast(whole, first, group=group)
+    if tensor.device.type == "cpu" and whole.nbytes <= _LITTLE and len(whole) <= FEW:
+        # In place of W - 1 rounds, for each of which threads of all ranks have to be woken.
+        sent = tensor.expand_as(whole).contiguous()
+        dist.all_to_all_single(whole, sent, group=group)
     else:
-        dist.all_gather(parts, tensor, group=group)
+        dist.all_gather(list(whole), tensor, group=group)
 
 
 def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:

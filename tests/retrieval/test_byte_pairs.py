@@ -31,7 +31,7 @@ def rows(kind: str, dim: int, generator: torch.Generator) -> torch.Tensor:
         x[::50] *= 30
         x[:, 3] *= 20
     if kind == "clusters":
-        x = 10 * x[torch.arange(N) % 7] + 0.01 * x
+        x = 10 * x[torch.arange(N) % 3] + 0.01 * x
     if kind == "sorted clusters":
         x = 3 * x[torch.arange(N) * 10 // N] + x
     if kind == "equal":

@@ -49,6 +49,23 @@ class Looking(NamedTuple):
         return Looking(rows, first, known, torch.full((len(rows),), torch.inf, dtype=torch.float64, device="cpu"))
 
 
+Part = tuple[Looking, Rounded]  # some of the rows that look
+
+
+class Lists(NamedTuple):
+    """What may be among the nearest of the rows of one set, or of two; see `keep_possible` and `settle_possible`."""
+
+    lower: Tensor  # (N, capacity) float32
+    column: Tensor  # (N, capacity) int32
+    number: Tensor  # (N,) int32
+    limit: Tensor  # (N,) float32
+    slack: Tensor  # (N,) float32
+    shift: Tensor  # (N,) float64
+
+    def of(self, rows: slice) -> "Lists":
+        return Lists(*(each[rows] for each in self))
+
+
 class BytePairs:
     """`pairs(x, y)` adds to what two sides know of their nearest rows those among each other's, and `pairs(x)` those
     among its own, by Euclidean distance. x are the same rows in every call."""
@@ -84,7 +101,7 @@ class BytePairs:
         every = self._own(rows, slice(0, min(len(rows), self.step)))
         some = every.at(torch.arange(min(SOME, len(every.order)), device="cpu"))
         side = Looking.of(rows, 0, Known.nothing(len(rows), self.k))
-        number = self._listed((side, some), (side, every), both=False)[1]
+        number = self._listed((side, some), (side, every), both=False).number
         return 8 * int((number[: len(some.order)] == self.capacity).sum()) <= len(some.order)
 
     def __call__(self, x: Looking, y: Looking | None = None, skipped: int = 0) -> None:
@@ -124,38 +141,47 @@ class BytePairs:
         options = self.frame.centre, self.scale, self.distance.factor
         return Rounded(order, *operators.centred_bytes(rows, order, *options))
 
-    def _pair(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None) -> None:
+    def _pair(self, x: Part, y: Part | None) -> None:
         """Two sets, or one and itself."""
-        start, *lists = self._listed(x, y)
-        other = y or x
-        first, second = slice(len(x[1].order)), slice(start, start + len(other[1].order))
-        self._settle(x, other, [each[first] for each in lists], start)
+        lists, other = self._listed(x, y), y or x
+        start = _start_behind(x) if y else 0
+        self._settle(x, other, lists.of(slice(len(x[1].order))), start)
         if y:
-            self._settle(y, x, [each[second] for each in lists], 0)
+            self._settle(y, x, lists.of(slice(start, start + len(y[1].order))), 0)
 
-    def _listed(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded] | None, both: bool = True) -> tuple:
+    def _listed(self, x: Part, y: Part | None, both: bool = True) -> Lists:
         # both: for both sets, else for x alone
-        # ->  where the second set begins; of all rows number, lower, column, limit, slack and shift
-        queries, start = len(x[1].order), -(-len(x[1].order) // HIGH) * HIGH if y else 0
-        last = (y or x)[1]
+        start, last = _start_behind(x) if y else 0, (y or x)[1]
         size = start + -(-len(last.order) // BLOCK) * BLOCK
-        sizes, unit = (
-            torch.zeros(4, size, dtype=torch.float64, device="cpu"),
-            torch.zeros(size, device="cpu", dtype=torch.float32),
-        )
-        upper = torch.full((size, self.k), torch.inf, device="cpu", dtype=torch.float32)
+        places = [(slice(len(x[1].order)), x), *([(slice(start, start + len(last.order)), y)] if y else [])]
+        sizes = torch.zeros(4, size, dtype=torch.float64, device="cpu")
         sizes[0] = torch.inf
-        sides = [(slice(queries), *x), *([(slice(start, start + len(last.order)), *y)] if y else [])]
-        for rows, _, rounded in sides:
+        unit = torch.zeros(size, dtype=torch.float32, device="cpu")
+        for rows, (_, rounded) in places:
             sizes[:, rows], unit[rows] = rounded.sizes, rounded.unit
+        width, share, slack, bias, shift = self._bounds(sizes)
+        upper = torch.full((size, self.k), torch.inf, dtype=torch.float32, device="cpu")
+        for rows, (side, rounded) in places:
+            known = torch.minimum(side.known.delta[rounded.order], side.worst[rounded.order, None])
+            upper[rows] = _above((self.scale * self.scale * known + shift[rows, None]).float())
+        limit = _above(upper[:, -1] + 2 * slack).masked_fill_(bias == torch.inf, -torch.inf)
+        if size > len(self.room[0]):
+            self.room = self.room[0].new_empty(size, self.capacity), self.room[1].new_empty(size, self.capacity)
+        number = torch.zeros(size, dtype=torch.int32, device="cpu")
+        lists = Lists(self.room[0][:size], self.room[1][:size], number, limit, slack, shift)
+        own = torch.arange(len(x[1].order), device="cpu")
+        own = own.fill_(-1) if y else own
+        of_x = x[1].bytes, x[1].unit / -self.distance.factor, x[1].excess
+        panels = panels_of(torch.nn.functional.pad(last.bytes, (0, 0, 0, size - start - len(last.order))))
+        references = [each if both else each[start:] for each in (unit, bias, share)]
+        operators.keep_possible(*of_x, panels, *references, width, slack, own, *lists[:4], upper, start if both else -1)
+        return lists
+
+    def _bounds(self, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        # sizes: (4, N) float64, see `centred_bytes`  ->  width, share, slack and bias (N,), see `keep_possible`, where
+        # there is no row of bias inf; (N,) float64, what is added to distances
         norm, length, near, left = sizes
         shift, factor = -norm.square(), self.distance.factor
-        for rows, side, rounded in sides:
-            known = torch.minimum(side.known.delta[rounded.order], side.worst[rounded.order, None])
-            upper[rows] = (
-                (self.scale * self.scale * known + shift[rows, None]).float().nextafter(upper.new_tensor(torch.inf))
-            )
-        hidden = ~norm.isfinite()
         tiny, longest, most_left = torch.finfo(torch.float64).tiny, length.amax(), left.amax()
         share = torch.maximum(length / longest.clamp(min=tiny), left / most_left.clamp(min=tiny))
         width = (left * longest + near * most_left) / factor
@@ -163,40 +189,30 @@ class BytePairs:
         error = self.filter.error(norm) - (2 * len(self.frame.centre) + 16) * 2.0**-53 * shift
         # At most 32 operations of float32 on terms of this size.
         terms = 1 + near * (longest + most_left) / factor + 2 * width
-        slack = ((error + 32 * 2.0**-24 * terms) * UP).float()
-        bias = (-shift * (factor - 1)).float().masked_fill_(hidden, torch.inf)
-        limit = (upper[:, -1] + 2 * slack).nextafter(upper.new_tensor(torch.inf)).masked_fill_(hidden, -torch.inf)
-        if size > len(self.room[0]):
-            self.room = (
-                torch.empty(size, self.capacity, device="cpu", dtype=torch.float32),
-                torch.empty(size, self.capacity, dtype=torch.int32, device="cpu"),
-            )
-        lower, column = (each[:size] for each in self.room)
-        number = torch.zeros(size, dtype=torch.int32, device="cpu")
-        own = torch.full((queries,), -1, device="cpu") if y else torch.arange(queries, device="cpu")
-        of_x = x[1].bytes, x[1].unit / -factor, x[1].excess
-        rows = panels_of(torch.nn.functional.pad(last.bytes, (0, 0, 0, size - start - len(last.order))))
-        references, lists = (unit, bias, (share * UP).float()), (lower, column, number, limit, upper)
-        if not both:
-            references = tuple(each[start:] for each in references)
-        operators.keep_possible(
-            *of_x, rows, *references, (width * UP).float(), slack, own, *lists, start if both else -1
-        )
-        return start, number, lower, column, limit, slack, shift
+        slack = (error + 32 * 2.0**-24 * terms) * UP
+        bias = (-shift * (factor - 1)).float().masked_fill_(~norm.isfinite(), torch.inf)
+        return (width * UP).float(), (share * UP).float(), slack.float(), bias, shift
 
-    def _settle(self, x: tuple[Looking, Rounded], y: tuple[Looking, Rounded], lists: list[Tensor], start: int) -> None:
-        number, lower, column, limit, slack, shift = lists
+    def _settle(self, x: Part, y: Part, lists: Lists, start: int) -> None:
         side, other, order, columns = x[0], y[0], x[1].order, y[1].order
         found = side.known.delta, side.known.index
-        of_lists = lower, column, number, limit, slack, shift, side.worst, self.scale * self.scale
-        places = start, other.first, self.distance.code
-        flooded = operators.settle_possible(side.rows, other.rows, order, columns, *of_lists, *places, *found)
+        places = side.worst, self.scale * self.scale, start, other.first, self.distance.code
+        flooded = operators.settle_possible(side.rows, other.rows, order, columns, *lists, *places, *found)
         if flooded.any():
             rows, among = order[flooded], columns.sort().values
             own = torch.searchsorted(among, rows) if side is other and x[1] is y[1] else torch.full_like(rows, -1)
             delta, near = nearest_of(side.rows[rows], own, other.rows[among], self.k, self.distance, self.memory // 2)
             index = torch.where(near < 0, -1, among[near.clamp(min=0)] + other.first)
             side.known.add(delta, index, rows)
+
+
+def _start_behind(x: Part) -> int:
+    """Where the second set begins."""
+    return -(-len(x[1].order) // HIGH) * HIGH
+
+
+def _above(values: Tensor) -> Tensor:
+    return values.nextafter(values.new_tensor(torch.inf))
 
 
 def _rows_at_once(k: int, dim: int, memory: int) -> int:

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._ranks import Group, exchange, global_rank, reaching
+from ...._ranks import FEW, Group, exchange, global_rank, reaching
 
 FEWEST = 64  # rows that are sent at once
-_FEW = 8  # ranks among which a message to none costs little
 
 
 class Ring:
@@ -83,7 +82,7 @@ def begin(
 def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: int, group: Group) -> list[dist.Work]:
     """Contiguous tensors on their way round, when all ranks send to the next of some order; all call it."""
     world = dist.get_world_size(group)
-    if sent[0].device.type != "cpu" or world > _FEW:
+    if sent[0].device.type != "cpu" or world > FEW:
         return begin([(to, sent)], [(source, received)], group)
     # Where ranks share cores, threads that wait for single messages of gloo are busy for milliseconds.
     requests: list[dist.Work] = []
