@@ -25,9 +25,9 @@ DIMS = 300
 SMALL = {"turns": 2, "side": 256, "copied": 2**20}  # what a quick run measures of the machine
 NOTES = (
     "A batch is read twice: torch has no operator for norms and products in one pass. Norms come from memory and "
-    "take two fifths of the time at 25+25, products from a cache a third, and 44 operators a piece of some 70 "
-    "queries the rest; pieces of half the size gain 3 % or nothing, as their operators cost what nearer caches "
-    "save. The share of the limit is that of one reading, at the rate of a copy."
+    "take two fifths of the time at 25+25, products from a cache a third, and 44 operators a piece of some 35 "
+    "queries the rest; smaller pieces cost more in operators than nearer caches save. The share of the limit is "
+    "that of one reading, at the rate of a copy."
 )
 
 

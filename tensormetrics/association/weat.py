@@ -76,7 +76,7 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _scores(
     x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
 ) -> tuple[Tensor, ...]:
