@@ -76,7 +76,7 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _scores(
     x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
 ) -> tuple[Tensor, ...]:
@@ -111,7 +111,8 @@ def _read(
 def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # ->  (X + Y,), what `associations` gives, by as few operations as there can be
     vectors = torch.cat([x, y, a, b])
-    vectors = vectors.to(_sets.precision(vectors))
+    if vectors.dtype != torch.float64:
+        vectors = vectors.to(_sets.precision(vectors))
     n, m = len(a), len(b)
     sizes = [len(vectors) - n - m, n, m]
     scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
