@@ -169,8 +169,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
           candidates.clear();
           for (int64_t i = n * capacity; i < n * capacity + held % capacity; ++i)
             if (bounds[i] < limits[n])
-              candidates.emplace_back(bounds[i],
-                                      row_at[columns[i] - start]);
+              candidates.emplace_back(bounds[i], row_at[columns[i] - start]);
           if (candidates.empty()) continue;
           std::sort(candidates.begin(), candidates.end());
           const T* const x = queries + q * dim;
@@ -187,7 +186,8 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
             }
             if constexpr (!std::is_same_v<T, double>) {
               const float about = squared(near.data(), references + c * dim, dim);
-              if (distance == kEuclidean && about <= std::numeric_limits<float>::max() && about * less - least > furthest) continue;
+              const bool known = distance == kEuclidean && about <= std::numeric_limits<float>::max();
+              if (known && about * less - least > furthest) continue;
             }
             found.add(canonical(exact.data(), c), first + c);
           }
@@ -205,7 +205,8 @@ void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, T
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end && !stop(); ++n) {
       Nearest found{data<double>(delta) + n * k, data<int64_t>(index) + n * k, k};
-      for (int64_t i = n * k; i < (n + 1) * k; ++i) found.add(data<const double>(other)[i], first + data<const int32_t>(of_other)[i]);
+      for (int64_t i = n * k; i < (n + 1) * k; ++i)
+        found.add(data<const double>(other)[i], first + data<const int32_t>(of_other)[i]);
     }
   });
 }
