@@ -41,6 +41,11 @@ def tensor(name: str, value: Any) -> None:
         raise ValueError(f"{name}: got a tensor of layout {value.layout}, wanted a dense one; write {name}.to_dense()")
 
 
+def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor where it is; numbers, lists and arrays on the CPU, whatever torch's default device."""
+    return torch.as_tensor(value, dtype=dtype, device=value.device if isinstance(value, Tensor) else "cpu")
+
+
 def shape(name: str, value: Tensor, *wanted: int | str) -> None:
     """`wanted` are sizes or letters, after an optional "...": shape("x", x, "...", "N", 3)."""
     tensor(name, value)

@@ -108,9 +108,11 @@ def _split_columns(data: Tensor, columns: int, kept: list[int]) -> tuple[Tensor,
     fields = np.bincount(line)
     wrong = np.flatnonzero((fields > 0) & (fields != columns))
     if len(wrong):
-        return torch.empty(len(kept), 0, 2, dtype=torch.int64), torch.tensor([wrong[0] + 1, fields[wrong[0]]])
+        return torch.empty(len(kept), 0, 2, dtype=torch.int64, device="cpu"), torch.tensor(
+            [wrong[0] + 1, fields[wrong[0]]], device="cpu"
+        )
     rows = torch.from_numpy(edges).reshape(-1, columns, 2)
-    return rows[:, kept].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64)
+    return rows[:, kept].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64, device="cpu")
 
 
 @_native.reference("numbers_of_fields")
@@ -119,8 +121,8 @@ def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     values = [_number(raw[begin:end]) for begin, end in places.tolist()]
     wrong = [value is None for value in values]
     return (
-        torch.tensor([value or 0.0 for value in values], dtype=torch.float64),
-        torch.tensor(wrong, dtype=torch.bool),
+        torch.tensor([value or 0.0 for value in values], dtype=torch.float64, device="cpu"),
+        torch.tensor(wrong, dtype=torch.bool, device="cpu"),
     )
 
 
@@ -137,11 +139,15 @@ def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     fields = [[] if line[:1].isspace() else line.rsplit(None, columns) for line in lines]
     numbers = [[_number(field) for field in row[1:]] for row in fields]
     if any(len(row) != columns or None in row for row in numbers):
-        nothing = torch.empty(0, 2, dtype=torch.int64), torch.empty(0, columns)
-        return *nothing, torch.tensor(True)
+        nothing = torch.empty(0, 2, dtype=torch.int64, device="cpu"), torch.empty(0, columns, device="cpu")
+        return *nothing, torch.tensor(True, device="cpu")
     begin = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
     places = np.stack([begin, begin + [len(word) for word, *_ in fields]], 1)
-    return torch.from_numpy(places), torch.tensor(numbers, dtype=torch.float64).float(), torch.tensor(False)
+    return (
+        torch.from_numpy(places),
+        torch.tensor(numbers, dtype=torch.float64, device="cpu").float(),
+        torch.tensor(False, device="cpu"),
+    )
 
 
 def _number(field: bytes) -> float | None:

@@ -62,8 +62,8 @@ def _all_told(said: bytes, group: Group) -> list[bytes]:
     device = dist.distributed_c10d._get_object_coll_device(group)
 
     def of_all(size: int) -> Tensor:
-        own = torch.zeros(size, dtype=torch.uint8)
-        own[:_HEAD] = torch.tensor([len(said)]).view(torch.uint8)
+        own = torch.zeros(size, dtype=torch.uint8, device="cpu")
+        own[:_HEAD] = torch.tensor([len(said)], device="cpu").view(torch.uint8)
         start = said[: size - _HEAD]
         own[_HEAD : _HEAD + len(start)] = torch.frombuffer(bytearray(start), dtype=torch.uint8)
         parts = list(own.to(device).new_empty(dist.get_world_size(group), size))

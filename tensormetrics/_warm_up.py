@@ -20,7 +20,7 @@ def run(job: Job, device: str) -> None:
     what, distance, columns = job
     if what == "draws":
         return _draws(device)
-    x = torch.randn(2304, columns, generator=torch.Generator().manual_seed(0)).to(device)
+    x = torch.randn(2304, columns, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
     if what == "clusters":
         TorchKMeans(2, init="k-means++")(x[:260], 100)
     elif distance is not None:
@@ -38,7 +38,7 @@ def _ranks(x: Tensor, distance: DistanceName) -> None:
 
 
 def _draws(device: str) -> None:
-    u, v = torch.randn(2, 3, 20, generator=torch.Generator().manual_seed(0)).to(device)
+    u, v = torch.randn(2, 3, 20, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
     permutation_p_value(u, v, method="approximate", iterations=1000)
     permutation_p_value(u.repeat(1, 2), v.repeat(1, 2), method="approximate", iterations=1000)
     sign_flip_p_value(u, method="approximate", iterations=1000)

@@ -69,7 +69,21 @@ def rounded(dim: int = 20) -> tuple:
         torch.full((70,), torch.inf),
         torch.full((70, 3), torch.inf),
     )
-    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, False
+    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, -1
+
+
+def of_two_sets() -> tuple:
+    """The same, where the 128 are other rows, whose lists stand behind those of the queries, from row 128 on."""
+    x_bytes, x_scale, excess, panels, scale, bias, share, width, *_ = rounded()
+    nothing = torch.zeros(128)
+    nothing[:70] = 0.5
+    rows = [torch.cat([nothing, part]) for part in (scale, bias, share)]
+    limit = torch.where(rows[1] < torch.inf, torch.inf, -torch.inf)
+    limit[70:128] = -torch.inf
+    lists = torch.zeros(256, 150), torch.zeros(256, 150, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
+    widths = torch.cat([width, torch.zeros(58), width.repeat(2)[:128]]), torch.full((256,), 1e-4)
+    known = limit, torch.full((256, 3), torch.inf)
+    return x_bytes, x_scale, excess, panels, *rows, *widths, torch.full((70,), -1), *lists, *known, 128
 
 
 def possible() -> tuple:
@@ -185,10 +199,11 @@ def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
     assert (columns >= 0).sum() > 40 and 19 not in columns
 
 
-def test_references_list_what_the_kernels_list(without_warnings):
+@pytest.mark.parametrize("made", [rounded, of_two_sets])
+def test_references_list_what_the_kernels_list(made, without_warnings):
     if not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
         pytest.skip("this processor does not multiply bytes")
-    arguments = rounded()
+    arguments = made()
     sets = []
     for reference in (False, True):
         lower, column, number, limit, _ = result_of("keep_possible", arguments, reference)
@@ -196,8 +211,10 @@ def test_references_list_what_the_kernels_list(without_warnings):
             at_most = result_of("keep_possible", arguments, True)[3]
         rows = zip(lower, column, number.tolist(), at_most, strict=True)
         sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
-    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000
-    assert all(q not in found and 127 not in found for q, found in enumerate(sets[0]))
+    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 8_000
+    last = len(arguments[6]) - 1  # is none
+    assert all(q not in found and last not in found for q, found in enumerate(sets[0]))
+    assert last < 128 or all(len(found) > 2 for found in sets[0][128:255])
 
 
 def test_the_least_of_what_is_listed(without_warnings):

@@ -26,9 +26,9 @@ struct Operands {
   const float* x_scale;
   const int32_t* excess;  // (Q,) what these 128 add to a product
   const uint8_t* panels;
-  const float *scale, *bias, *share;  // (64 P,)
-  const float* width;                 // (Q,)
-  int64_t dim;
+  const float *scale, *bias, *share;  // (N,) of all rows, of which the panels' begin with row `start`
+  const float* width;                 // (Q,), or (N,)
+  int64_t dim, start;
 };
 
 // A value that is below the limit of query q, of reference `at`.
@@ -91,7 +91,7 @@ COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const
     __m512 product[4], lower[4];
     uint64_t along = 0;
     for (int v = 0; v < 4; ++v) {
-      const int64_t c = column + 16 * v;
+      const int64_t c = o.start + column + 16 * v;
       const __m512 both = _mm512_mul_ps(scale, _mm512_loadu_ps(o.scale + c));
       product[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(products + kPanel * r + 16 * v), excess)), both);
       const __m512 shift = _mm512_sub_ps(_mm512_loadu_ps(o.bias + c), _mm512_mul_ps(width, _mm512_loadu_ps(o.share + c)));
@@ -103,7 +103,7 @@ COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const
       for (int v = 0; v < 4; ++v) _mm512_store_ps(values + 16 * v, lower[v]);
       for (; along; along &= along - 1) {
         const int i = __builtin_ctzll(along);
-        found.along.push_back({int32_t(q), int32_t(column + i), values[i]});
+        found.along.push_back({int32_t(q), int32_t(o.start + column + i), values[i]});
       }
     }
     if (!found.limits) continue;
@@ -118,7 +118,7 @@ COMMON_WITH_BYTES __attribute__((always_inline)) inline void multiply_rows(const
       for (int v = 0; v < 4; ++v) _mm512_store_ps(values + 16 * v, lower[v]);
       for (; across; across &= across - 1) {
         const int i = __builtin_ctzll(across);
-        found.across.push_back({int32_t(column + i), int32_t(q), values[i]});
+        found.across.push_back({int32_t(o.start + column + i), int32_t(q), values[i]});
       }
     }
   }
@@ -252,22 +252,25 @@ std::tuple<Tensor, Tensor, Tensor> to_bytes(Tensor rows) {
   return {bytes, scale, sizes};
 }
 
-// Adds what may be among the k nearest of queries x. With `halved`, x are the references, in order, and a product serves
-// both of its rows.
+// Adds what may be among the k nearest of queries x. With start >= 0 what is kept is of all rows, of which x are the first
+// and the panels those from `start` on, a multiple of 128, and a product serves both of its rows: 0 where x are the
+// references too.
 void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share,
                    Tensor width, Tensor slack, Tensor own, Tensor lower, Tensor column, Tensor number, Tensor limit,
-                   Tensor upper, bool halved) {
+                   Tensor upper, int64_t start) {
   STD_TORCH_CHECK(common::multiplies_bytes(), "keep_possible: this processor does not multiply bytes (AVX-512 VNNI)");
+  STD_TORCH_CHECK(start <= 0 || (start % kHigh == 0 && start >= x.size(0)),
+                  "keep_possible: start is not a multiple of 128 behind the queries");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
   const Operands operands{data<const int8_t>(x),       data<const float>(x_scale), data<const int32_t>(excess),
                           data<const uint8_t>(panels), data<const float>(scale),   data<const float>(bias),
-                          data<const float>(share),    data<const float>(width),   x.size(1)};
-  const int64_t queries = x.size(0), size = bias.size(0);
+                          data<const float>(share),    data<const float>(width),   x.size(1), std::max<int64_t>(start, 0)};
+  const int64_t queries = x.size(0), size = kPanel * panels.size(0), rows = limit.size(0);
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
   const auto* const self = data<const int64_t>(own);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
-  Locks locks(queries);
+  Locks locks(rows);
   common::in_parallel("keep_possible", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     Possible possible{data<float>(lower),       data<int32_t>(column),    data<int32_t>(number), data<float>(limit),
                       data<float>(upper),       data<const float>(share), operands.width,        data<const float>(slack),
@@ -278,15 +281,16 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tenso
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t first = n / high * kWide, last = std::min(first + kWide, size);
       // Of two rows in one block of queries both orders are taken along.
-      for (int64_t c = halved ? std::max(first, query) : first; c < last; c += kPanel) {
+      for (int64_t c = start == 0 ? std::max(first, query) : first; c < last; c += kPanel) {
+        const int64_t row = c + operands.start;
         locks.each(query, end, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limit_here); });
-        const bool both = halved && c >= query + kHigh && c < queries;
+        const bool both = start >= 0 && row >= query + kHigh && row < rows;
         if (both) {
-          const int64_t stop_here = std::min(c + kPanel, queries);
+          const int64_t stop_here = std::min(row + kPanel, rows);
           std::fill_n(limits, kPanel, -std::numeric_limits<float>::infinity());
           std::fill_n(widths, kPanel, 0.0f);
-          locks.each(c, stop_here, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limits); });
-          std::copy(operands.width + c, operands.width + stop_here, widths);
+          locks.each(row, stop_here, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limits); });
+          std::copy(operands.width + row, operands.width + stop_here, widths);
         }
         found.limits = both ? limits : nullptr;
         found.widths = widths;
@@ -297,7 +301,7 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tenso
               if (hit.at != self[hit.q]) possible.push(hit.q, hit.lower, hit.at);
           });
         if (!found.across.empty())
-          locks.each(c, c + 1, [&](int64_t, int64_t) {
+          locks.each(row, row + 1, [&](int64_t, int64_t) {
             for (const Hit& hit : found.across) possible.push(hit.q, hit.lower, hit.at);
           });
         found.along.clear();

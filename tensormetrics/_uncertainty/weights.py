@@ -47,7 +47,7 @@ def units(name: str, given: Any, count: int, device: torch.device) -> Tensor:
         raise TypeError(f"{name}: got a {type(given).__name__}, wanted a tensor of integers or a list of names")
     if not isinstance(given, Tensor):
         names = len(given) > 0 and isinstance(given[0], str)
-        given = torch.as_tensor(np.asarray([_digest(name, each) for each in given] if names else given))
+        given = torch.from_numpy(np.asarray([_digest(name, each) for each in given] if names else given))
     if not given.numel():
         given = given.long()
     _checks.integral(name, given)
@@ -166,7 +166,7 @@ _native.reference("item_weights")(_item_weights)
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     # ->  (VALUES,) float64 each: weights, and which half
     with torch.inference_mode(False):
-        number = torch.arange(VALUES)
+        number = torch.arange(VALUES, device="cpu")
         weights = (-((number + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
         return weights.to(device), (number & 1).double().to(device)
 

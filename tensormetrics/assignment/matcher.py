@@ -79,7 +79,7 @@ class HungarianMatcher(nn.Module):
         self.class_cost: ClassCost = class_cost
         self.alpha, self.gamma = alpha, gamma
         self.num_points = None if num_points is None else _checks.integer_at_least("num_points", num_points, 1)
-        self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8)
+        self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8, device="cpu")
 
     @torch.no_grad()
     def forward(
@@ -92,7 +92,7 @@ class HungarianMatcher(nn.Module):
         `generator` draws the points at which masks are compared.
         """
         if len(targets) == 0:
-            self.status = torch.zeros(0, dtype=torch.int8)
+            self.status = torch.zeros(0, dtype=torch.int8, device="cpu")
             return []
         with torch.autocast(next(iter(outputs.values())).device.type, enabled=False):
             cost, lengths = self._costs(outputs, targets, generator)

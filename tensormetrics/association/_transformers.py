@@ -42,16 +42,16 @@ class Transformer:
         lengths = [len(tokens) for tokens in read["input_ids"]]
         shape = len(texts), max(lengths)
         padding = self.tokenizer.pad_token_id
-        ids = torch.full(shape, 0 if padding is None else padding)
-        real = torch.zeros(shape, dtype=torch.bool)
-        weights = torch.zeros(shape, dtype=torch.float64)
+        ids = torch.full(shape, 0 if padding is None else padding, device="cpu")
+        real = torch.zeros(shape, dtype=torch.bool, device="cpu")
+        weights = torch.zeros(shape, dtype=torch.float64, device="cpu")
         for i, length in enumerate(lengths):
-            ids[i, :length] = torch.tensor(read["input_ids"][i])
+            ids[i, :length] = torch.tensor(read["input_ids"][i], device="cpu")
             real[i, :length] = True
             chosen = self._chosen(read["offset_mapping"][i], read["special_tokens_mask"][i], spans[i])
             if not any(chosen):
                 raise ValueError(f"tokenizer: found no token for the word in {texts[i]!r}")
-            weights[i, :length] = torch.tensor(chosen, dtype=torch.float64) / sum(chosen)
+            weights[i, :length] = torch.tensor(chosen, dtype=torch.float64, device="cpu") / sum(chosen)
         states = self._states(ids, real)
         return torch.einsum("btd,bt->bd", states.double(), weights.to(states.device)).to(states.dtype)
 

@@ -42,7 +42,7 @@ def shown(answer: Any) -> Any:
     """What `plot` draws of an answer: of that of `run_query` the result, under the name of the query."""
     if not (isinstance(answer, dict) and "query_name" in answer):
         return answer
-    ends = (torch.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
+    ends = (_checks.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
     return {answer["query_name"]: Estimate(*ends)}
 
 

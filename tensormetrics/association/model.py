@@ -234,7 +234,7 @@ class WordEmbeddingModel:
         self._require(words)
         self._table.add(words)
         rows = [self._table.rows(word) for word in words]
-        vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64)].cpu()
+        vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64, device="cpu")].cpu()
         vectors = vectors.float() if vectors.dtype == torch.bfloat16 else vectors
         parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
         arrays = [part.numpy() for part in parts]

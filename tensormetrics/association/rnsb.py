@@ -241,7 +241,9 @@ class RNSB(BaseMetric):
         # ->  (..., iterations, A), (..., iterations, B): the attribute words of the fits, the same on all devices
         sizes = a.shape[-2], b.shape[-2]
         seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
-        keys = torch.stack([torch.rand(sum(sizes), generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+        keys = torch.stack(
+            [torch.rand(sum(sizes), generator=torch.Generator().manual_seed(seed), device="cpu") for seed in seeds]
+        )
         a_keys, b_keys = keys.to(a.device).split(sizes, -1)
         return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
 

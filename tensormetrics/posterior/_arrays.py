@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from .._checks import as_tensor
 from .errors import PosteriorWarning
 
 # numpy functions whose torch namesakes mean the same, and those that go by another name. Other namesakes are not to be
@@ -82,17 +83,17 @@ class ArrayTensor(Tensor):
 
 
 def as_array(tensor: Any) -> ArrayTensor:
-    return torch.as_tensor(tensor).as_subclass(ArrayTensor)
+    return as_tensor(tensor).as_subclass(ArrayTensor)
 
 
 def plain(tensor: Any) -> Tensor:
-    return torch.as_tensor(tensor).as_subclass(Tensor)
+    return as_tensor(tensor).as_subclass(Tensor)
 
 
 def conform(owner: str, found: Any, like: Tensor) -> Tensor:
     # found: (rows, K), or (rows,) for K = 1; a tensor or an array  like: (rows, K)  ->  (rows, K)
     """What an extension returned, as a plain tensor with the dtype, device and shape of `like`."""
-    got = plain(torch.as_tensor(found)).to(like)
+    got = plain(as_tensor(found)).to(like)
     shaped = got[:, None] if got.ndim == 1 and like.shape[1] == 1 else got
     if shaped.shape != like.shape:
         wanted = f"({like.shape[0]}, {like.shape[1]})" + (f" or ({like.shape[0]},)" if like.shape[1] == 1 else "")

@@ -53,7 +53,7 @@ def compare_all_pairs(
     names = source.list_experiments()
     if len(names) < 2:
         raise ValueError(f"the study has {len(names)} experiments, a comparison wants at least 2")
-    a, b = torch.tensor(list(combinations(range(len(names)), 2))).T
+    a, b = torch.tensor(list(combinations(range(len(names)), 2)), device="cpu").T
     values = {
         method: torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
         for method in ("posterior", "random", "input")

@@ -44,7 +44,7 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
             return _balanced(shape, argument)
         strategy = STRATEGIES[strategy] if strategy != "perks" else 1 / shape[-1]
     try:
-        prior = torch.as_tensor(strategy, dtype=torch.float64)
+        prior = _checks.as_tensor(strategy, torch.float64)
     except (TypeError, ValueError, RuntimeError):
         wanted = f"a word, a number or an array of shape {tuple(shape)}"
         raise ValueError(f"{argument}: got {strategy!r}, wanted {wanted}") from None
@@ -74,7 +74,7 @@ def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
     C = shape[-1]
     if len(shape) < 2 or shape[-2] != C or C < 2:
         raise ValueError(f"{argument}: got 'balanced' for shape {tuple(shape)}, wanted (C, C); write 'perks'")
-    prior = torch.full((C, C), 1 / (2 * C * (C - 1)), dtype=torch.float64)
+    prior = torch.full((C, C), 1 / (2 * C * (C - 1)), dtype=torch.float64, device="cpu")
     return prior.fill_diagonal_(1 / (2 * C)).expand(shape)
 
 

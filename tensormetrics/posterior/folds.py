@@ -91,6 +91,6 @@ def t_tail(t: Tensor, df: float) -> Tensor:  # (...) -> (...)
 
 def t_quantile(q: float, df: float) -> Tensor:  # ()
     """The value that Student's T exceeds with probability 1 - q."""
-    zero = torch.zeros((), dtype=torch.float64)
+    zero = torch.zeros((), dtype=torch.float64, device="cpu")
     table = tabulate(log_t_density(df), zero, zero - torch.inf, zero + torch.inf)
-    return df**0.5 * quantile(table, torch.full((1,), q, dtype=torch.float64))[0].sinh()
+    return df**0.5 * quantile(table, torch.full((1,), q, dtype=torch.float64, device="cpu"))[0].sinh()

@@ -36,7 +36,7 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
     """
     try:
         given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
-        matrix = torch.as_tensor(given)
+        matrix = _checks.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfMatIOError(f"confusion_matrix: wanted rows of numbers, all of one length; {error}") from None
     if matrix.is_complex():
@@ -289,7 +289,7 @@ def pred_cond_to_confusion_matrix(
     tensor([[1, 1],
             [0, 1]])
     """
-    pairs = torch.as_tensor(pairs)
+    pairs = _checks.as_tensor(pairs)
     _checks.shape("pairs", pairs, "N", 2)
     _checks.integral("pairs", pairs)
     if num_classes is None:

@@ -42,7 +42,9 @@ def listwise_compare(
     (['b', 'a'], 0.85)
     """
     if not samples:
-        return ListwiseComparisonResult([], metric, torch.zeros(0, 0, dtype=torch.float64), torch.zeros(0))
+        return ListwiseComparisonResult(
+            [], metric, torch.zeros(0, 0, dtype=torch.float64, device="cpu"), torch.zeros(0, device="cpu")
+        )
     _checks.same_length(**samples)
     shares = rank_shares(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = shares @ (1 / torch.arange(1, len(shares) + 1, dtype=shares.dtype, device=shares.device))
@@ -84,4 +86,4 @@ def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None
     rewards = torch.as_tensor([1.0] if rewards is None else rewards, dtype=p_rank.dtype, device=p_rank.device)
     if rewards.ndim > 1 or rewards.numel() > E:
         raise ValueError(f"rewards: got shape {tuple(rewards.shape)}, wanted at most one number for each of {E} ranks")
-    return p_rank @ torch.nn.functional.pad(rewards.reshape(-1), (0, E - rewards.numel()))
+    return (p_rank * torch.nn.functional.pad(rewards.reshape(-1), (0, E - rewards.numel()))).sum(-1)

@@ -103,7 +103,7 @@ def items_to_decide(comparison: PairwiseComparisonResult, items: float, confiden
     """
     _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
     check_probability("confidence", confidence)
-    wanted = torch.special.ndtri(torch.tensor(max(confidence, 0.5), dtype=torch.float64))
+    wanted = torch.special.ndtri(torch.tensor(max(confidence, 0.5), dtype=torch.float64, device="cpu"))
     distance = _distance(comparison)
     more = items * ((wanted / distance).square() - 1)
     return more.ceil().clamp(min=0).masked_fill((distance == 0) & (wanted == 0), 0)

@@ -79,7 +79,7 @@ class RNG:
         Shapes: values, p: (N,).
         """
         values = torch.as_tensor(values, device=self.device)
-        p = values.new_ones(len(values), dtype=torch.float64) if p is None else torch.as_tensor(p, dtype=torch.float64)
+        p = values.new_ones(len(values), dtype=torch.float64) if p is None else _checks.as_tensor(p, torch.float64)
         non_negative("p", p)
         edges = p.to(self.device).cumsum(0)
         return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]

@@ -109,7 +109,7 @@ def _ordinal_kappa(cost: Tensor, tp: Tensor, fp: Tensor, fn: Tensor, *, power: f
 
 
 def _distance(num_classes: int) -> Tensor:  # (C, C): |i - j|
-    label = torch.arange(num_classes, dtype=torch.float64)
+    label = torch.arange(num_classes, dtype=torch.float64, device="cpu")
     return (label[:, None] - label).abs()
 
 

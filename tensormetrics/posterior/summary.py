@@ -161,7 +161,7 @@ def _sort(x: Tensor) -> Tensor:  # (..., S) -> (..., S) float64
     if x.shape[-1] < RADIX:
         return torch.from_numpy(np.sort(x.numpy())).double()  # without positions, hence faster than torch's
     integer = torch.int32 if x.dtype == torch.float32 else torch.int64
-    out = torch.empty(x.shape, dtype=torch.float64)
+    out = torch.empty(x.shape, dtype=torch.float64, device="cpu")
     for row, ordered in zip(x.reshape(-1, x.shape[-1]), out.view(-1, x.shape[-1]), strict=True):
         keys = _ordered_bits(torch.where(row.isnan(), torch.nan, row).view(integer))
         ordered.copy_(_ordered_bits(keys.sort().values).view(x.dtype))

@@ -103,7 +103,9 @@ def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     if min(len(u), u.numel()) < MANY or not _within(u, 2.0**-OCTAVES):
         return torch.cat([exact(part) for part in u.split(tile)])
     shift = 52 - FINE
-    first, last = (torch.tensor(end, dtype=torch.float64).view(torch.int64) >> shift for end in (2.0**-OCTAVES, 0.5))
+    first, last = (
+        torch.tensor(end, dtype=torch.float64, device="cpu").view(torch.int64) >> shift for end in (2.0**-OCTAVES, 0.5)
+    )
     edges = (torch.arange(int(first), int(last) + 2, device=u.device) << shift).view(torch.float64)
     place = u.new_tensor(NODES)
     nodes = edges[:-1, None] + edges.diff()[:, None] * place  # (cells, 4)

@@ -81,7 +81,7 @@ def by_content(rows: Tensor, step: int) -> Tensor:
 
 def content_keys(rows: Tensor, step: int) -> Tensor:
     # rows: (N, D)  ->  (N,) float64, equal for equal rows
-    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64).cos().to(rows.device)
+    weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device="cpu").cos().to(rows.device)
     return torch.cat([weights[:0], *(halving_sum(piece.double() * weights) for piece in rows.split(step))])
 
 
@@ -98,7 +98,7 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`unique` along the last dimension; where fewer than M are distinct, zeros of count 0 follow."""
     if counted := _counted_of_range(values):
         least, first, counts = counted
-        place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first)))
+        place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
         return first + least, counts[first], place[values - least]
     ordered, order = values.sort(-1)
     place = torch.zeros_like(order)

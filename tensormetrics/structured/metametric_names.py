@@ -105,7 +105,7 @@ class RankedScores:
         # ->  (10,), or () with `average`
         names = [[name for name, _ in sorted(side, key=lambda pair: pair[1], reverse=True)] for side in (pred, ref)]
         hits = self.ranking(names[:1], names[1:]).hits
-        depth = torch.arange(1, 11)
+        depth = torch.arange(1, 11, device="cpu")
         found = torch.cat([hits.new_zeros(1), hits])[depth.clamp(max=len(hits))]
         precision, recall = (found / depth.clamp(max=max(len(side), 1)) for side in names)
         if self.average:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics.utilities.data import dim_zero_sum
 
+from .. import _checks
 from .._metric import Lock
 from .._sum_metric import SumMetric
 
@@ -102,7 +103,7 @@ class Uncertain(SumMetric):
 
 def _value_of(leaf: Any) -> Tensor:
     # as torchmetrics does around `compute`
-    found = torch.as_tensor(leaf).double()
+    found = _checks.as_tensor(leaf).double()
     return found.squeeze() if found.numel() == 1 else found
 
 

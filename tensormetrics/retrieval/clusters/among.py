@@ -95,6 +95,6 @@ def _digests(x: Tensor) -> Tensor:
     # x: (N, D)  ->  (N,) int64, different for different rows but by a chance of 2^-64
     random: Any = torch.Generator().manual_seed(0)
     bounds = torch.iinfo(torch.int64)
-    keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random).to(x.device)
+    keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random, device="cpu").to(x.device)
     pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
     return torch.cat([keys.new_empty(0), *(mixed(bits + keys).sum(1) for bits in pieces)])

@@ -108,7 +108,7 @@ class TorchKMeans:
         rows = len(x) if self.max_points_per_centroid is None else self.max_points_per_centroid * n_clusters
         if rows >= len(x):
             return x
-        return x[order[torch.randperm(len(x), generator=generator)[:rows].sort().values.to(x.device)]]
+        return x[order[torch.randperm(len(x), generator=generator, device="cpu")[:rows].sort().values.to(x.device)]]
 
     def _run(
         self,
@@ -159,9 +159,9 @@ class TorchKMeans:
             _checks.same_device(x=x, init=self.init)
             return _unit(self.init.double()) if self.spherical else self.init.double()
         if self.init == "random":
-            first = order[torch.randperm(len(order), generator=generator)[:n_clusters].to(x.device)]
+            first = order[torch.randperm(len(order), generator=generator, device="cpu")[:n_clusters].to(x.device)]
             return among.rows_at(x, first).double()
-        draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64).to(x.device)
+        draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64, device="cpu").to(x.device)
         weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
         chosen, first = [], torch.zeros_like(order)
         for draw in draws:

@@ -96,7 +96,7 @@ class Run(Pairs):
         # scores: (Q, N)
         """Scores of every document; names are "0", "1", ... by default. -inf leaves a document out."""
         _checks.shape("scores", scores, "Q", "N")
-        places = torch.arange(scores.shape[1]).expand(scores.shape)
+        places = torch.arange(scores.shape[1], device="cpu").expand(scores.shape)
         return cls.from_top_k(scores, places, queries, documents)
 
     @classmethod

@@ -220,7 +220,7 @@ def _rows(width: int, device: torch.device) -> int:
 def _key(seed: int, device: torch.device) -> Tensor:
     # ->  () int64
     generator = torch.Generator().manual_seed(_checks.integer_at_least("seed", seed, 0))
-    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator).to(device)
+    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device="cpu").to(device)
 
 
 def _bits(words: Tensor, count: int) -> Tensor:

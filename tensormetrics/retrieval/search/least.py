@@ -14,7 +14,7 @@ class Least:
     def __init__(self, rows: int, kept: int, like: Tensor) -> None:
         self.kept = kept
         self.keys = like.new_empty(rows, self.capacity(kept), 2)
-        self.number = torch.zeros(rows, dtype=torch.int32)
+        self.number = torch.zeros(rows, dtype=torch.int32, device="cpu")
         self.limit = like.new_full((rows,), torch.inf)
 
     @staticmethod
@@ -63,7 +63,7 @@ def _keep_least(
     kept: int,
     start: int,
 ) -> None:
-    columns = torch.arange(first, first + len(rows))
+    columns = torch.arange(first, first + len(rows), device="cpu")
     product = (x @ rows.T).masked_fill_(columns == own[:, None], torch.inf)
     if ignored is not None:
         hidden = ignored[:, first : first + len(rows)]
@@ -76,14 +76,14 @@ def _keep_least(
     _join(keys, number, kept, slice(start, stop), tile[:, of_queries], columns[of_queries])
     behind &= columns < len(limit)
     if behind.any():
-        queries, at = torch.arange(start, stop), columns[behind]
+        queries, at = torch.arange(start, stop, device="cpu"), columns[behind]
         _join(keys, number, kept, slice(int(at[0]), int(at[-1]) + 1), product[:, behind].T + bias[queries], queries)
 
 
 def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, columns: Tensor) -> None:
     # values: (Q, C) for the entries of these rows, columns: (C,)
     words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[rows, :kept, 1]
-    filled = torch.arange(words.shape[1]) < number[rows, None]
+    filled = torch.arange(words.shape[1], device="cpu") < number[rows, None]
     values = torch.cat(
         [keys[rows, :kept, 0].where(filled, torch.inf), values.nan_to_num(torch.inf, torch.inf, -torch.inf)], 1
     )
@@ -98,7 +98,7 @@ def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, 
 @_native.reference("sorted_least")
 def _sorted_least(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :kept, 1]
-    filled = torch.arange(kept) < number[:, None]
+    filled = torch.arange(kept, device="cpu") < number[:, None]
     return keys[:, :kept, 0].double().where(filled, torch.inf), words.long().where(filled, -1)
 
 

@@ -87,11 +87,13 @@ multiplies_bytes = define(
 )
 # x: (Q, D') int8, x_scale: (Q,), excess: (Q,) int32, 128 times the sum of the bytes; panels: (P, D' / 4, 64, 4) uint8,
 # references with 128 added; scale, bias, share: (64 P,) float32; width, slack: (Q,) float32 and what is kept of each
-# query: see `Lists`. `halved`: the queries are the references, and each product serves both of its rows.
+# query: see `Lists`. With start >= 0, a multiple of 128, all of these, from scale on and without own: (Q,), are of N
+# rows, of which x are the first and the panels those from `start` on, and each product serves both of its rows: with 0
+# the queries are the references.
 _keep_possible = define(
     "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
     "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
-    "Tensor(e!) upper, bool halved) -> ()",
+    "Tensor(e!) upper, int start) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )

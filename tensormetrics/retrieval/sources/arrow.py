@@ -74,7 +74,7 @@ class TableRows(RowSource):
             field = self.schema.field(self.column).type
         self.starts = [0, *accumulate(self.groups)]
         self._batches: Iterator[tuple[int, Any]] = iter(())
-        self._held: tuple[int, Tensor] = 0, torch.empty(0)
+        self._held: tuple[int, Tensor] = 0, torch.empty(0, device="cpu")
         value = value_type(field)
         try:
             dtype = torch.from_numpy(np.empty(0, value.to_pandas_dtype())).dtype if value is not None else None
@@ -107,7 +107,7 @@ class TableRows(RowSource):
                 first += len(column)
 
     def read(self, start: int, stop: int) -> Tensor:
-        parts = [torch.empty(0, self.shape[1], dtype=self.dtype)]
+        parts = [torch.empty(0, self.shape[1], dtype=self.dtype, device="cpu")]
         while start < stop:
             first, batch = self._held
             if not first <= start < first + len(batch):

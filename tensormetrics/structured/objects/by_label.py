@@ -44,7 +44,7 @@ class ByLabel:
 
     def reset(self) -> None:
         """Forget all documents."""
-        self.sums = {label: torch.zeros(3, dtype=torch.float64) for label in self.labels or ()}
+        self.sums = {label: torch.zeros(3, dtype=torch.float64, device="cpu") for label in self.labels or ()}
 
     def add(self, sums: dict[Hashable, Tensor]) -> None:
         """Add the `sums_of` some documents."""
@@ -81,12 +81,12 @@ class ByLabel:
         groups = {key: sides for key, sides in groups.items() if key[1] in place}
         preds, refs = zip(*groups.values(), strict=True) if groups else ((), ())
         overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1).cpu()
-        number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64)
+        number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64, device="cpu")
         return dict(zip(labels, overlap.new_zeros(len(place), 3).index_add(0, number, overlap), strict=True))
 
     def scores(self, sums: dict[Hashable, Tensor]) -> dict[str, Tensor]:
         """Key -> () float64."""
-        table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64)])[:-1]  # (L, 3)
+        table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64, device="cpu")])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         cross, pred, ref = table.unbind(-1)
         result: dict[str, Tensor] = {}

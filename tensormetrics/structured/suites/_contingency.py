@@ -19,13 +19,13 @@ def used_width(ids: Tensor) -> Tensor:
     blocks = [ids[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)] if whole else []
     blocks += [ids[:, whole:].amax(-1, keepdim=True)] if whole < width else []
     last = _last_used(torch.cat(blocks, 1)).clamp(min=1) * BLOCK - BLOCK
-    place = (last[:, None] + torch.arange(BLOCK)).clamp(max=width - 1)
+    place = (last[:, None] + torch.arange(BLOCK, device="cpu")).clamp(max=width - 1)
     return (last + _last_used(ids.gather(1, place))).clamp(max=width)
 
 
 def _last_used(ids: Tensor) -> Tensor:
     # ids: (D, W)  ->  (D,)
-    return ((ids >= 0) * torch.arange(1, ids.shape[1] + 1)).amax(-1)
+    return ((ids >= 0) * torch.arange(1, ids.shape[1] + 1, device="cpu")).amax(-1)
 
 
 def assigned(weight: Tensor, row: Tensor, col: Tensor, n_rows: Tensor, n_cols: Tensor) -> Tensor:

@@ -49,9 +49,9 @@ def numbered_rows(
 
 def rows(columns: Sequence[Sequence[int]]) -> Tensor:
     # C columns of all documents  ->  (T, C) int64
-    return torch.tensor(columns, dtype=torch.int64).mT
+    return torch.tensor(columns, dtype=torch.int64, device="cpu").mT
 
 
 def sizes(collections: Iterable[Sequence[Any]]) -> Tensor:
     # D collections  ->  (D,) int64
-    return torch.tensor(list(map(len, collections)), dtype=torch.int64)
+    return torch.tensor(list(map(len, collections)), dtype=torch.int64, device="cpu")

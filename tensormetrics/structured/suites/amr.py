@@ -202,4 +202,6 @@ def _encode(graphs: list[list[Prop]], constants: dict[Variable | str, int]) -> t
             tables = (variables if is_var else constants for is_var in kind)
             numbers.append([table.setdefault(entry, len(table)) for entry, table in zip(row, tables, strict=True)])
             kinds.append(kind)
-    return torch.tensor(numbers, dtype=torch.int64).view(-1, 3), torch.tensor(kinds, dtype=torch.bool).view(-1, 3)
+    return torch.tensor(numbers, dtype=torch.int64, device="cpu").view(-1, 3), torch.tensor(
+        kinds, dtype=torch.bool, device="cpu"
+    ).view(-1, 3)

@@ -89,7 +89,7 @@ class CorefScores(CountMetric):
         mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
         tables = [
             torch.tensor(
-                [of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row]
+                [of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row], device="cpu"
             ).long()
             for side in sides
         ]

@@ -113,8 +113,8 @@ class EventScores(CountMetric):
             table = numbered_rows(owners, read_arguments, where)
             counts = [[len(event.args) for event in document] for document in owners]
             owner = [number for row in counts for number, count in enumerate(row) for _ in range(count)]
-            table = torch.cat([torch.tensor(owner, dtype=torch.int64)[:, None], table], 1)
-            args.append((table, torch.tensor(list(map(sum, counts)), dtype=torch.int64)))
+            table = torch.cat([torch.tensor(owner, dtype=torch.int64, device="cpu")[:, None], table], 1)
+            args.append((table, torch.tensor(list(map(sum, counts)), dtype=torch.int64, device="cpu")))
         tables, lengths = zip(*triggers, *args, strict=True)
         self.add_update(in_chunks(self._count, tables, lengths, self._cells, flat=True, device=self.device), **items)
 

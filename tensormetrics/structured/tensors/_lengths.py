@@ -121,7 +121,7 @@ def _taken(table: Tensor, start: Tensor | None, lengths: Tensor, place: slice | 
     first = start[place, None]
     if width == 0:
         return table.new_zeros(len(first), 0, *table.shape[1:])
-    return table[(first + torch.arange(width)).clamp(max=len(table) - 1)]
+    return table[(first + torch.arange(width, device="cpu")).clamp(max=len(table) - 1)]
 
 
 def documents(tensor: Tensor, dims: int) -> Tensor:

@@ -177,7 +177,7 @@ def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, ze
     if type(normalizer) is Raw:
         return cross
     if type(normalizer) not in (Precision, Recall, Jaccard, FScore):
-        c, p, r = (torch.tensor(side, dtype=torch.float64) for side in (cross, pred, ref))
+        c, p, r = (torch.tensor(side, dtype=torch.float64, device="cpu") for side in (cross, pred, ref))
         return normalize(c, p, r, normalizer, zero_division).item()
     numerator, denominator = cast(FScore, normalizer).ratio(cross, pred, ref)
     if denominator:

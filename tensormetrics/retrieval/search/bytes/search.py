@@ -119,7 +119,7 @@ class ByteSearch:
         x, error = self.filter.query(rows)
         rounded = Rounded(*operators.to_bytes(x))
         lists = self._empty(rounded.sizes, error)
-        self._keep(rounded, lists, self.place[own].where(own >= 0, -1), halved=False)
+        self._keep(rounded, lists, self.place[own].where(own >= 0, -1), -1)
         return lists, x, error
 
     def _listed_halved(self) -> Lists:
@@ -128,7 +128,7 @@ class ByteSearch:
         some = self.shuffled
         rounded = Rounded(some.bytes[:count], some.scale[:count] / -factor, some.sizes[:, :count] / factor)
         lists = self._empty(rounded.sizes, self._error_of_references()[self.order[:count]])
-        self._keep(rounded, lists, torch.arange(count), halved=True)
+        self._keep(rounded, lists, torch.arange(count), 0)
         return lists
 
     def _error_of_references(self) -> Tensor:
@@ -154,12 +154,12 @@ class ByteSearch:
             torch.full((queries, self.task.k), torch.inf),
         )
 
-    def _keep(self, x: Rounded, lists: Lists, own: Tensor, halved: bool) -> None:
+    def _keep(self, x: Rounded, lists: Lists, own: Tensor, start: int) -> None:
         excess = 128 * x.bytes.sum(1, dtype=torch.int32)
         queries = x.bytes.contiguous(), x.scale.contiguous(), excess
         references = self.panels, self.shuffled.scale, self.bias, self.share
         sides = *queries, *references, lists.width, lists.slack, own.contiguous()
-        operators.keep_possible(*sides, *lists[2:], halved)
+        operators.keep_possible(*sides, *lists[2:], start)
 
 
 def _capacity(k: int, dim: int) -> int:
@@ -203,24 +203,37 @@ def _keep_possible(
     slack: Tensor,
     own: Tensor,
     lower: Tensor,
-    column: Tensor,
+    listed: Tensor,
     number: Tensor,
     limit: Tensor,
     upper: Tensor,
-    halved: bool,
+    start: int,
 ) -> None:
     rows = panels.transpose(1, 2).flatten(2).flatten(0, 1).int() - 128  # (R', D')
-    product = (x.double() @ rows.double().T).float() * (x_scale[:, None] * scale)
-    product[torch.arange(len(bias)) == own[:, None]] = torch.inf
-    values = product + (bias - width[:, None] * share)
-    upper.copy_((values + 2 * width[:, None] * share).topk(upper.shape[1], largest=False).values)
-    limit.copy_((upper[:, -1] + 2 * slack).nextafter(upper.new_tensor(torch.inf)))
-    for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
-        found = (entries < below).nonzero()[:, 0]
-        fits = len(found) < lower.shape[1]
-        number[q] = len(found) if fits else lower.shape[1]
-        if fits:
-            lower[q, : len(found)], column[q, : len(found)] = entries[found], found.int()
+    queries, first = len(x), max(start, 0)
+    column = torch.arange(first, first + len(rows))
+    product = (x.double() @ rows.double().T).float() * (x_scale[:, None] * scale[column])
+
+    def put(begin: int, values: Tensor, width: Tensor, shares: Tensor, columns: Tensor) -> None:
+        # values: (q, C) of the rows from `begin` on
+        at = slice(begin, begin + len(values))
+        spread = width[at, None] * shares
+        values = values - spread
+        upper[at] = torch.cat([upper[at], values + 2 * spread], 1).topk(upper.shape[1], largest=False).values
+        limit[at] = torch.minimum(limit[at], (upper[at, -1] + 2 * slack[at]).nextafter(upper.new_tensor(torch.inf)))
+        for q, (entries, below) in enumerate(zip(values, limit[at].tolist(), strict=True), begin):
+            found = (entries < below).nonzero()[:, 0]
+            stop = int(number[q]) + len(found)
+            fits = stop < lower.shape[1]
+            if fits:
+                lower[q, number[q] : stop], listed[q, number[q] : stop] = entries[found], columns[found].int()
+            number[q] = stop if fits else lower.shape[1]
+
+    across = product[:, : len(limit) - first].T + bias[:queries] if start > 0 else None
+    product[column == own[:, None]] = torch.inf
+    put(0, product + bias[column], width, share[column], column)
+    if across is not None:
+        put(first, across, width, share[:queries], torch.arange(queries))
 
 
 @_native.reference("least_of_possible")

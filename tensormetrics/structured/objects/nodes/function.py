@@ -130,10 +130,10 @@ def _column(values: Sequence[Any], readers: Sequence[Reader], where: Where) -> T
     for names, read in readers:
         values, where = list(map(read, values)), below(where, names)
     try:
-        column = torch.tensor(values, dtype=torch.float64)
+        column = torch.tensor(values, dtype=torch.float64, device="cpu")
         fault = column.isnan()
     except (TypeError, ValueError, RuntimeError):
-        fault = torch.tensor([not isinstance(value, int | float) for value in values])
+        fault = torch.tensor([not isinstance(value, int | float) for value in values], device="cpu")
     if fault.any():
         row = int(fault.nonzero()[0])
         raise ValueError(f"{where(row)}: got {values[row]!r:.60}, wanted a number")

@@ -260,7 +260,7 @@ class Union(Node):
         if len(chosen) < len(values):
             row, got = next((row, value) for row, value in enumerate(values) if self.choose(value) is None)
             raise TypeError(f"{where(row)}: got {got!r:.60} of type {type(got).__name__}, wanted {self.wanted}")
-        case = torch.tensor(chosen, dtype=torch.int64)
+        case = torch.tensor(chosen, dtype=torch.int64, device="cpu")
         place, columns = torch.zeros_like(case), []
         for number, node in enumerate(self.cases):
             (here,) = (case == number).nonzero(as_tuple=True)
@@ -269,7 +269,7 @@ class Union(Node):
             part = int((here < split).sum())
             column = node.encode(taken, part, _among(where, own), device)
             columns.append(column)
-            place[here] = torch.arange(len(here))
+            place[here] = torch.arange(len(here), device="cpu")
         parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
         own = [repeat(None) if part is None else iter(part.values) for part in parts]
         key = Keys([(n, next(own[n])) for n in chosen], where, device, [part for part in parts if part is not None])

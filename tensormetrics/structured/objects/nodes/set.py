@@ -62,7 +62,7 @@ class Collection(Node):
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> RaggedRows:
         self.check(values, where)
         counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
-        count = torch.tensor(counts, dtype=torch.int64)
+        count = torch.tensor(counts, dtype=torch.int64, device="cpu")
         start = count.cumsum(0) - count
         rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
         key = self.inner.key(rows)

@@ -50,7 +50,7 @@ def span_errors(
     tables, counts = zip(*(side.rows() for side in sides), strict=True)
     found: list[list[Tensor]] = [[] for _ in SpanErrors._fields]
     for place, spans, (n, m) in chunks(tables, counts, flat=True):
-        documents = torch.arange(len(lengths))[place]
+        documents = torch.arange(len(lengths), device="cpu")[place]
         for rows, more in zip(found, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
             rows.append(more)
     return SpanErrors(*(_ordered(torch.cat(rows)) for rows in found))
@@ -72,13 +72,13 @@ def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, do
     else:
         worth = torch.zeros_like(partner, dtype=torch.float64)
     document, place = paired.nonzero(as_tuple=True)
-    taken = torch.zeros_like(ref_inside).index_put_((document, partner[paired]), torch.tensor(True))
+    taken = torch.zeros_like(ref_inside).index_put_((document, partner[paired]), torch.tensor(True, device="cpu"))
     rows = torch.stack([documents[document], place, partner[paired]], -1)
     worth = worth[paired]
     alone = []
     for side, free in enumerate((pred_inside & ~paired, ref_inside & ~taken)):
         document, place = free.nonzero(as_tuple=True)
-        row = torch.full((len(place), 3), -1)
+        row = torch.full((len(place), 3), -1, device="cpu")
         row[:, 0], row[:, 1 + side] = documents[document], place
         alone.append(row)
     return [rows[worth == 1], rows[worth == 0], rows[(worth > 0) & (worth < 1)], *reversed(alone)]

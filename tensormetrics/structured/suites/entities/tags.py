@@ -76,9 +76,9 @@ def read_tags(
     warn_of(spans.unfit(mode), mode)
     rows, counts = spans.rows()
     numbers = [*range(len(vocabulary.labels))] if labels is not None else list(map(_number, vocabulary.labels))
-    rows[:, 0] = torch.tensor([*numbers, 0])[rows[:, 0]]
-    inside = torch.arange(int(counts.max()) if len(counts) else 0) < counts[:, None]
-    table = torch.full((*inside.shape, 3), -1)
+    rows[:, 0] = torch.tensor([*numbers, 0], device="cpu")[rows[:, 0]]
+    inside = torch.arange(int(counts.max()) if len(counts) else 0, device="cpu") < counts[:, None]
+    table = torch.full((*inside.shape, 3), -1, device="cpu")
     table[inside] = rows
     return TagSpans(table, counts, dict(zip(numbers, vocabulary.labels, strict=True)))
 
@@ -134,7 +134,7 @@ class Vocabulary(dict):
             numbers = np.frombuffer(bytes(found), np.uint8).astype(np.int64)
         else:
             numbers = np.fromiter(found, np.int64, sum(lengths))
-        return torch.from_numpy(numbers), torch.tensor(lengths, dtype=torch.int64)
+        return torch.from_numpy(numbers), torch.tensor(lengths, dtype=torch.int64, device="cpu")
 
     def parts(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         # numbers: (...) of tags, those behind the last for O  ->  prefix, label (...)
@@ -173,12 +173,12 @@ def _rules(mode: str, device: torch.device) -> Tensor:
     # ->  (3, 50) bool: whether a token begins, continues, ends; by prefix before, prefix, whether labels are equal
     _checks.one_of("mode", mode, MODES)
     prefixes, *kinds = _SCHEMES[mode]
-    table = torch.zeros(3, 5, 5, 2, dtype=torch.bool)
+    table = torch.zeros(3, 5, 5, 2, dtype=torch.bool, device="cpu")
     for kind, rules in zip(table, kinds, strict=True):
         for rule in rules.split():  # a letter each: the prefix before, the prefix, whether labels are equal
             places = [slice(None) if letter == "." else _PREFIXES[letter] for letter in rule[:2]]
             kind[(*places, {"!": 0, "=": 1, "?": slice(None)}[rule[2]])] = True
-    read_as = torch.tensor([_PREFIXES[letter] if letter in prefixes else O for letter in "OBIES"])
+    read_as = torch.tensor([_PREFIXES[letter] if letter in prefixes else O for letter in "OBIES"], device="cpu")
     return table[:, read_as][:, :, read_as].flatten(1).to(device)
 
 
@@ -223,10 +223,10 @@ class Marked(NamedTuple):
     def read(cls, prefix: Tensor, label: Tensor, lengths: Tensor, mode: str) -> "Marked":
         # prefix, label: (T,)  lengths: (D,)
         start = (lengths + 1).cumsum(0) - lengths - 1
-        token = torch.ones(len(prefix) + len(lengths), dtype=torch.bool)
+        token = torch.ones(len(prefix) + len(lengths), dtype=torch.bool, device="cpu")
         token[start + lengths] = False
         prefix, label = (
-            torch.full(token.shape, outside).masked_scatter_(token, part)
+            torch.full(token.shape, outside, device="cpu").masked_scatter_(token, part)
             for part, outside in ((prefix, O), (label, -1))
         )
         begins, last = mark_spans(prefix, label, mode)
@@ -244,7 +244,7 @@ class Marked(NamedTuple):
         """What does not fit the scheme."""
         if mode == "lenient":
             return Unfit()
-        used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"])
+        used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"], device="cpu")
         tags = int((self.prefix != O).sum())
         strange = bool((~used[self.prefix]).any())
         return Unfit(tags, tags - int((self.last[self.first] - self.first + 1).sum()), strange)
