@@ -139,8 +139,8 @@ def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     fields = [[] if line[:1].isspace() else line.rsplit(None, columns) for line in lines]
     numbers = [[_number(field) for field in row[1:]] for row in fields]
     if any(len(row) != columns or None in row for row in numbers):
-        nothing = torch.empty(0, 2, dtype=torch.int64, device="cpu"), torch.empty(0, columns, device="cpu")
-        return *nothing, torch.tensor(True, device="cpu")
+        values = torch.empty(0, columns, dtype=torch.float32, device="cpu")
+        return torch.empty(0, 2, dtype=torch.int64, device="cpu"), values, torch.tensor(True, device="cpu")
     begin = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
     places = np.stack([begin, begin + [len(word) for word, *_ in fields]], 1)
     return (

@@ -169,7 +169,7 @@ def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
     rare = 1 + len(history) // 20  # more bars than that would cover each other
     for i, (name, label) in enumerate(POSTERIOR.items()):
         medians, low, high = (np.array([row[name][field] for row in history]) for field in ("median", "low", "high"))
-        bars = medians - low, high - medians
+        bars = (medians - low).tolist(), (high - medians).tolist()
         style = line_style(i) | {"errorevery": rare, "markevery": rare}
         beside = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
         curves.errorbar(beside, medians, bars, capsize=2, label=label, **style)

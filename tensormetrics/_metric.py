@@ -102,8 +102,11 @@ class Metric(torchmetrics.Metric):
     def append_rows(self, name: str, rows: Tensor) -> None:
         """Append `rows` (n, ...) to state `name`. The storage doubles, so N rows cost O(N) copying in total."""
         kept, rows = getattr(self, name), rows.detach()
-        if kept.shape == (0,):  # no row so far: these give shape and dtype
+        if kept.shape == (0,):  # no row so far: these give shape, dtype and device
             kept = rows.new_empty(0, *rows.shape[1:])
+            for other, joined in self._reductions.items():
+                if joined is dim_zero_cat and not len(empty := getattr(self, other)):
+                    setattr(self, other, empty.to(rows.device))
         if kept.shape[1:] != rows.shape[1:] or kept.dtype.is_floating_point != rows.dtype.is_floating_point:
             raise ValueError(
                 f"{name}: got rows of shape {tuple(rows.shape[1:])} and {rows.dtype} after rows of shape "

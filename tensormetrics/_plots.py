@@ -40,7 +40,7 @@ def plot_values(
     for i, (key, label) in enumerate(zip(names, labels, strict=True)):
         middle, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
         place, sides = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
-        spread = None if np.isnan(sides).all() else sides
+        spread = None if np.isnan(sides).all() else sides.tolist()
         style = line_style(i if many else 0) | ({} if many else {"linestyle": "none"})
         if many:
             axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **style)

@@ -20,7 +20,7 @@ def run(job: Job, device: str) -> None:
     what, distance, columns = job
     if what == "draws":
         return _draws(device)
-    x = torch.randn(2304, columns, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
+    x = _random(2304, columns).to(device)
     if what == "clusters":
         TorchKMeans(2, init="k-means++")(x[:260], 100)
     elif distance is not None:
@@ -37,8 +37,12 @@ def _ranks(x: Tensor, distance: DistanceName) -> None:
     positive_ranks(x[:130], torch.arange(130, device=x.device) % 40, distance=distance)
 
 
+def _random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32, device="cpu")
+
+
 def _draws(device: str) -> None:
-    u, v = torch.randn(2, 3, 20, generator=torch.Generator().manual_seed(0), device="cpu").to(device)
+    u, v = _random(2, 3, 20).to(device)
     permutation_p_value(u, v, method="approximate", iterations=1000)
     permutation_p_value(u.repeat(1, 2), v.repeat(1, 2), method="approximate", iterations=1000)
     sign_flip_p_value(u, method="approximate", iterations=1000)

@@ -6,6 +6,7 @@ from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
 from pretended import DEVICE, Device
 from test_conformance import N, assert_same, on, rows
 from torch.utils._pytree import tree_leaves, tree_map
+from torchmetrics.utilities.data import dim_zero_cat
 
 
 def here(results):
@@ -26,6 +27,18 @@ def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCas
             metric.update(*inputs)
         assert case.waits == bool(device.waits), device.waits
         assert_same(here(metric.compute()), expected.compute())
+
+
+@rows({name: case for name, case in METRICS.items() if {*case.make()._reductions.values()} == {dim_zero_cat}})
+@pytest.mark.parametrize("moved", [False, True], ids=["rows of the device", "rows of the host"])
+def test_rows_stay_where_the_first_are(case: MetricCase, moved, generator):
+    inputs, metric, expected = case.inputs(generator, N), case.make(), case.make()
+    expected.update(*inputs)
+    with Device():
+        metric.to(DEVICE if moved else "cpu")  # who forgets this has the other device's rows
+        metric.update(*(inputs if moved else on(DEVICE, inputs)))
+        found = tree_map(lambda x: x.cpu(), metric.compute())
+    assert_same(found, expected.compute())
 
 
 @rows(FUNCTIONS)

@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +125,7 @@ def _computed() -> dict[str, Any]:
     context = click.get_current_context()
     options = {option.opts[-1].removeprefix("--"): context.params[option.name] for option in _asked(context)}
     versions = {"tensormetrics": __version__, "python": platform.python_version()}
-    versions |= {name: metadata.version(name) for name in ("torch", "numpy")}
+    versions |= {"torch": torch.__version__, "numpy": np.__version__}
     return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
 
 

@@ -87,7 +87,8 @@ def _expanded(
     used = torch.cat(
         ((copy[:, None] < capacity[:, None, :]).flatten(1), row_inside & (unmatched < torch.inf)[:, None]), 1
     )
-    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(torch.eye(rows, device=device) > 0, torch.inf)
+    diagonal = torch.eye(rows, dtype=torch.bool, device=device)
+    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(diagonal, torch.inf)
     order = (~used).to(torch.uint8).argsort(stable=True, dim=1)
     wide = torch.cat((costs.repeat(1, 1, copies), own), 2).where(used[:, None, :] & row_inside[:, :, None], torch.inf)
     return wide.gather(2, order[:, None, :].expand_as(wide)), used, order, copies

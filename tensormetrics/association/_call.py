@@ -50,6 +50,8 @@ def bind(
     metric: str, own: tuple[str, ...], by_position: bool, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[Call, dict[str, Any]]:
     """The call, and the `own` options of the metric. By position, a list after the threshold is the current order."""
+    if len(args) == 2 and not keywords:
+        return Call.checked(*args), {}
     order = HEAD + (CURRENT if len(args) > 3 and isinstance(args[3], list) else FORMER)
     most = len(order) if by_position else 2
     if len(args) > most:

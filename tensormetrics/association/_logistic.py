@@ -18,23 +18,26 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
     # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN where the gradient does not vanish
     """Minimise |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 in place of |v|^2."""
     x, y = _labelled(a, b)
-    counts = a.weights, b.weights
-    usable = torch.minimum(*(count.sum(-1) for count in counts)) > 0
-    weight = C * join(*counts).where(usable.unsqueeze(-1), torch.nan)
+    weight = _weights(a, b, C)
     dual = x.shape[-2] <= x.shape[-1]
     form = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
     against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
     unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
+    on_host = x.device.type == "cpu"  # elsewhere, to look would be to wait
     for _ in range(MOST_STEPS):
         wrong = sigmoid(against)
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
         square = dot(descent, products)
-        going = square > TOLERANCE**2
-        if x.device.type == "cpu" and not going.any():  # elsewhere, to look would be to wait
+        if on_host and not (square.item() > TOLERANCE**2 if square.ndim == 0 else (square > TOLERANCE**2).any()):
             break
         step, change = form.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
-        length = (going * _length(form, unknowns, against, weight, step, change)).unsqueeze(-1)
+        length = _length(form, unknowns, against, weight, step, change)
+        if length is None and on_host and square.ndim == 0:
+            unknowns, against = unknowns + step, against - change
+            continue
+        going = square > TOLERANCE**2
+        length = (going.to(step.dtype) if length is None else going * length).unsqueeze(-1)
         unknowns = torch.addcmul(unknowns, length, step)
         against = torch.addcmul(against, length, change, value=-1)
     w, c = form.solution(unknowns, against)
@@ -44,12 +47,12 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
 
 def _length(
     form: "_Primal | _Dual", unknowns: Tensor, against: Tensor, weight: Tensor, step: Tensor, change: Tensor
-) -> Tensor:
+) -> Tensor | None:
     # ->  (...)
-    """How far to go along the step, by which minus the margins change by -change."""
+    """How far to go along the step, by which minus the margins change by -change; None for all of every step."""
     farthest = torch.linalg.vector_norm(change, ord=torch.inf, dim=-1)
-    if change.device.type == "cpu" and not (farthest > NEAR).any():
-        return torch.ones_like(farthest)
+    if change.device.type == "cpu" and not (farthest.item() > NEAR if farthest.ndim == 0 else (farthest > NEAR).any()):
+        return None
     powers = 2.0 ** torch.arange(-3, 4, device=change.device, dtype=change.dtype)
     lengths = powers / (farthest / FARTHEST).clamp(min=1).unsqueeze(-1)  # (..., powers)
     losses = torch.nn.functional.softplus(against.unsqueeze(-2) - lengths.unsqueeze(-1) * change.unsqueeze(-2))
@@ -62,7 +65,7 @@ def _length(
 
 def sigmoid(x: Tensor) -> Tensor:
     # torch.sigmoid computes the last few entries of a tensor in another way: a score would depend on its batch
-    return 1 / (1 + torch.exp(-x))
+    return (1 + torch.exp(-x)).reciprocal()
 
 
 class _Primal(NamedTuple):
@@ -85,7 +88,8 @@ class _Primal(NamedTuple):
     def step(self, descent: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
         # ->  of the unknowns, of the margins
         hessian = self.x.mT @ (curvature.unsqueeze(-1) * self.x)
-        step = _solved(hessian, self.penalty, descent.unsqueeze(-1)).squeeze(-1)
+        hessian.diagonal(dim1=-2, dim2=-1).add_(self.penalty)
+        step = torch.linalg.solve_ex(hessian, descent.unsqueeze(-1)).result.squeeze(-1)
         return step, times(self.x, step)
 
     def metric(self, step: Tensor, change: Tensor) -> Tensor:
@@ -103,23 +107,26 @@ class _Dual(NamedTuple):
     x: Tensor  # (..., n, D)
     y: Tensor  # (n,)
     gram: Tensor  # (..., n, n), of the words and their labels
+    identity: Tensor  # (n, n)
     penalize_intercept: bool
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor, penalize_intercept: bool) -> "_Dual":
-        return cls(x, y, x @ x.mT + torch.outer(y, y), penalize_intercept)
+        identity = torch.eye(len(y), dtype=y.dtype, device=y.device)
+        return cls(x, y, x @ x.mT + torch.outer(y, y), identity, penalize_intercept)
 
     def descent(self, weights: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
         descent = pull - weights
         return descent, times(self.gram, descent)
 
     def step(self, descent: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
-        system, one = curvature.unsqueeze(-1) * self.gram, torch.ones_like(self.y)
+        system = torch.addcmul(self.identity, curvature.unsqueeze(-1), self.gram)
         if self.penalize_intercept:
-            step = _solved(system, one, descent.unsqueeze(-1)).squeeze(-1)
+            step = torch.linalg.solve_ex(system, descent.unsqueeze(-1)).result.squeeze(-1)
             return step, times(self.gram, step)
         # A free intercept moves as far as keeps the weights of the two classes equal.
-        step, answer = _solved(system, one, torch.stack([descent, curvature * self.y], -1)).unbind(-1)
+        right = torch.stack([descent, curvature * self.y], -1)
+        step, answer = torch.linalg.solve_ex(system, right).result.unbind(-1)
         shift = (dot(step, self.y) / dot(answer, self.y)).unsqueeze(-1)
         step = step - shift * answer
         return step, times(self.gram, step) + shift * self.y
@@ -136,13 +143,15 @@ class _Dual(NamedTuple):
 
 def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor]:
     # ->  x (..., n, D), the words times their labels, and these y (n,)
-    lead = torch.broadcast_shapes(a.vectors.shape[:-2], b.vectors.shape[:-2])
-    x = torch.cat([s.expand(*lead, *s.shape[-2:]) for s in (a.vectors, -b.vectors)], -2)
+    x = join(a.vectors, -b.vectors, dim=-2)
     y = torch.cat([x.new_ones(a.vectors.shape[-2]), x.new_full(b.vectors.shape[-2:-1], -1)])
     return x, y
 
 
-def _solved(matrix: Tensor, diagonal: Tensor, right: Tensor) -> Tensor:
-    # matrix: (..., k, k), changed  diagonal: (k,), to be added to it  right: (..., k, m)  ->  (..., k, m)
-    matrix.diagonal(dim1=-2, dim2=-1).add_(diagonal)
-    return torch.linalg.solve_ex(matrix, right).result
+def _weights(a: Words, b: Words, C: float) -> Tensor:
+    # ->  (..., n), NaN where a class has no word
+    if a.counts is None and b.counts is None:
+        return a.vectors.new_full((a.vectors.shape[-2] + b.vectors.shape[-2],), C)
+    counts = a.weights, b.weights
+    usable = torch.minimum(*(count.sum(-1) for count in counts)) > 0
+    return C * join(*counts).where(usable.unsqueeze(-1), torch.nan)

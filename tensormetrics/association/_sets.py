@@ -11,8 +11,9 @@ from torch import Tensor
 
 from .. import _checks
 
-PIECE = 2**21  # numbers that the caches of a CPU hold
+PIECE = 2**20  # numbers that the caches of a CPU hold
 FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
+SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
 RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
 
@@ -57,6 +58,11 @@ class Words(NamedTuple):
         # ->  (...); to divide by an int, torch would have to promote it first
         return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
+    def shares(self) -> Tensor:
+        # ->  (..., W), what each word counts in a mean; NaN where there is no word
+        size = self.size()
+        return self.weights / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+
     def unit(self) -> "Words":
         """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
         if self.scale is not None:
@@ -73,23 +79,13 @@ class Words(NamedTuple):
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
-        products = times(self.vectors, direction)
-        return products if self.scale is None else products * self.scale
+        found = times(self.vectors, direction)
+        return found if self.scale is None else found * self.scale
 
     def project_all(self, directions: Tensor) -> Tensor:
         # directions: (..., K, D)  ->  (..., W, K)
-        if self.vectors.ndim == directions.ndim == 2:
-            products = self.vectors @ directions.mT
-        else:
-            products = torch.einsum("...wd,...kd->...wk", self.vectors, directions)
-        return products if self.scale is None else products * self.scale.unsqueeze(-1)
-
-    def mean_cosine(self, others: "Words") -> Tensor:
-        # both unit; others: (..., V, D)  ->  (..., W), NaN for no others
-        weights = others.weights if others.scale is None else others.weights * others.scale
-        size = others.size()
-        means = times(self.project_all(others.vectors), weights)
-        return means / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+        found = products(self.vectors, directions)
+        return found if self.scale is None else found * self.scale.unsqueeze(-1)
 
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
@@ -110,35 +106,36 @@ def grouped(*names: str) -> Callable[[Score], Score]:
     return mark
 
 
-def in_pieces(*, rereads: bool) -> Callable[[Score], Score]:
-    """On a CPU, large batches in pieces: small ones for a score that reads its vectors again and again, larger ones, of
-    vectors that are not yet float64, for one that does not and would get memory for longer than it computes.
+def lean(score: Score) -> Score:
+    """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
+    vars(score)["lean"] = True
+    return score
+
+
+def in_pieces(score: Score) -> Score:
+    """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
 
     For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
     """
 
-    def mark(score: Score) -> Score:
-        @functools.wraps(score)
-        def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
-            if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
-                return score(*sets, **options)
-            tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
-            numbers = sum(t.numel() for t in tensors if rereads or t.dtype != torch.float64)
-            most = PIECE if rereads else 4 * PIECE
-            lead = tensors[0].shape[:-2] if numbers > most else ()
-            if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
-                return score(*sets, **options)
-            size = max(1, most * lead[0] // numbers)
-            columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
-            parts = [
-                score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
-                for piece in zip(*columns, strict=False)
-            ]
-            return tuple(map(torch.cat, zip(*parts, strict=True)))
+    @functools.wraps(score)
+    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+        if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
+            return score(*sets, **options)
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+        numbers = sum(t.numel() for t in tensors)
+        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
+        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+            return score(*sets, **options)
+        size = max(1, PIECE * lead[0] // numbers)
+        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+        parts = [
+            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+            for piece in zip(*columns, strict=False)
+        ]
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
 
-        return cast(Score, pieces)
-
-    return mark
+    return cast(Score, pieces)
 
 
 def _leads(lead: torch.Size, tensor: Tensor) -> bool:
@@ -154,7 +151,7 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     """
     first, (like, _) = next(iter(sets.items()))
     _checks.tensor(first, like)
-    dtype = torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
+    dtype = precision(like)
     words, leads = [], []
     for name, (vectors, mask) in sets.items():
         dims = 3 if name in grouped else 2
@@ -168,6 +165,10 @@ def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ..
     if len(leads) > 1:
         check_broadcast(leads)
     return tuple(words)
+
+
+def precision(like: Tensor) -> torch.dtype:
+    return torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
 
 
 def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64) -> Words:
@@ -229,20 +230,27 @@ def are_many(*sets: Words) -> bool:
     return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
 
 
-def are_few(*sets: Words) -> bool:
-    """One query without padding, so small that tensor operations take longer than its words."""
-    numbers = 0
-    for vectors, counts, _ in sets:
-        if counts is not None or vectors.ndim > 2:
+def are_few(*sets: Tensor) -> bool:
+    """Unpadded sets of one query with nothing to object to, so small that tensor operations take longer than words."""
+    numbers, first = 0, sets[0]
+    if not isinstance(first, Tensor) or first.ndim != 2:
+        return False
+    dims, device = first.shape[1], first.device
+    for s in sets:
+        if not isinstance(s, Tensor) or s.ndim != 2 or s.device != device or not s.is_floating_point():
             return False
-        numbers += vectors.numel()
+        rows, columns = s.shape
+        if columns != dims or not rows or s.layout is not torch.strided:
+            return False
+        numbers += rows * columns
     return numbers <= FEW
 
 
 def resampled(*sets: Words) -> bool:
     """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
     vectors = max(s.vectors.shape[:-2].numel() for s in sets)
-    return any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    return many and all(s.vectors.shape[-2] for s in sets)
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -256,22 +264,47 @@ def inverse(length: Tensor) -> Tensor:
     return torch.threshold(length, 0, torch.inf).reciprocal()
 
 
-# Unlike products, these einsums do not repeat a matrix for each of many vectors. One small query is four times faster
-# as a product.
+# A matrix product wakes the threads of the BLAS whatever its size, and to wait for them takes longer than to multiply
+# a few numbers; so do their batches. Products of a matrix and a vector, sums and elementwise operations of so FEW wake
+# none. Unlike products, einsums do not repeat a matrix for each of many vectors, but take a while to be read.
 
 
 def times(matrix: Tensor, vector: Tensor) -> Tensor:
     # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
     if matrix.ndim == 2 and vector.ndim == 1:
         return matrix @ vector
-    return torch.einsum("...m,...nm->...n", vector, matrix)  # the vector first: that is faster by a third
+    if matrix.shape[:-2] == vector.shape[:-1]:
+        if _wakes_none(matrix, 1):
+            return (matrix * vector.unsqueeze(-2)).sum(-1)
+        if matrix.ndim == 3:
+            return torch.bmm(vector.unsqueeze(-2), matrix.mT).squeeze(-2)  # the vector first: faster by a third
+    return torch.einsum("...m,...nm->...n", vector, matrix)
 
 
 def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
     # weight: (..., W)  vectors: (..., W, D)  ->  (..., D)
     if vectors.ndim == 2 and weight.ndim == 1:
-        return weight @ vectors
+        return torch.mv(vectors.mT, weight)
+    if vectors.shape[:-1] == weight.shape:
+        if _wakes_none(vectors, 1):
+            return (weight.unsqueeze(-1) * vectors).sum(-2)
+        if vectors.ndim == 3:
+            return torch.bmm(weight.unsqueeze(-2), vectors).squeeze(-2)
     return torch.einsum("...w,...wd->...d", weight, vectors)
+
+
+def products(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., n, D)  v: (..., m, D)  ->  (..., n, m)
+    if u.shape[:-2] == v.shape[:-2]:
+        if _wakes_none(u, v.shape[-2]):
+            return dot(u.unsqueeze(-2), v.unsqueeze(-3))
+        if u.ndim <= 3:
+            return u @ v.mT if u.ndim == 2 else torch.bmm(u, v.mT)
+    return torch.einsum("...nd,...md->...nm", u, v)
+
+
+def _wakes_none(matrix: Tensor, times: int) -> bool:
+    return matrix.is_cpu and matrix.numel() * times < SERIAL
 
 
 def resolution(*tensors: Tensor) -> float:
@@ -292,6 +325,11 @@ def check_correction(correction: int) -> None:
 Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..., n), None for once
 
 
+def difference(u: Values, v: Values) -> Tensor:
+    # ->  (...), the sum of u - the sum of v
+    return total(*u)[0] - total(*v)[0]
+
+
 def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
     # ->  (...), (...)
     """sum of u - sum of v; and mean of u - mean of v in standard deviations of both together, NaN if none varies."""
@@ -308,15 +346,25 @@ def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
     # both: (..., n + m), n and m > 0  ->  (...), (...)
     """`contrast` of the first n values with the others."""
     size = both.shape[-1]
-    root, (u, v) = math.sqrt(size - correction), both.split_with_sizes([n, size - n], -1)
+    u, v = both.split_with_sizes([n, size - n], -1)
     u_sum, v_sum = u.sum(-1), v.sum(-1)
     difference = u_sum - v_sum
+    # torch's deviation is one operation, but slow for many rows, and it warns of none.
+    root = 1.0 if both.ndim == 1 else math.sqrt(size - correction)
     gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
-    total = u_sum + v_sum
-    centred = torch.sub(both, total.unsqueeze(-1) if total.ndim else total, alpha=1 / size)
-    length = torch.linalg.vector_norm(centred, dim=-1)
-    constant = length <= root / GRID  # rounding makes equal values differ by less
-    return difference, (gap / length.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
+    if both.ndim == 1:
+        spread, _ = torch.std_mean(both, dim=-1, correction=correction)
+    else:
+        spread = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
+    return difference, _in_deviations(gap, spread, root / GRID)
+
+
+def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:
+    # gap, spread: (...)  ->  (...), NaN and without a gradient where rounding alone explains the spread
+    if not gap.requires_grad:
+        return gap / torch.threshold(spread, least, math.nan)
+    constant = spread <= least
+    return (gap / spread.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
 
 
 def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:
@@ -324,7 +372,7 @@ def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]
     if count is None:
         return values.sum(-1), float(values.shape[-1])
     size = count.sum(-1)
-    return (values * count).sum(-1).where(size > 0, torch.nan), size
+    return dot(values, count).masked_fill(size == 0, torch.nan), size
 
 
 def variance(u: Values, v: Values, correction: int) -> Tensor:
@@ -340,10 +388,10 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
     return ((both - mean.unsqueeze(-1)).square() * count).sum(-1) / (size - correction)
 
 
-def join(*parts: Tensor) -> Tensor:
-    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast
-    leads = {part.shape[:-1] for part in parts}
+def join(*parts: Tensor, dim: int = -1) -> Tensor:
+    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast; with dim=-2 (..., n_i, D)
+    leads = {part.shape[:dim] for part in parts}
     if len(leads) > 1:
         lead = torch.broadcast_shapes(*leads)
-        parts = [part.expand(*lead, part.shape[-1]) for part in parts]
-    return torch.cat(parts, -1)
+        parts = [part.expand(*lead, *part.shape[dim:]) for part in parts]
+    return torch.cat(parts, dim)

@@ -25,8 +25,8 @@ class Side(NamedTuple):
     @staticmethod
     def of(sets: Sequence[Sequence[int]], words: Sequence[Sequence[int] | None], device: Any) -> "Side":
         lengths = tuple(map(len, sets))
-        rows = np.fromiter(chain.from_iterable(sets), np.int64, sum(lengths))
-        side = Side(torch.from_numpy(rows).to(device), None, lengths, lengths)
+        rows = torch.from_numpy(np.fromiter(chain.from_iterable(sets), np.int64, sum(lengths)))
+        side = Side(rows if device.type == "cpu" else rows.to(device), None, lengths, lengths)
         if all(numbers is None for numbers in words):
             return side
         numbers = [range(size) if each is None else each for each, size in zip(words, lengths, strict=True)]
@@ -62,6 +62,10 @@ class Side(NamedTuple):
         rows, mask = (_fitted(table[chosen].flatten(-2), widths, longest) for table in (rows, mask))
         words = None if words is None else _fitted(words[chosen].flatten(-2), widths, longest)
         return Side(rows, None if shortest == longest else mask, shortest, longest, words)
+
+    def is_plain(self, form: Form) -> bool:
+        """Is every place a word of one row, in this form?"""
+        return self.mask is None and self.words is None and not isinstance(form, str)
 
     def stacked(self) -> tuple[Tensor, Tensor | None]:
         # ->  rows (..., sets, W), mask (..., sets, W), at the width of the longest set; row 0 in the padding
@@ -137,8 +141,10 @@ def _fitted(places: Tensor, widths: Numbers, wanted: Numbers) -> Tensor:
     return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part, width in parts], -1)
 
 
-def _first_places(rows: Tensor, mask: Tensor | None) -> Tensor:
-    # rows: (..., W)  mask: (..., W)  ->  (..., W) True where a row stands for the first time
+def _first_places(rows: Tensor, mask: Tensor | None) -> Tensor | None:
+    # rows: (..., W)  mask: (..., W)  ->  (..., W) True where a row stands for the first time; None if all do
+    if mask is None and rows.ndim == 1 and rows.device.type == "cpu" and len(set(rows.tolist())) == len(rows):
+        return None
     equal = rows[..., :, None] == rows[..., None, :]
     if mask is None:
         return ~equal.tril(-1).any(-1)

@@ -342,6 +342,8 @@ def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
 
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """All of them with one transfer."""
+    if all(value.is_cpu for value in values.values()):
+        return {name: value.detach().double().numpy() for name, value in values.items()}
     flat = torch.cat([value.flatten() for value in values.values()]).detach().double().cpu().numpy()
     found, start = {}, 0
     for name, value in values.items():

@@ -1,7 +1,7 @@
 """Bootstrap intervals: the words of every set are drawn anew, as counts."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -52,7 +52,8 @@ def bootstrap_interval(
         raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
     value = metric(*sets, **masks)  # its own checks, before anything is taken apart
     vectors = dict(zip(parameters, sets, strict=False))
-    grouped = getattr(getattr(metric, "func", metric), "grouped", ())
+    score = getattr(metric, "func", metric)  # of a partial
+    grouped = getattr(score, "grouped", ())
     draws = {}  # mask -> what it takes to draw its counts
     for n, name in enumerate(p for p in parameters if p.endswith("_mask")):
         own = name.removesuffix("_mask")
@@ -69,15 +70,24 @@ def bootstrap_interval(
     repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
     scores = [
         metric(*repeated, **{name: _counts(*draw, start, rows, sets[0].device) for name, draw in draws.items()})
-        for start, rows in chunks(replicates, max(s.numel() for s in sets))
+        for start, rows in chunks(replicates, _cost(sets, getattr(score, "lean", False)))
     ]
     scores = torch.cat(scores, -1)
     if scores.numel() == 0:  # a batch of no queries, which has no quantiles
         return Estimate(value, value, value)
     enough = 2 * scores.isfinite().sum(-1) >= replicates
-    tails = (1 - confidence) / 2, (1 + confidence) / 2
-    low, high = (scores.nanquantile(q, -1).where(enough, torch.nan) for q in tails)
+    ends = (1 - confidence) / 2, (1 + confidence) / 2
+    tails = torch.linspace(*ends, 2, dtype=scores.dtype, device=scores.device)  # made there, not sent
+    low, high = scores.nanquantile(tails, -1).masked_fill(~enough, torch.nan).unbind()
     return Estimate(value, low, high)
+
+
+def _cost(sets: Sequence[Tensor], lean: bool) -> int:
+    """How many numbers a replicate takes."""
+    if not lean:
+        return max(s.numel() for s in sets)
+    words, dims = sum(s.shape[-2] for s in sets), sets[0].shape[-1]
+    return max(s.shape[:-2].numel() for s in sets) * max(words, dims)
 
 
 def _counts(

@@ -37,11 +37,11 @@ def ect(
     tensor(-0.5000, dtype=torch.float64)
     """
     x, y, a = _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
-    means = _sets.unit(torch.stack(torch.broadcast_tensors(x.mean(), y.mean()), -2))
+    means = _sets.unit(_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
     ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
-    products = counted @ ranks.mT  # (..., 2, 2)
-    return products[..., 0, 1] / products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
+    of_x, of_both, _, of_y = _sets.products(counted, ranks).flatten(-2).unbind(-1)
+    return of_both / (of_x * of_y).sqrt()
 
 
 def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -122,7 +122,7 @@ class Search:
         _checks.one_of("strategy", strategy, ("first", "all"))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
-        self.functions = preprocessings(preprocessors)
+        self.functions = [str] if preprocessors is AS_THEY_STAND else preprocessings(preprocessors)
         self.strategy = strategy
 
     def variant(self, word: str, function: Preprocess) -> str:

@@ -105,7 +105,10 @@ class IndexedQuery:
             for side, own in zip(found, origins, strict=True)
         )
         row_words = tuple(
-            [[keys[n] for n in of_rows] for keys, (_, of_rows) in zip(of_sets, side, strict=True)]
+            [
+                keys if isinstance(of_rows, range) else [keys[n] for n in of_rows]
+                for keys, (_, of_rows) in zip(of_sets, side, strict=True)
+            ]
             for of_sets, side in zip(words, found, strict=True)
         )
         return IndexedQuery(query, (targets, attributes), words, row_words, lost, reason)
@@ -205,6 +208,8 @@ class IndexedQuery:
     ) -> dict[str, Tensor]:
         """What there is of `of_side`, (..., W) for each set, by keyword."""
         forms = self._forms(template)
+        if all(side.is_plain(form) for side, form in zip(self.sides, forms, strict=True)):
+            return {}
         names = names or (*_letters(forms[0], "xy"), *_letters(forms[1], "ab"))
         all_found = (found for side, form in zip(self.sides, forms, strict=True) for found in of_side(side, form))
         named = {f"{name}_{kind}": found for name, found in zip(names, all_found, strict=True) if found is not None}
@@ -220,10 +225,11 @@ class IndexedQuery:
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
 
     def _forms(self, template: Forms | None) -> Forms:
-        if template is None:
-            return self.template
-        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, self.template, strict=True)):
-            raise ValueError(f"template: got {tuple(template)!r} for a query of {self.template} sets")
+        own = self.template
+        if template is None or template == own:
+            return own
+        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, own, strict=True)):
+            raise ValueError(f"template: got {tuple(template)!r} for a query of {own} sets")
         return template
 
 

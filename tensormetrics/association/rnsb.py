@@ -82,7 +82,7 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _score(
     t: Tensor,
     a: Tensor,
@@ -98,12 +98,15 @@ def _score(
     t, a, b = _sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
     w, c = logistic_regression(a, b, C, penalize_intercept)
     along = t.project(w)
-    p = t.present(sigmoid(-along - c.unsqueeze(-1)).where(along.isfinite(), torch.nan))
+    p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
     return divergence(p, t), p
 
 
 def divergence(p: Tensor, t: _sets.Words) -> Tensor:
     # p: (..., T), anything where no word is  ->  (...)
+    if t.counts is None:
+        q = p / p.sum(-1, keepdim=True)
+        return torch.xlogy(q, q * float(p.shape[-1])).sum(-1)
     p = p.where(t.weights > 0, 0)
     q = p / (p * t.weights).sum(-1, keepdim=True)
     size = t.weights.sum(-1)
@@ -241,10 +244,9 @@ class RNSB(BaseMetric):
         # ->  (..., iterations, A), (..., iterations, B): the attribute words of the fits, the same on all devices
         sizes = a.shape[-2], b.shape[-2]
         seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
-        keys = torch.stack(
-            [torch.rand(sum(sizes), generator=torch.Generator().manual_seed(seed), device="cpu") for seed in seeds]
-        )
-        a_keys, b_keys = keys.to(a.device).split(sizes, -1)
+        draws = [torch.Generator().manual_seed(seed) for seed in seeds]
+        keys = [torch.rand(sum(sizes), generator=draw, dtype=torch.float32, device="cpu") for draw in draws]
+        a_keys, b_keys = torch.stack(keys).to(a.device).split(sizes, -1)
         return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

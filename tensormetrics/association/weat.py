@@ -1,7 +1,7 @@
 """The Word Embedding Association Test."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from .null_draws import Draws, partition_draws
 from .permutation import permutation_p_value
 
 
+@_sets.lean
 def weat(
     x: Tensor,
     y: Tensor,
@@ -42,9 +43,10 @@ def weat(
     >>> weat(x, y, a, b)
     tensor(1.3211, dtype=torch.float64)
     """
-    return _scores(x, y, a, b, 0, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
+    return _scores(x, y, a, b, None, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
 
 
+@_sets.lean
 def weat_effect_size(
     x: Tensor,
     y: Tensor,
@@ -74,15 +76,19 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _scores(
-    x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int, **masks: Unpack[XYABMasks]
-) -> tuple[Tensor, Tensor]:
-    # ->  `weat` (...), `weat_effect_size` (...)
-    sets = _read(x, y, a, b, **masks)
-    if _sets.are_few(*sets):
-        return _sets.contrast_of(_few_associations(*sets), x.shape[-2], correction)
-    return _sets.contrast(*associations(*sets), correction)
+    x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
+) -> tuple[Tensor, ...]:
+    # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
+    if all(mask is None for mask in masks.values()) and _sets.are_few(x, y, a, b):
+        both = _few_associations(x, y, a, b)
+        if correction is not None:
+            return _sets.contrast_of(both, len(x), correction)
+        u, v = both.split_with_sizes([len(x), len(y)])
+        return (u.sum() - v.sum(),)
+    u, v = associations(*_read(x, y, a, b, **masks))
+    return (_sets.difference(u, v),) if correction is None else _sets.contrast(u, v, correction)
 
 
 def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[_sets.Words, ...]:
@@ -102,26 +108,36 @@ def _read(
     return _sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
 
 
-def _few_associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> Tensor:
+def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # ->  (X + Y,), what `associations` gives, by as few operations as there can be
-    vectors = torch.cat([x.vectors, y.vectors, a.vectors, b.vectors])
-    (n, m), targets = (len(a.vectors), len(b.vectors)), len(x.vectors) + len(y.vectors)
-    scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1))
-    of_targets, of_a, of_b = scales.split_with_sizes([targets, n, m])
-    axis = torch.sub(of_a @ a.vectors, of_b @ b.vectors, alpha=n / m) / float(n)
-    return (vectors[:targets] @ axis) * of_targets
+    vectors = torch.cat([x, y, a, b])
+    if vectors.dtype != torch.float64:
+        vectors = vectors.to(_sets.precision(vectors))
+    n, m = len(a), len(b)
+    sizes = [len(vectors) - n - m, n, m]
+    scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
+    targets, a, b = vectors.split_with_sizes(sizes)
+    axis = torch.addmv(torch.mv(b.mT, scales[2]), a.mT, scales[1], beta=-1 / m, alpha=1 / n)
+    return torch.mv(targets, axis) * scales[0]
 
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:
     # ->  s of the words of x (..., X) and of y (..., Y), with their counts
-    resampled = _sets.resampled(x, y, a, b)
-    if resampled or not _sets.are_many(x, y, a, b):
-        x, y, a, b = _sets.units(x, y, a, b)
-    if resampled:
-        u, v = (s.mean_cosine(a) - s.mean_cosine(b) for s in (x, y))
+    if _sets.resampled(x, y, a, b):
+        u, v = _resampled_associations(x, y, a, b)
         return (u, x.counts), (v, y.counts)
+    if not _sets.are_many(x, y, a, b):
+        x, y, a, b = _sets.units(x, y, a, b)
     axis = a.unit().mean() - b.unit().mean()
     return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
+
+
+def _resampled_associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> Sequence[Tensor]:
+    # ->  (..., X), (..., Y), from cosines that all replicates share
+    targets, attributes = (_sets.unit(_sets.join(s.vectors, t.vectors, dim=-2)) for s, t in ((x, y), (a, b)))
+    weights = _sets.join(a.shares(), -b.shares())
+    both = _sets.times(_sets.products(targets, attributes), weights)
+    return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
 
 
 class XYABWords(XYABMasks, total=False):

@@ -189,7 +189,9 @@ def pairwise_compare(
         metric=metric,
         higher_is_better=higher_is_better,
         ci_probability=ci_probability,
-        observed_diff=None if observed_difference is None else torch.as_tensor(observed_difference).to(diff),
+        observed_diff=None
+        if observed_difference is None
+        else torch.as_tensor(observed_difference, dtype=diff.dtype, device=diff.device),
         differences=Given(diff),
         median=median,
         interval=(low, high),

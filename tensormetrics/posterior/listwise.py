@@ -42,9 +42,8 @@ def listwise_compare(
     (['b', 'a'], 0.85)
     """
     if not samples:
-        return ListwiseComparisonResult(
-            [], metric, torch.zeros(0, 0, dtype=torch.float64, device="cpu"), torch.zeros(0, device="cpu")
-        )
+        nothing = torch.zeros(0, 0, dtype=torch.float64, device="cpu")
+        return ListwiseComparisonResult([], metric, nothing, nothing.flatten())
     _checks.same_length(**samples)
     shares = rank_shares(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = shares @ (1 / torch.arange(1, len(shares) + 1, dtype=shares.dtype, device=shares.device))

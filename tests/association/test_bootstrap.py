@@ -68,11 +68,12 @@ def test_one_word_sets_have_no_width(device):
     assert low == high == 2 and low.dtype == torch.float64
 
 
-def test_pieces_and_seeds(generator, device, monkeypatch):
+@pytest.mark.parametrize("budget", [3000, 300])  # many replicates at once share their cosines, few do not
+def test_pieces_and_seeds(budget, generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
     assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
-    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 3000)
+    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", budget)
     pieces = bootstrap_interval(association.weat, *tensors)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-12)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scores import MASK, SCORES, agrees, every_score, mask_shape, random_sets
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association
 from tensormetrics.association import _sets
@@ -52,6 +53,21 @@ def test_sizes_choose_a_plan_and_no_values(limits, generator, device, monkeypatc
         answers.append([*(score.flatten() for score in scores), *torch.autograd.grad(total, sets)])
     for found, expected in zip(*answers, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+class NoProductOfMatrices(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket not in {getattr(torch.ops.aten, name) for name in ("mm", "bmm", "addmm", "baddbmm")}
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["weat", "weat_effect_size", "sc_weat", "rnd", "rnd_cos", "ect", "mac"])
+def test_small_products_wake_no_threads(name, generator):
+    """On a CPU the BLAS wakes its threads for a product of matrices of any size, and waits for them."""
+    score, _, sets = SCORES[name]
+    tensors = random_sets(sets, generator, torch.device("cpu"))
+    with NoProductOfMatrices():
+        score(*tensors)
 
 
 def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):

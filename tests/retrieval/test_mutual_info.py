@@ -24,6 +24,8 @@ from tensormetrics.retrieval import (
 )
 from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
 
+pytestmark = pytest.mark.filterwarnings("ignore:The number of unique classes")  # of older scikit-learns
+
 SCORES = {
     "NMI": (normalized_mutual_info, sklearn.metrics.normalized_mutual_info_score),
     "AMI": (adjusted_mutual_info, sklearn.metrics.adjusted_mutual_info_score),

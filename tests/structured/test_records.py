@@ -2,10 +2,12 @@
 
 import dataclasses
 import pickle
+import typing
 from dataclasses import dataclass
-from typing import Annotated, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import pytest
+from typing_extensions import NamedTuple, TypedDict  # generic ones before Python 3.11 too
 
 from tensormetrics.structured import Family, derive, dsl, metametric, micro_average
 
@@ -106,8 +108,9 @@ def test_kinds_of_records_score_alike(kind):
     delattr(doc, "metric")
 
 
-def test_keys_that_a_typed_dict_may_lack():
-    class Part(TypedDict, total=False):
+@pytest.mark.parametrize("kind", [typing.TypedDict, TypedDict], ids=["typing", "typing_extensions"])
+def test_keys_that_a_typed_dict_may_lack(kind):
+    class Part(kind, total=False):
         weight: int
 
     class Whole(Part):

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import warnings
+from abc import ABCMeta
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from ..output import Size, Table, find_device, percent, publish
 METRICS: dict[str, type[BaseMetric]] = {  # all there are but the one of the guide
     name.lower(): kind
     for name, kind in vars(domain).items()
-    if isinstance(kind, type) and issubclass(kind, BaseMetric) and kind not in (BaseMetric, domain.ExampleMetric)
+    if isinstance(kind, ABCMeta) and issubclass(kind, BaseMetric) and kind not in (BaseMetric, domain.ExampleMetric)
 }
 TESTED = {  # one p-value to a query
     name

@@ -57,7 +57,7 @@ class HalfFilter:
         filter_, reference, kernels, size = self.filter, self.filter.reference, self.kernels, self.size
         count, device = len(reference), reference.device
         table = torch.zeros(size, self.width * self.pieces, dtype=torch.float16, device=device)
-        bias = torch.full((size,), torch.inf, device=device)
+        bias = torch.full((size,), torch.inf, dtype=torch.float32, device=device)
         sizes = torch.zeros(4, size, dtype=torch.float64, device=device)
         # Those of a block follow each other by norm, while their places are STRIDE apart.
         ordered = filter_.norms.argsort()

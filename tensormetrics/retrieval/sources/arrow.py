@@ -74,7 +74,7 @@ class TableRows(RowSource):
             field = self.schema.field(self.column).type
         self.starts = [0, *accumulate(self.groups)]
         self._batches: Iterator[tuple[int, Any]] = iter(())
-        self._held: tuple[int, Tensor] = 0, torch.empty(0, device="cpu")
+        self._held: tuple[int, Tensor] = 0, torch.empty(0, dtype=torch.float32, device="cpu")
         value = value_type(field)
         try:
             dtype = torch.from_numpy(np.empty(0, value.to_pandas_dtype())).dtype if value is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
+from typing_extensions import is_typeddict
 
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
@@ -226,7 +227,7 @@ def runtime_classes(case: Any) -> list[Any]:
         return runtime_classes(case.__origin__)
     if origin is typing.Literal:
         return [(type(member), member) for member in typing.get_args(case)]
-    if typing.is_typeddict(class_of(case)):
+    if is_typeddict(class_of(case)):
         return [dict]
     return [origin or (type(None) if case is None else case)]
 

@@ -12,9 +12,11 @@ from functools import cache, partial
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
+import typing_extensions  # knows its own kinds too; torch brings it
+
 from .columns import Where, check_tuple, check_type
 
-QUALIFIERS = [getattr(typing, name) for name in ("Required", "NotRequired", "ReadOnly") if hasattr(typing, name)]
+QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
 field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
 optional = cache(partial(methodcaller, "get"))
 
@@ -46,7 +48,7 @@ def _fields(cls: Any) -> dict[str, bool] | None:
         return None
     if dataclasses.is_dataclass(cls):
         return {f.name: bool(f.compare) for f in dataclasses.fields(cls)}
-    if typing.is_typeddict(cls):
+    if typing_extensions.is_typeddict(cls):
         return dict.fromkeys(cls.__annotations__, True)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return dict.fromkeys(cls._fields, True)
@@ -62,7 +64,7 @@ def _fields(cls: Any) -> dict[str, bool] | None:
 def reader(tp: Any, name: str) -> Callable[[Any], Any]:
     """How to read a field; a key that a TypedDict may lack is None."""
     cls = class_of(tp)
-    if not typing.is_typeddict(cls):
+    if not typing_extensions.is_typeddict(cls):
         return field(name)
     return position(name) if name in cls.__required_keys__ else optional(name)
 
@@ -72,7 +74,7 @@ def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     cls = class_of(tp)
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict) and not dataclasses.is_dataclass(cls):
         return {name: _annotated(info.annotation, info.metadata) for name, info in fields.items()}
-    hints = typing.get_type_hints(cls, dict(names), dict(names), include_extras=True)
+    hints = typing_extensions.get_type_hints(cls, dict(names), dict(names), include_extras=True)
     known = variables(tp)
     if any(known.values()):
         for base in reversed(cls.__mro__):
@@ -80,7 +82,7 @@ def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     for name in hints:
         while typing.get_origin(hints[name]) in QUALIFIERS:
             (hints[name],) = typing.get_args(hints[name])
-    if typing.is_typeddict(cls):
+    if typing_extensions.is_typeddict(cls):
         hints |= {name: typing.Optional[hints[name]] for name in cls.__optional_keys__}  # noqa: UP045
     return hints
 
@@ -118,7 +120,7 @@ def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
     cls = class_of(tp)
     if is_tuple(tp):
         return partial(check_tuple, len(typing.get_args(tp)))
-    return partial(_check_keys, cls) if typing.is_typeddict(cls) else partial(check_type, cls)
+    return partial(_check_keys, cls) if typing_extensions.is_typeddict(cls) else partial(check_type, cls)
 
 
 def _check_keys(cls: Any, values: Sequence[Any], where: Where) -> None:

@@ -61,8 +61,9 @@ class ByteSearch:
         tiny = torch.finfo(torch.float64).tiny
         share = torch.maximum(length / self.longest.clamp(min=tiny), left / self.most_left.clamp(min=tiny))
         # In an order without meaning: a list that begins with one tight class would be full of it.
-        self.order = torch.arange(filter_.size)
-        self.order[: filter_.count] = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0))
+        self.order = torch.arange(filter_.size, device="cpu")
+        drawn = torch.Generator().manual_seed(0)
+        self.order[: filter_.count] = torch.randperm(filter_.count, generator=drawn, device="cpu")
         self.place = self.order.argsort()
         self.shuffled = self.rounded.at(self.order)
         self.share, self.bias = (share * UP).float()[self.order], filter_.bias[self.order]
@@ -89,7 +90,7 @@ class ByteSearch:
     def works(self, query: Tensor) -> bool:
         # query: (Q, D)
         """Whether it settles most of some queries."""
-        some = torch.arange(0, len(query), -(-len(query) // SOME))
+        some = torch.arange(0, len(query), -(-len(query) // SOME), device="cpu")
         _, proven = self.search(Queries(query[some], self.own[some], None, None))
         return 8 * int((~proven).sum()) <= len(some)
 
@@ -128,7 +129,7 @@ class ByteSearch:
         some = self.shuffled
         rounded = Rounded(some.bytes[:count], some.scale[:count] / -factor, some.sizes[:, :count] / factor)
         lists = self._empty(rounded.sizes, self._error_of_references()[self.order[:count]])
-        self._keep(rounded, lists, torch.arange(count), 0)
+        self._keep(rounded, lists, torch.arange(count, device="cpu"), 0)
         return lists
 
     def _error_of_references(self) -> Tensor:
@@ -143,15 +144,15 @@ class ByteSearch:
         # At most 32 operations of float32 on terms of this size.
         terms = 1 + rounded * (self.longest + self.most_left) + 2 * width
         slack = error + 32 * 2.0**-24 * terms
-        queries = len(error)
+        width, slack, queries = (width * UP).float(), (slack * UP).float(), len(error)
         return Lists(
-            (width * UP).float(),
-            (slack * UP).float(),
-            torch.empty(queries, self.capacity),
-            torch.empty(queries, self.capacity, dtype=torch.int32),
-            torch.zeros(queries, dtype=torch.int32),
-            torch.full((queries,), torch.inf),
-            torch.full((queries, self.task.k), torch.inf),
+            width,
+            slack,
+            width.new_empty(queries, self.capacity),
+            width.new_empty(queries, self.capacity, dtype=torch.int32),
+            width.new_zeros(queries, dtype=torch.int32),
+            torch.full_like(width, torch.inf),
+            width.new_full((queries, self.task.k), torch.inf),
         )
 
     def _keep(self, x: Rounded, lists: Lists, own: Tensor, start: int) -> None:
@@ -211,7 +212,7 @@ def _keep_possible(
 ) -> None:
     rows = panels.transpose(1, 2).flatten(2).flatten(0, 1).int() - 128  # (R', D')
     queries, first = len(x), max(start, 0)
-    column = torch.arange(first, first + len(rows))
+    column = torch.arange(first, first + len(rows), device="cpu")
     product = (x.double() @ rows.double().T).float() * (x_scale[:, None] * scale[column])
 
     def put(begin: int, values: Tensor, width: Tensor, shares: Tensor, columns: Tensor) -> None:
@@ -233,7 +234,7 @@ def _keep_possible(
     product[column == own[:, None]] = torch.inf
     put(0, product + bias[column], width, share[column], column)
     if across is not None:
-        put(first, across, width, share[:queries], torch.arange(queries))
+        put(first, across, width, share[:queries], torch.arange(queries, device="cpu"))
 
 
 @_native.reference("least_of_possible")
@@ -252,7 +253,7 @@ def _least_of_possible(
     kept: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     flooded = number == lower.shape[1]
-    there = (torch.arange(lower.shape[1]) < number[:, None]) & ~flooded[:, None]
+    there = (torch.arange(lower.shape[1], device="cpu") < number[:, None]) & ~flooded[:, None]
     index = order[column.long().where(there, 0)]
     values = (rows[index] * x[:, None]).sum(2) + bias[index]
     values, sorted_ = values.double().masked_fill(~there, torch.inf).sort(dim=1, stable=True)

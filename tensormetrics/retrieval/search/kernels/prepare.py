@@ -278,7 +278,7 @@ def references(
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=device)
     order = torch.empty(size + 1, dtype=torch.int32, device=device)
     position = torch.empty(count, dtype=torch.int64, device=device)
-    bounds = torch.empty(7 * size + 3 * (size // block), device=device)
+    bounds = torch.empty(7 * size + 3 * (size // block), dtype=torch.float32, device=device)
     each, left, bias, right = bounds.split([3 * size, 3 * size, size, 3 * (size // block)])
     most = torch.zeros(1, dtype=torch.int64, device=device)
     _references[(size // block,)](
@@ -307,7 +307,7 @@ def queries(
 ) -> Halves:  # fmt: skip
     # rows: (Q, D)  low: (1,), see `Prepared`  ->  tables of `size` rows
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=rows.device)
-    left = torch.empty(3, size, device=rows.device)
+    left = torch.empty(3, size, dtype=torch.float32, device=rows.device)
     known = torch.empty(len(rows), dtype=torch.bool, device=rows.device)
     own = left if factor == 2 else torch.empty(len(rows), dtype=torch.float64, device=rows.device)
     _queries[(size // 32,)](

@@ -12,12 +12,12 @@ from ..filter import Frame, middle
 def common_frame(rows: Tensor, distance: Distance, group: Group) -> tuple[Frame, Tensor]:
     # rows: (n, D) of this rank  ->  the same on all ranks; (n,) float64, norms in it, inf where not finite
     own = middle(rows, distance).tolist() if len(rows) else None
-    centre, count = torch.zeros(rows.shape[1], dtype=torch.float64), 0
+    centre, count = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu"), 0
     # Element by element in one order, so that all ranks have the same bits.
     for number, of_rank in exchange((len(rows), own), group):
         if of_rank is not None:
             count += number
-            centre += (torch.tensor(of_rank, dtype=torch.float64) - centre) * (number / count)
+            centre += (torch.tensor(of_rank, dtype=torch.float64, device="cpu") - centre) * (number / count)
     centre = centre.to(rows.device)
     norms = lengths(rows, centre, distance)
     longest = float(norms.where(norms.isfinite(), 0.0).amax()) if len(rows) else 0.0

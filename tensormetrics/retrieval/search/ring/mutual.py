@@ -95,7 +95,7 @@ def _neighbours(
     least = Least(len(worst), kept_of(k, len(worst), True), filter_.bias)
     limit = torch.nextafter((factor * worst + shift + error).to(dtype), worst.new_full((), torch.inf, dtype=dtype))
     least.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
-    own = torch.full((TILE,), -1)
+    own = torch.full((TILE,), -1, device="cpu")
     step = max(memory // 4 // (dim * dtype.itemsize), 256)
     some = TILE if x.scaled is not None else min(max(memory // 4 // (32 * dim), 64), TILE)
     for first in range(size, len(worst), step):
@@ -133,7 +133,7 @@ def _settled(
     there = values < torch.inf
     row, place = there.nonzero().unbind(1)
     column = columns[row, place]
-    delta = torch.full(values.shape, torch.inf, dtype=torch.float64)
+    delta = torch.full(values.shape, torch.inf, dtype=torch.float64, device="cpu")
     delta[row, place] = distance.of_pairs(query, reference, row, column, memory // 4)
     delta, index = nearest(delta, columns.masked_fill(~there, -1), k)
     factor, shift, error = places
@@ -144,7 +144,7 @@ def _settled(
     if len(left):
         some = query[left]
         count = min(k, len(reference))
-        none = torch.full((len(left),), -1)
+        none = torch.full((len(left),), -1, device="cpu")
         search = NearestSearch(some, none, count, References(reference, distance), memory)
         for start in range(0, len(left), search.rows):
             rows = slice(start, min(start + search.rows, len(left)))

@@ -122,13 +122,13 @@ class MutualRing:
 
     def _among_own(self, known: Known) -> None:
         rows, k = self.rows, known.index.shape[1]
-        own = torch.arange(len(rows))
+        own = torch.arange(len(rows), device="cpu")
         index = self.knn.search(rows, k, rows, own)[1]
         step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
         for start in range(0, len(rows), step):
             tile = slice(start, start + step)
             near = index[tile]
-            row = torch.arange(len(near)).repeat_interleave(k)
+            row = torch.arange(len(near), device="cpu").repeat_interleave(k)
             delta = self.distance.of_pairs(rows[tile], rows, row, near.flatten().clamp(min=0), self.memory // 4)
             delta = delta.view(near.shape).masked_fill(near < 0, torch.inf)
             known.add(delta, torch.where(near < 0, -1, near + self.first), tile)
@@ -138,7 +138,7 @@ class MutualRing:
         step, start = turn
         skipped = self._all(self.rank, step) if 2 * step == self.world and self.rank > owner else 0
         own = Side(self.rows, self.norms, known.delta[:, -1], self.scaled).of(slice(skipped, None))
-        of_block = Known(found[0].fill_(torch.inf), torch.full(found[1].shape, -1))
+        of_block = Known(found[0].fill_(torch.inf), torch.full(found[1].shape, -1, device="cpu"))
         first, k = sum(self.sizes[:owner]) + start, found[1].shape[1]
         options = k, self.distance, self.frame, self.memory
         for ours, piece, delta, index in mutual_neighbours(own._replace(worst=own.worst.clone()), block, *options):

@@ -14,6 +14,7 @@ from torch import Tensor
 from .... import _checks
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
+_RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
 O, B, I, E, S = range(5)  # noqa: E741
 UNNAMED = "_"  # the label of a bare B, I, E or S
 
@@ -84,7 +85,7 @@ def read_tags(
 
 
 def _number(label: str) -> int:
-    return int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest())
+    return int.from_bytes(hashlib.blake2b(label.encode(), digest_size=7).digest(), "big")
 
 
 def documents_of(tags: Iterable[Iterable[Any]], name: str = "tags") -> list[Sequence[Any]]:
@@ -176,8 +177,8 @@ def _rules(mode: str, device: torch.device) -> Tensor:
     table = torch.zeros(3, 5, 5, 2, dtype=torch.bool, device="cpu")
     for kind, rules in zip(table, kinds, strict=True):
         for rule in rules.split():  # a letter each: the prefix before, the prefix, whether labels are equal
-            places = [slice(None) if letter == "." else _PREFIXES[letter] for letter in rule[:2]]
-            kind[(*places, {"!": 0, "=": 1, "?": slice(None)}[rule[2]])] = True
+            places = [slice(None) if letter in ".?" else _RULED[letter] for letter in rule]
+            kind[tuple(places)] = True
     read_as = torch.tensor([_PREFIXES[letter] if letter in prefixes else O for letter in "OBIES"], device="cpu")
     return table[:, read_as][:, :, read_as].flatten(1).to(device)
 
