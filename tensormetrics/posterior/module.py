@@ -91,8 +91,8 @@ class ConfusionPosterior(Metric):
         if not collection:
             raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
         self.zero_division = zero_division
-        for metric in collection:  # an option that does not fit so many classes is refused here
-            metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))
+        for metric in collection:
+            metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))  # refuses options that do not fit C
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
         self.metrics = tuple(self.per_class)
         check_probability("ci_probability", ci_probability)
