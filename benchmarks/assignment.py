@@ -1,7 +1,7 @@
 """linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
 
-All get the same float64 values; tensormetrics once as float64 (the fair column) and once as float32. Solvers with a
-batched call get the batch, the others a loop. Every total cost is compared with scipy's before anything is timed. The
+All get the same values, as float64 and, where they compute in it, as float32. Solvers with a batched call get the
+batch, the others, and ragged problems, a loop. Every total cost is compared with scipy's before anything is timed. The
 solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`:
 run once with each, into a table of its own; scipy and tensormetrics are the common columns. With `--device cuda` the
 solvers that take tensors get them there, and their times end when the totals are back on the CPU; tensormetrics then
@@ -12,6 +12,7 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -23,10 +24,33 @@ from tensormetrics.assignment import _op, linear_sum_assignment
 
 NEEDS = ("scipy",)
 DEVICES = ("cpu", "cuda")
-Solver = Callable[[np.ndarray, Tensor, Tensor], np.ndarray]  # (B, R, C) as float64, as tensors of 64, 32 -> (B,) totals
 
 
-def cases(quick: bool, device: str) -> Iterator[tuple[str, np.ndarray]]:
+class Costs(NamedTuple):
+    """(B, R, C); of ragged problems the upper left corners count."""
+
+    arrays: dict[int, np.ndarray]  # by the bits of a number
+    tensors: dict[int, Tensor]
+    sizes: np.ndarray | None  # (B, 2)
+    lengths: dict[str, Tensor]  # the same for ours
+
+    def each(self, bits: int) -> list[np.ndarray]:
+        array = self.arrays[bits]
+        return list(array) if self.sizes is None else [c[:r, :k] for c, (r, k) in zip(array, self.sizes, strict=True)]
+
+
+Solver = Callable[[Costs], np.ndarray]  # -> (B,) totals
+
+
+def prepared(cost: np.ndarray, sizes: np.ndarray | None, device: str) -> Costs:
+    arrays = {64: cost, 32: cost.astype(np.float32)}
+    tensors = {bits: torch.from_numpy(array).to(device) for bits, array in arrays.items()}
+    names = ("row_lengths", "col_lengths") if sizes is not None else ()
+    lengths = {name: torch.from_numpy(sizes[:, k].copy()).to(device) for k, name in enumerate(names)}
+    return Costs(arrays, tensors, sizes, lengths)
+
+
+def cases(quick: bool, device: str) -> Iterator[tuple[str, np.ndarray, np.ndarray | None]]:
     generator = np.random.default_rng(0)
     many = 10 if quick else 1
     matchers = [(208, 300, 100), (208, 300, 300), (208, 300, 600)] if device == "cuda" else []
@@ -42,112 +66,132 @@ def cases(quick: bool, device: str) -> Iterator[tuple[str, np.ndarray]]:
         (20, 600, 300),
     ]:
         batch = max(batch // many, 2)
-        yield f"uniform {batch} x {rows} x {cols}", generator.random((batch, rows, cols))
+        yield f"uniform {batch} x {rows} x {cols}", generator.random((batch, rows, cols)), None
     for batch, n in [(10000, 8), (10000, 16), (10000, 30), (1000, 100), (20, 300)]:
         batch = max(batch // many, 2)
-        yield f"ties {batch} x {n} x {n}", (generator.random((batch, n, n)) < 0.5).astype(np.float64)
+        yield f"ties {batch} x {n} x {n}", (generator.random((batch, n, n)) < 0.5).astype(np.float64), None
+    for batch, n in [(10000, 8), (10000, 16), (1000, 100)]:
+        batch = max(batch // many, 2)
+        yield (
+            f"ragged {batch} x 1..{n} x 1..{n}",
+            generator.random((batch, n, n)),
+            generator.integers(1, n + 1, (batch, 2)),
+        )
     for n in [300] if quick else [300, 1000]:
         left, right = generator.random((2, n, 1, 2))
-        yield f"geometric 1 x {n} x {n}", np.linalg.norm(left - right.swapaxes(0, 1), axis=-1)[None]
+        yield f"geometric 1 x {n} x {n}", np.linalg.norm(left - right.swapaxes(0, 1), axis=-1)[None], None
         index = np.arange(1.0, n + 1)
-        yield f"i*j 1 x {n} x {n}", np.outer(index, index)[None]
+        yield f"i*j 1 x {n} x {n}", np.outer(index, index)[None], None
     if not quick:
-        yield "uniform 1 x 2000 x 2000", generator.random((1, 2000, 2000))
+        yield "uniform 1 x 2000 x 2000", generator.random((1, 2000, 2000)), None
 
 
-def scipy_loop(cost: np.ndarray, *_: Tensor) -> np.ndarray:
+def scipy_loop(costs: Costs) -> np.ndarray:
     def total(c: np.ndarray) -> float:
         return c[scipy.optimize.linear_sum_assignment(c)].sum()
 
-    return np.array([total(c) for c in cost])
+    return np.array([total(c) for c in costs.each(64)])
 
 
-def ours(which: int, device: str) -> Solver:
-    def solve(*inputs: np.ndarray | Tensor) -> np.ndarray:
-        return linear_sum_assignment(inputs[which], check=device == "cpu").cost.cpu().numpy()
+def ours(bits: int, device: str) -> Solver:
+    def solve(costs: Costs) -> np.ndarray:
+        return linear_sum_assignment(costs.tensors[bits], check=device == "cpu", **costs.lengths).cost.cpu().numpy()
 
     return solve
 
 
-def batched(module: str, name: str) -> Solver:
-    function = getattr(importlib.import_module(module), name)
-    return lambda cost, *_: function(cost, extend_cost=True, n_threads=1)[0]
+def batched(module: str, name: str, bits: int) -> Solver:
+    package = importlib.import_module(module)
+    together, alone = getattr(package, f"{name}_batch"), getattr(package, name)
+
+    def solve(costs: Costs) -> np.ndarray:
+        if costs.sizes is None:
+            return together(costs.arrays[bits], extend_cost=True, n_threads=1)[0]
+        return np.array([alone(c, extend_cost=True)[0] for c in costs.each(bits)])
+
+    return solve
 
 
 def lap_loop() -> Solver:
     lap = importlib.import_module("lap")
-    return lambda cost, *_: np.array([lap.lapjv(c, extend_cost=True)[0] for c in cost])
+    return lambda costs: np.array([lap.lapjv(c, extend_cost=True)[0] for c in costs.each(64)])
 
 
-def torch_linear_assignment(which: int) -> Solver:
+def torch_linear_assignment(bits: int) -> Solver:
     function = importlib.import_module("torch_linear_assignment").batch_linear_assignment
 
-    def solve(*inputs: np.ndarray | Tensor) -> np.ndarray:
-        cost, column = inputs[which], function(inputs[which])
+    def solve(costs: Costs) -> np.ndarray:
+        cost = costs.tensors[bits]
+        column = function(cost)
         chosen = cost.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0)
         return chosen.sum(1, dtype=torch.float64).cpu().numpy()
 
     return solve
 
 
+PEERS = {"lapx lapjvh": ("lap", "lapjvh"), "laprust": ("laprust", "lapjv"), "lapcpp": ("lapcpp", "lapjv")}
 RIVALS: dict[str, Callable[[], Solver]] = {
-    "lapx lapjv": lambda: batched("lap", "lapjvx_batch"),
-    "lapx lapjvh": lambda: batched("lap", "lapjvh_batch"),
-    "laprust": lambda: batched("laprust", "lapjv_batch"),
-    "lapcpp": lambda: batched("lapcpp", "lapjv_batch"),
-    "lap lapjv": lap_loop,
-    "torch-linear-assignment": lambda: torch_linear_assignment(1),
-    "torch-linear-assignment float32": lambda: torch_linear_assignment(2),
+    f"{name} {bits}": lambda where=where, bits=bits: batched(*where, bits)
+    for name, where in PEERS.items()
+    for bits in (64, 32)
 }
-BEST_OF = ("lapx lapjvh", "laprust", "lapcpp")
+RIVALS |= {
+    "lapx lapjv 64": lambda: batched("lap", "lapjvx", 64),
+    "lap lapjv 64": lap_loop,
+    "torch-linear-assignment 64": lambda: torch_linear_assignment(64),
+    "torch-linear-assignment 32": lambda: torch_linear_assignment(32),
+}
 
 
 def installed(device: str) -> tuple[dict[str, Solver], list[str]]:
-    solvers = {"scipy": scipy_loop, "ours float64": ours(1, device), "ours float32": ours(2, device)}
+    solvers = {"scipy": scipy_loop, "ours 64": ours(64, device), "ours 32": ours(32, device)}
     missing = []
     for name, make in RIVALS.items():
-        if name.endswith("float32") and device == "cpu":  # it hands both to scipy there
+        if name == "torch-linear-assignment 32" and device == "cpu":  # it hands both to scipy there
             continue
         try:
             solvers[name] = make()
         except (ImportError, AttributeError):
             missing.append(name)
-    if "lapx lapjv" in solvers:
-        solvers.pop("lap lapjv", None)
-        missing.append("lap lapjv")
+    if "lapx lapjv 64" in solvers:
+        solvers.pop("lap lapjv 64", None)
+        missing.append("lap lapjv 64")
     return solvers, missing
 
 
-def seconds(solvers: dict[str, Solver], inputs: tuple, budget: float) -> dict[str, float]:
+def seconds(solvers: dict[str, Solver], costs: Costs, budget: float) -> dict[str, float]:
     """The median time of each solver, over as many turns (3 to 30) as the budget allows."""
     times: dict[str, list[float]] = {name: [] for name in solvers}
     begin = time.perf_counter()
     while len(times["scipy"]) < 3 or (time.perf_counter() - begin < budget and len(times["scipy"]) < 30):
         for name, solve in solvers.items():
             start = time.perf_counter()
-            solve(*inputs)
+            solve(costs)
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def row(name: str, cost: np.ndarray, solvers: dict[str, Solver], device: str, budget: float) -> Iterator[list[str]]:
-    doubles = torch.from_numpy(cost)
-    inputs = (cost, doubles.to(device), doubles.float().to(device))
-    wanted = scipy_loop(*inputs)
+def row(name: str, costs: Costs, solvers: dict[str, Solver], budget: float) -> Iterator[list[str]]:
+    if costs.sizes is not None:
+        solvers = {name: solve for name, solve in solvers.items() if not name.startswith("torch-")}
+    wanted = scipy_loop(costs)
     for solver, solve in solvers.items():
-        tolerance = 1e-5 if solver.endswith("float32") else 1e-9
-        np.testing.assert_allclose(solve(*inputs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
-    took = seconds(solvers, inputs, budget)
-    fair, peers = took["ours float64"], [took[peer] for peer in BEST_OF if peer in took]
-    mine = [fair, took["ours float32"]]
-    ratios = [rival / own for rival in (took["scipy"], *([min(peers)] if peers else [])) for own in mine]
-    ratios += [took[rival] / took[f"ours float{bits}"] for rival, bits in tensor_rivals(solvers).items()]
-    scans = _op.lsa(doubles, False)[6].double().mean()
-    yield [name, *(f"{1e3 * t:.2f}" for t in took.values()), f"{scans:.0f}", *(f"{ratio:.2f}x" for ratio in ratios)]
+        tolerance = 1e-5 if solver.endswith("32") else 1e-9
+        np.testing.assert_allclose(solve(costs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
+    took = seconds(solvers, costs, budget)
+    scans = _op.lsa(costs.tensors[64], False, *costs.lengths.values())[6].double().mean()
+    ratios = [f"{took['scipy'] / took[f'ours {bits}']:.2f}x" for bits in (64, 32)]
+    for bits in (64, 32):
+        peers = [took[f"{peer} {bits}"] for peer in PEERS if f"{peer} {bits}" in took]
+        ratios += [f"{min(peers) / took[f'ours {bits}']:.2f}x"] if peers else []
+    ratios += [
+        f"{took[rival] / took[f'ours {rival[-2:]}']:.2f}x" if rival in took else "" for rival in tensor_rivals(solvers)
+    ]
+    yield [name, *(f"{1e3 * took[name]:.2f}" if name in took else "" for name in solvers), f"{scans:.0f}", *ratios]
 
 
-def tensor_rivals(solvers: dict[str, Solver]) -> dict[str, str]:
-    return {name: "32" if name.endswith("32") else "64" for name in solvers if name.startswith("torch-")}
+def tensor_rivals(solvers: dict[str, Solver]) -> list[str]:
+    return [name for name in solvers if name.startswith("torch-")]
 
 
 def main() -> None:
@@ -155,17 +199,17 @@ def main() -> None:
     torch.set_num_threads(1)
     solvers, missing = installed(options.device)
     columns = ["case", *(f"{name} ms" for name in solvers), "row scans", "scipy / 64", "scipy / 32"]
-    columns += ["best peer / 64", "best peer / 32"] if any(peer in solvers for peer in BEST_OF) else []
-    columns += [f"torch-l-a / {bits}" for bits in tensor_rivals(solvers).values()]
+    columns += ["best peer / 64", "best peer / 32"] if any(f"{peer} 64" in solvers for peer in PEERS) else []
+    columns += [f"torch-l-a / {rival[-2:]}" for rival in tensor_rivals(solvers)]
     where = "One thread" if options.device == "cpu" else "Tensors on the GPU, arrays on one thread of the CPU"
     notes = (
-        f"{where}, medians; x / 64: how many times longer x takes than ours in float64.\n"
-        f"Best peer: of {', '.join(BEST_OF)}. Not installed: {', '.join(missing) or 'none'}."
+        f"{where}, medians; 64, 32: the bits of a number; x / 64: how many times longer x takes than ours in float64.\n"
+        f"Best peer: of {', '.join(PEERS)}, in the same numbers. Not installed: {', '.join(missing) or 'none'}."
     )
     table = Table(options, "Assignment", columns, notes, ("scipy", "numpy"))
     budget = 1.0 if options.quick else 10.0 if options.device == "cpu" else 2.0
-    for name, cost in cases(options.quick, options.device):
-        table.add(row(name, cost, solvers, options.device, budget))
+    for name, cost, sizes in cases(options.quick, options.device):
+        table.add(row(name, prepared(cost, sizes, options.device), solvers, budget))
     table.finish()
 
 

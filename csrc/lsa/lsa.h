@@ -15,6 +15,7 @@
 //   for_each(n, f)        f(j) for every j < n, where f may touch anything that no other j touches
 //   once(f)               f() by one lane
 //   stage(problem)        may put the costs where the group reads them faster; comes after a once, before a for_each
+//   kBounded              has it `bounds` (lsa_bounds.h), by which it reads less of a row?
 // for_each and once first let all lanes arrive, and they and least let them all see what was written. A column always
 // belongs to the same lane. least, first and sweep may read some columns before f has written others, and may hand read
 // and f several neighbouring columns at once: these reach arrays through load and store only, and choose by `?:`.
@@ -293,10 +294,16 @@ struct Solver {
     group.sweep(p.width, nothing, [&](auto j, T) { store(p.distance, j, infinity<T>()); });
     group.once([&] { p.seen[root] = tree; });
     Exit exit{p.unmatched, root};
-    Least<T> best = relax(root, T(0));
+    if constexpr (Group::kBounded) {
+      if (tree == 1) group.bounds.begin(p);
+      group.bounds.start();
+    }
+    Least<T> best = relax(root, T(0), exit.length);
     int32_t size = 0;
     while (best.value <= exit.length && best.value < infinity<T>()) {
-      const int32_t column = with_room(best, root, distance, itself());
+      bool full = false;
+      if constexpr (Group::kBounded) full = group.bounds.all_full(best.value);
+      const int32_t column = full ? best.column : with_room(best, root, distance, itself());
       if (p.room[column] > 0) {
         settle(size, best.value);
         move(root, static_cast<int32_t>(p.parent[column]), column);
@@ -310,6 +317,7 @@ struct Solver {
         p.price[column] = -infinity<T>();  // from here on every path to it is infinitely long
         p.distance[column] = infinity<T>();
       });
+      if constexpr (Group::kBounded) group.bounds.close(p, column);
       ++size;
       for (int32_t row = p.first[column]; row >= 0; row = p.next[row]) {
         if (spent()) return kWorkLimit;
@@ -318,9 +326,9 @@ struct Solver {
           p.seen[row] = tree;
           p.via[row] = column;
         });
-        const T base = level - (p.at(row, column) - price);
+        const T base = level - (paid(row, column) - price);
         if (base + p.unmatched < exit.length) exit = {base + p.unmatched, row};
-        best = relax(row, base);
+        best = relax(row, base, exit.length);
       }
     }
     if (!(exit.length < infinity<T>())) return kInfeasible;
@@ -335,8 +343,11 @@ struct Solver {
   };
 
   // Tries the ways on from a row of the tree, and finds the nearest column in the same pass.
-  LSA_FN Least<T> relax(int32_t row, T base) {
+  LSA_FN Least<T> relax(int32_t row, T base, T exit) {
     ++scans;
+    if constexpr (Group::kBounded) {
+      if (group.bounds.in_use()) return group.bounds.relax(group, p, row, base, exit);
+    }
     return group.least(p.width, costs(row), [&](auto j, auto cost) {
       const auto through = base + (cost - load(p.price, j)), known = load(p.distance, j);
       const auto shorter = through < known;
@@ -347,9 +358,17 @@ struct Solver {
     });
   }
 
+  LSA_FN T paid(int32_t row, int32_t column) {
+    if constexpr (Group::kBounded) return group.bounds.paid(p, row, column);
+    else return p.at(row, column);
+  }
+
   // Keeps reduced costs >= 0 and those on the tree's edges at 0.
   LSA_FN void settle(int32_t size, T length) {
-    group.for_each(size, [&](int32_t k) { p.price[p.tree[k]] = p.kept[k] - (length - p.level[k]); });
+    group.for_each(size, [&](int32_t k) {
+      p.price[p.tree[k]] = p.kept[k] - (length - p.level[k]);
+      if constexpr (Group::kBounded) group.bounds.settled(p, p.tree[k]);
+    });
   }
 
   // From the end of the path back to the root, each row leaves its column to the row before it. The last row goes to

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "common/parallel.h"
+#include "lsa_bounds.h"
 #include "lsa_simd.h"
 #include "lsa_tensors.h"
 #include "lsa_tiny.h"
@@ -11,10 +12,11 @@ namespace lsa {
 
 constexpr int64_t kFew = 128;  // columns: below, a row is too few wide vectors for these to pay
 constexpr int kNarrow = 32;
+constexpr int64_t kMany = 1024;  // columns: below, finding out what need not be read of a row costs more than reading it
 
-template <int bytes, class T>
+template <class Lane, class T>
 void solve_range(const Batch<T>& batch, int64_t begin, int64_t end) {
-  OneLane<T, bytes> group;
+  Lane group;
   std::vector<char> room(batch.side() * Memory<T>::kBytes);
   const Memory<T> memory(room.data(), batch.side());
   for (int64_t b = begin; b < end && !stop::asked(batch.stop); ++b) batch.solve_one(group, b, memory);
@@ -42,10 +44,13 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
     const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
     common::in_parallel("linear_sum_assignment", batch.problems, grain, [&](int64_t begin, int64_t end) {
       common::vectorised([&](auto bytes) {
-        using Lanes = Tiny<std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>, std::min<int>(bytes, kNarrow)>;
+        constexpr int narrow = std::min<int>(bytes, kNarrow);
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(batch.cost)>>;
+        using Lanes = Tiny<T, narrow>;
         if (Lanes::serves(batch) && end - begin >= Lanes::kLanes / 2) solve_tiny<bytes>(batch, begin, end);
-        else if (batch.cols < kFew) solve_range<std::min<int>(bytes, kNarrow)>(batch, begin, end);
-        else solve_range<bytes>(batch, begin, end);
+        else if (batch.cols < kFew) solve_range<OneLane<T, narrow>>(batch, begin, end);
+        else if (batch.cols < kMany) solve_range<OneLane<T, bytes>>(batch, begin, end);
+        else solve_range<BoundedLane<T, bytes>>(batch, begin, end);
       });
     });
   });

@@ -50,6 +50,7 @@ enum class Place { kTile, kShared, kGlobal };
 // A Group, see lsa.h.
 template <class Team, bool staged>
 struct Lanes : Team {
+  static constexpr bool kBounded = false;
   static constexpr int kAhead = 4;
   char* tile;  // if `staged`, shared memory for all costs of a problem; else they are read where they lie
 

@@ -46,6 +46,30 @@ inline V exchanged(const V& x, std::index_sequence<k...>) {
 #endif
 }
 
+template <class Mask>
+inline bool any(const Mask& mask) {
+  uint64_t words[sizeof(Mask) / 8], all = 0;
+  std::memcpy(words, &mask, sizeof(Mask));
+  for (const uint64_t word : words) all |= word;
+  return all != 0;
+}
+
+template <class V, size_t... k>
+inline V least_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
+#if defined(__clang__)
+  const V even = __builtin_shufflevector(x, y, (2 * k)...), odd = __builtin_shufflevector(x, y, (2 * k + 1)...);
+#else
+  using Places = decltype(x < x);
+  const V even = __builtin_shuffle(x, y, Places{(2 * k)...}), odd = __builtin_shuffle(x, y, Places{(2 * k + 1)...});
+#endif
+  return odd < even ? odd : even;
+}
+// The least of each pair of neighbours: of x, then of y.
+template <class V>
+inline V least_of_pairs(const V& x, const V& y) {
+  return least_of_pairs(x, y, std::make_index_sequence<sizeof(V) / sizeof(x[0])>());
+}
+
 // The least entry, in every entry.
 template <int Offset, class V, size_t... k>
 inline V spread_least(const V& x, std::index_sequence<k...> entries) {
@@ -56,6 +80,7 @@ inline V spread_least(const V& x, std::index_sequence<k...> entries) {
 
 template <class T, int Bytes>
 struct OneLane {
+  static constexpr bool kBounded = false;
   static constexpr int32_t kWidth = Bytes / sizeof(T);
   using V = Vector<T, Bytes>;
   std::vector<T> staged;

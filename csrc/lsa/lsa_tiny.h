@@ -51,12 +51,6 @@ class Tiny {
   using I = decltype(V{} < V{});
   using Int = std::remove_reference_t<decltype(I{}[0])>;
 
-  static bool any(const I& mask) {
-    uint64_t words[Bytes / 8], all = 0;
-    std::memcpy(words, &mask, Bytes);
-    for (const uint64_t word : words) all |= word;
-    return all != 0;
-  }
   // In each lane, the entry that its index says.
   template <class X>
   X pick(const X* array, const I& index) const {

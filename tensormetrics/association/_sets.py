@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _checks
 
-PIECE = 2**21  # numbers that the caches of a CPU hold
+PIECE = 2**20  # numbers that the caches of a CPU hold
 FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
 SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
 RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
@@ -112,35 +112,30 @@ def lean(score: Score) -> Score:
     return score
 
 
-def in_pieces(*, rereads: bool) -> Callable[[Score], Score]:
-    """On a CPU, large batches in pieces: small ones for a score that reads its vectors again and again, larger ones, of
-    vectors that are not yet float64, for one that does not and would get memory for longer than it computes.
+def in_pieces(score: Score) -> Score:
+    """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
 
     For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
     """
 
-    def mark(score: Score) -> Score:
-        @functools.wraps(score)
-        def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
-            if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
-                return score(*sets, **options)
-            tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
-            numbers = sum(t.numel() for t in tensors if rereads or t.dtype != torch.float64)
-            most = PIECE if rereads else 4 * PIECE
-            lead = tensors[0].shape[:-2] if numbers > most else ()
-            if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
-                return score(*sets, **options)
-            size = max(1, most * lead[0] // numbers)
-            columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
-            parts = [
-                score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
-                for piece in zip(*columns, strict=False)
-            ]
-            return tuple(map(torch.cat, zip(*parts, strict=True)))
+    @functools.wraps(score)
+    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+        if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
+            return score(*sets, **options)
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+        numbers = sum(t.numel() for t in tensors)
+        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
+        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+            return score(*sets, **options)
+        size = max(1, PIECE * lead[0] // numbers)
+        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+        parts = [
+            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+            for piece in zip(*columns, strict=False)
+        ]
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
 
-        return cast(Score, pieces)
-
-    return mark
+    return cast(Score, pieces)
 
 
 def _leads(lead: torch.Size, tensor: Tensor) -> bool:

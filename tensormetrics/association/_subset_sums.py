@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,12 +59,16 @@ def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
     return _binomials(size.device)[0, size, n]
 
 
-@functools.cache
 def _binomials(device: torch.device) -> Tensor:
     # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
+    return torch.tensor(_table_of_binomials(), device=device)
+
+
+@functools.cache
+def _table_of_binomials() -> np.ndarray:  # no tensor, which might be a fake one for ever after
     exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
     fewer = [list(itertools.accumulate(row[:-1], initial=0)) for row in exact]
-    return torch.tensor([exact, fewer], device=device)
+    return np.array([exact, fewer])
 
 
 def _count_sums(keys: Tensor, null: Null) -> Tensor:

@@ -225,10 +225,11 @@ class IndexedQuery:
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
 
     def _forms(self, template: Forms | None) -> Forms:
-        if template is None:
-            return self.template
-        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, self.template, strict=True)):
-            raise ValueError(f"template: got {tuple(template)!r} for a query of {self.template} sets")
+        own = self.template
+        if template is None or template == own:
+            return own
+        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, own, strict=True)):
+            raise ValueError(f"template: got {tuple(template)!r} for a query of {own} sets")
         return template
 
 

@@ -82,7 +82,7 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _score(
     t: Tensor,
     a: Tensor,

@@ -76,7 +76,7 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
 
 
-@_sets.in_pieces(rereads=True)
+@_sets.in_pieces
 def _scores(
     x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
 ) -> tuple[Tensor, ...]:
@@ -111,13 +111,15 @@ def _read(
 def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # ->  (X + Y,), what `associations` gives, by as few operations as there can be
     vectors = torch.cat([x, y, a, b])
-    vectors = vectors.to(_sets.precision(vectors))
+    if vectors.dtype != torch.float64:
+        vectors = vectors.to(_sets.precision(vectors))
     n, m = len(a), len(b)
     sizes = [len(vectors) - n - m, n, m]
     scales = _sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
     targets, a, b = vectors.split_with_sizes(sizes)
-    axis = torch.addmv(torch.mv(b.mT, scales[2]), a.mT, scales[1], beta=-1 / m, alpha=1 / n)
-    return torch.mv(targets, axis) * scales[0]
+    # The difference of equal sets is 0, which it would not be if one product were added to the other.
+    axis = torch.sub(torch.mv(a.mT, scales[1]), torch.mv(b.mT, scales[2]), alpha=n / m)
+    return torch.addmv(scales[0], targets, axis, beta=0, alpha=1 / n) * scales[0]
 
 
 def associations(x: _sets.Words, y: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:

@@ -92,8 +92,7 @@ class ConfusionPosterior(Metric):
             raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
         self.zero_division = zero_division
         for metric in collection:
-            # An option that does not fit so many classes is refused here.
-            metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))
+            metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))  # refuses options that do not fit C
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
         self.metrics = tuple(self.per_class)
         check_probability("ci_probability", ci_probability)

@@ -21,6 +21,8 @@ Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
 NEEDS = "diag", "margins", "weighted"
 
+LEAST = 2.0**-100  # concentration of a whole row
+
 
 class ConfusionSums(NamedTuple):
     """Shares of true positives, false positives, false negatives and true negatives per class, each (..., C)."""
@@ -227,16 +229,25 @@ def _checked(
     return counts, names, num_samples
 
 
+def _held_by_float32(prior: Tensor) -> Tensor:
+    # prior: (..., K)  ->  (..., K)
+    """Rows of nothing but concentrations below 2^-100 are scaled up to it: one cell gets all of the mass by the same
+    odds, but for a chance of about 2^-90, and float32 holds the reciprocals."""
+    largest = prior.amax(-1, keepdim=True)
+    return torch.where((largest > 0) & (largest < LEAST), prior * (LEAST / largest), prior)
+
+
 def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:
     # counts: (E, C, C)
     C = counts.shape[-1]
     if method == "prior":
         counts = torch.zeros_like(counts)
-    prevalence = counts.sum(-1) + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(counts)
+    prior = _held_by_float32(dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior"))
+    prevalence = counts.sum(-1) + prior.to(counts)
     prior = confusion_prior_of(confusion_prior, C)
     shared = not isinstance(prior, Tensor)
     fixed = prior if isinstance(prior, Tensor) else dirichlet_prior("balanced", (C, C))
-    cells = counts + fixed.to(counts)
+    cells = counts + _held_by_float32(fixed).to(counts)
     if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
         raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
     if method == "random":

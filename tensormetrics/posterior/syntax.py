@@ -137,10 +137,12 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default:
 
 
 def _meant(name: str) -> str:
-    """What "macro_f1", "F1-score" and the like are called here; else nothing."""
-    words = re.split(r"[\s_-]+", name.lower())
+    """What "macro_f1", "f1macro", "F1-score" and the like are called here; else nothing."""
+    average = "|".join(map(re.escape, sorted(AVERAGING_REGISTRY, key=len, reverse=True)))
+    parts = re.split(r"[\s_-]+", name.lower())
+    words = [word for part in parts for word in (part in METRIC_REGISTRY and [part]) or re.split(f"({average})", part)]
     averages = [word for word in words if word in AVERAGING_REGISTRY]
-    rest = [word for word in words if word not in ("score", "average", "avg", *averages)]
+    rest = [word for word in words if word not in ("", "score", "average", "avg", *averages)]
     metric = next((found for found in ("_".join(rest), "".join(rest)) if found in METRIC_REGISTRY), None)
     if metric is None or len(averages) > 1:
         return ""

@@ -96,10 +96,10 @@ def lexsort(*keys: Tensor) -> Tensor:
 def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # values: (..., N)  ->  (..., M) the distinct ones, ascending, (..., M) their counts, (..., N) the place of each
     """`unique` along the last dimension; where fewer than M are distinct, zeros of count 0 follow."""
-    if values.ndim == 1 and values.dtype == torch.int64 and values.device.type == "cpu" and len(values):
-        least, largest = (end.item() for end in values.aminmax())
-        if largest - least < 4 * len(values):
-            return _distinct_of_range(values, least)
+    if counted := _counted_of_range(values):
+        least, first, counts = counted
+        place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
+        return first + least, counts[first], place[values - least]
     ordered, order = values.sort(-1)
     place = torch.zeros_like(order)
     place[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).cumsum(-1)
@@ -110,10 +110,20 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return first, count, torch.empty_like(place).scatter_(-1, order, place)
 
 
-def _distinct_of_range(values: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
-    # values: (N,) int64, the largest of them not far above the least  ->  as `distinct`, counted instead of sorted
-    offset = values - least
-    counts = offset.bincount()
-    first = counts.nonzero()[:, 0]
-    place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
-    return first + least, counts[first], place[offset]
+def distinct_counts(values: Tensor) -> tuple[Tensor, Tensor]:
+    # values: (..., N)  ->  (..., M), (..., M): `distinct` without the places
+    if counted := _counted_of_range(values):
+        least, first, counts = counted
+        return first + least, counts[first]
+    return distinct(values)[:2]
+
+
+def _counted_of_range(values: Tensor) -> tuple[int, Tensor, Tensor] | None:
+    # values: (..., N)  ->  the least, (M,) the distinct ones less that, (range,) counts: if the range is narrow
+    if values.ndim != 1 or values.dtype != torch.int64 or values.device.type != "cpu" or not len(values):
+        return None
+    least, largest = (int(end) for end in values.aminmax())
+    if largest - least >= 4 * len(values):
+        return None
+    counts = (values - least).bincount()
+    return least, counts.nonzero()[:, 0], counts

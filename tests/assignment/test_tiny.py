@@ -84,7 +84,7 @@ def solved() -> list[Tensor]:
     cases = [
         (kind, shape, dtype)
         for kind in KINDS
-        for shape in [*SHAPES, (30, 30), (20, 140)]
+        for shape in [*SHAPES, (30, 30), (20, 140), (20, 1030)]
         for dtype in (torch.float32, torch.float64)
     ]
     found = (_op.lsa(costs(*case, generator), False) for case in cases)

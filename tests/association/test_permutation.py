@@ -13,6 +13,7 @@ from tensormetrics import association
 from tensormetrics.association import permutation_p_value, sign_flip_p_value
 from tensormetrics.association._draws import random_partitions
 from tensormetrics.association._random import random_words, stream
+from tensormetrics.association._subset_sums import number_of_subsets
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SIDES = {"right-sided": "right", "left-sided": "left", "two-sided": "two_sided"}
@@ -250,3 +251,9 @@ def test_errors(device):
     with pytest.raises(TypeError) as info:
         permutation_p_value(u.long(), u)
     assert str(info.value) == "u: got torch.int64, wanted a floating dtype; write u.float()"
+
+
+def test_fake_tensors_leave_nothing_behind():
+    with torch._subclasses.FakeTensorMode():
+        number_of_subsets(torch.tensor([4]), torch.tensor([2]))
+    assert number_of_subsets(torch.tensor([4, 5]), torch.tensor([2, 1])).tolist() == [6, 5]

@@ -86,6 +86,12 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
 
 
+def test_equal_attributes_make_no_difference(generator, device):
+    x, y, a, _ = random_sets("xyab", generator, device, 2)
+    assert not association.weat(x, y, a, a).any() and association.weat(x[0], y[0], a[0], a[0]) == 0
+    assert association.weat_effect_size(x, y, a, a).isnan().all()
+
+
 def test_scores_that_do_not_vary_give_no_gradient(device):
     x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1).requires_grad_()
     a, b = torch.eye(2, device=device).unsqueeze(1)

@@ -123,6 +123,18 @@ def test_small_sums_are_relatively_accurate(device):
     np.testing.assert_allclose(torch.stack(double[:4], 2)[s, 0].cpu().numpy(), sums_of(matrix), rtol=1e-7)
 
 
+@pytest.mark.parametrize("least", [1e-37, 1e-40, 1e-300])  # float32 has no reciprocal of the latter two
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tiny_concentrations_give_one_cell_all_by_their_odds(least, dtype, device):
+    prior = least * torch.tensor([[1.0, 2, 1], [1, 1, 2], [3, 1, 1]], dtype=torch.float64)
+    counts, share = torch.zeros(3, 3, dtype=torch.int64, device=device), least * torch.tensor([1.0, 1, 3]).double()
+    sums = sample_sums(counts, 4000, prevalence_prior=share, confusion_prior=prior, dtype=dtype)
+    for part in sums[:4]:
+        torch.testing.assert_close(part, part.round(), rtol=0, atol=1e-6)
+    mean = sums.tp.double().mean((0, 1)).cpu()  # row by 1/5, 1/5, 3/5, then column by 1/4, 1/4, 1/5
+    assert (mean - torch.tensor([0.05, 0.05, 0.12], dtype=torch.float64)).abs().max() < 0.03
+
+
 def test_impossible_cells_stay_exact_zeros(device):
     none = {"prevalence_prior": 0, "confusion_prior": 0}
     sums = sample_sums(COUNTS.to(device), 50, **none, dtype=torch.float64)

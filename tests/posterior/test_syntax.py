@@ -100,6 +100,8 @@ def test_errors(metric, message):
         ("f1_macro", "'f1@macro'"),
         ("macro f1", "'f1@macro'"),
         ("F1-macro", "'f1@macro'"),
+        ("f1macro", "'f1@macro'"),
+        ("MicroPrecision", "'precision@micro'"),
         ("macro_avg_f1", "'f1@macro'"),
         ("recall_micro", "'recall@micro'"),
         ("precision_weighted", "'precision@weighted'"),

@@ -241,6 +241,19 @@ def test_invalid_predictions_count_as_empty():
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
+def test_the_plot_of_shares_leaves_out_how_many_were_invalid(make):
+    pytest.importorskip("matplotlib")
+    scores = make(Family(Doc.metric, BOTH, on_invalid="empty"))
+    scores.update([None, *PREDS], [REFS[0], *REFS])
+    wanted = len([name for name in scores.compute() if "invalid" not in name])
+    for answer in None, [scores.compute()] * 2:
+        _, axes = scores.plot(answer)
+        texts = [*axes.get_yticklabels(), *(axes.get_legend().get_texts() if axes.get_legend() else [])]
+        assert not any("invalid" in text.get_text() for text in texts)
+        assert len(axes.containers) == wanted
+
+
+@pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
 def test_threads_share_a_family(make):
     scores = make(Family(Doc.metric, BOTH, by="label"))
     with ThreadPoolExecutor(8) as pool:

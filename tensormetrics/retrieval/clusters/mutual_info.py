@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Options
 from ..rows import budget
-from ..sums import distinct, halving_sum
+from ..sums import distinct_counts, halving_sum
 from .contingency import ClusteringMetric, Contingency, as_contingency
 
 Average = Literal["arithmetic", "geometric", "min", "max"]
@@ -49,7 +49,7 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
     """
     table = as_contingency(labels, clusters)
     n = table.total
-    (a, classes), (b, groups) = (distinct(size)[:2] for size in (table.row_size, table.col_size))
+    (a, classes), (b, groups) = (distinct_counts(size) for size in (table.row_size, table.col_size))
     a, b = torch.broadcast_tensors(a[..., :, None], b[..., None, :])
     mean = a.double() * b / n
     reach = 12 * (mean * (n - a) * (n - b) / (n * max(n - 1, 1))).sqrt() + 40
@@ -269,21 +269,29 @@ def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: i
     terms = (last - first + 1).clamp(min=0)
     offset = torch.nn.functional.pad(terms.cumsum(0), (1, 0))
     # Pieces are cut between pairs of sizes only, so that no sum depends on the budget. Waits for the device.
-    size = max(budget(None, a.device) // 2**10, 1)
-    cuts = torch.searchsorted(offset, torch.arange(0, int(offset[-1]), size, device=a.device))
-    cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
-    sums = torch.zeros(len(a), dtype=torch.float64, device=a.device)
-    for (start, stop), (begin, end) in zip(pairwise(cuts.tolist()), pairwise(offset[cuts].tolist()), strict=True):
-        pair, lengths = slice(start, stop), terms[start:stop]
-
-        def spread(values: Tensor) -> Tensor:
-            return values[pair].repeat_interleave(lengths, output_size=end - begin)  # noqa: B023
-
-        k = spread(first - offset[:-1]) + torch.arange(begin, end, device=a.device)
-        left, right = spread(a) - k, spread(b) - k
-        log_weight = spread(constant) - log_factorial[k] - log_factorial[left] - log_factorial[right]
-        log_weight -= log_factorial[spread(n - a - b) + k]
+    size, total = max(budget(None, a.device) // 2**10, 1), int(offset[-1])
+    pieces = [(slice(0, len(a)), slice(0, total))]
+    if total == 0:
+        return torch.zeros(len(a), dtype=torch.float64, device=a.device)
+    if total > size:
+        cuts = torch.searchsorted(offset, torch.arange(0, total, size, device=a.device))
+        cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
+        pieces = [
+            (slice(*of), slice(*at))
+            for of, at in zip(*(pairwise(x.tolist()) for x in (cuts, offset[cuts])), strict=True)
+        ]
+    numbers, rate = first - offset[:-1], n / (a.double() * b)
+    sums = []
+    for pair, place in pieces:
+        of = torch.repeat_interleave(terms[pair], output_size=place.stop - place.start)
+        k, left, right, neither, log_weight, log_rate = (
+            values[pair].index_select(0, of) for values in (numbers, a, b, n - a - b, constant, rate)
+        )
+        k += torch.arange(place.start, place.stop, device=a.device)
+        weights = log_factorial[torch.stack([k, left - k, right - k, neither + k])]
+        for each in weights:
+            log_weight -= each
         k = k.double()
-        value = (k * spread(n / (a.double() * b))).log_().mul_(k / n).mul_(log_weight.exp_())
-        sums[pair] = torch.segment_reduce(value, "sum", lengths=lengths)
-    return sums
+        value = (k * log_rate).log_().mul_(k / n).mul_(log_weight.exp_())
+        sums.append(torch.segment_reduce(value, "sum", lengths=terms[pair]))
+    return torch.cat(sums)

@@ -123,17 +123,21 @@ class Pairs:
         while seen < same:
             known = self._distances_of_same(start, start + size)
             start, seen = start + size, seen + len(known)
+            known, number = known.unique_consecutive(return_counts=True)  # few where there are ties
             ends = torch.cat([known, known.new_full((1,), torch.inf)])
+            nearer = torch.nn.functional.pad(number.cumsum(0), (1, 0))  # than the k-th distinct one, and in the end all
             for tile in self._tiles():
                 apart = (~tile.same).nonzero()[:, 0]
                 value = self._values(tile)[apart]
                 below = torch.searchsorted(known, value - self.error)
-                unsure = ~(ends[below] > value + self.error)  # so of NaN, too
-                through, exact = below.clone(), self._canonical(*tile.pairs(apart[unsure]))
-                below[unsure], through[unsure] = (
-                    torch.searchsorted(known, exact, right=side) for side in (False, True)
-                )
-                count = (below + through).sum()  # of twice those that are nearer, and those as near
+                unsure = (~(ends[below] > value + self.error)).nonzero()[:, 0]  # so of NaN, too
+                exact = self._canonical(*tile.pairs(apart[unsure]))
+                place = below[unsure]  # or further on, where there is one between the bound and the distance
+                further_on = (~(ends[place] >= exact)).nonzero()[:, 0]
+                place[further_on] = torch.searchsorted(known, exact[further_on])
+                below[unsure] = place
+                as_near = nearer[place + (ends[place] == exact) * (place < len(known))] - nearer[place]
+                count = 2 * nearer[below].sum() + as_near.sum()  # of twice those that are nearer, and those as near
                 doubled += torch.stack([count >> 31, count & (2**31 - 1)])
         high, low = self._all(doubled)
         further = (high + (low >> 31)).double() * 2.0**31 + (low & (2**31 - 1)).double()

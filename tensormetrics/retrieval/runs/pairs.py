@@ -48,8 +48,7 @@ class Pairs:
 
     def _refuse_repeated(self) -> None:
         self.key = self.keys()
-        self.by_key = self.key.argsort()
-        ordered = self.key[self.by_key]
+        ordered = np.sort(self.key)
         if (ordered[1:] != ordered[:-1]).all():
             return
         seen = set()

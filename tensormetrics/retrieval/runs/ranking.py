@@ -79,12 +79,17 @@ def hits_of(run: Run, qrels: Qrels, level: int, complete: bool, judged_only: boo
 def _gains(run: Run, qrels: Qrels, of_run: np.ndarray, of_qrels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # ->  (n,) gains of the run's documents, (n,) bool: which are judged
     gain, found = np.zeros(len(run), np.int64), np.zeros(len(run), bool)
-    keys = run.key[run.by_key]
+    low = np.uint64(2 ** min((16 * len(qrels)).bit_length(), 24) - 1)  # bits that most pairs share with no judgement
+    judged = np.zeros(int(low) + 1, bool)
+    judged[qrels.key & low] = True
+    some = np.flatnonzero(judged[run.key & low])
+    by_key = some[run.key[some].argsort()]
+    keys = run.key[by_key]
     place = keys.searchsorted(qrels.key)
     left = np.flatnonzero((place < len(keys)) & (of_qrels[qrels.query] >= 0))
     while len(left):  # pairs of one key are compared by name; almost always there is one of a key
         left = left[keys[place[left]] == qrels.key[left]]
-        other = run.by_key[place[left]]
+        other = by_key[place[left]]
         equal = (of_run[run.query[other]] == of_qrels[qrels.query[left]]) & _same_names(run, qrels, other, left)
         found[other[equal]] = True
         gain[other[equal]] = qrels.value[left[equal]]
@@ -117,9 +122,29 @@ def _order(run: Run, of_run: np.ndarray, places: np.ndarray) -> np.ndarray:
         member = np.zeros(len(order), bool)
         member[tied] = member[tied + 1] = True
         members = np.flatnonzero(member)
-        names = run.document[places[order[members]]].view("u1").reshape(-1, run.document.shape[1], 8)
-        words = np.ascontiguousarray(names[..., ::-1]).view("<u8")[
-            ..., 0
-        ]  # as numbers they are ordered as the bytes are
-        order[members] = order[members[np.lexsort((*(~words).T[::-1], sorted_key[members]))]]
+        group = np.cumsum(np.append(True, sorted_key[members][1:] != sorted_key[members][:-1]))
+        names = run.document[places[order[members]]].view(np.uint8)
+        keys = _packed([group, *(np.uint8(255) - byte for byte in names.T)])
+        order[members] = order[members[keys[0].argsort() if len(keys) == 1 else np.lexsort(keys[::-1])]]
     return order
+
+
+def _packed(columns: list[np.ndarray]) -> list[np.ndarray]:
+    # columns: (n,) unsigned, the first one decides first  ->  (n,) uint64 each, in the same order
+    """Few keys that are ordered as the columns are: of bytes that are equal everywhere, as of a prefix, nothing is
+    kept, and of others no more bits than their distinct values need."""
+    packed, room = [], 0
+    for column in columns:
+        if column.dtype == np.uint8:
+            rank = np.cumsum(np.bincount(column, minlength=256) > 0) - 1
+            column, largest = rank.astype(np.uint8)[column], int(rank[-1])
+        else:
+            largest = int(column.max())
+        bits = largest.bit_length()
+        if bits > room:
+            packed.append(np.zeros(len(column), np.uint64))
+            room = 64
+        if bits:
+            room -= bits
+            packed[-1] = packed[-1] << np.uint64(bits) | column.astype(np.uint64)
+    return packed

@@ -22,7 +22,7 @@ from ..tensors.policy import Policy
 from ..tensors.reduction import CountMetric, OverlapMetric
 from .by_label import ByLabel
 from .columns import shared_columns
-from .invalid import EMPTY, InvalidCount, overlap_of_valid, with_empty
+from .invalid import EMPTY, INVALID, InvalidCount, overlap_of_valid, with_empty
 from .matching import Hook, Path
 from .metric import StructuredMetric
 
@@ -123,7 +123,8 @@ class Corpus(nn.Module):
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
         steps = steps_of(self.compute() if val is None else val)
-        return plot_values(steps, type(self).__name__, (0.0, None), True, ax)
+        shares = [{key: step[key] for key in step if key.rpartition("-")[2] != INVALID} for step in steps]
+        return plot_values(shares, type(self).__name__, (0.0, None), True, ax)
 
     @abstractmethod
     def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:

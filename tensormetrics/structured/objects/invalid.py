@@ -12,6 +12,7 @@ from ..tensors.reduction import CountMetric
 from .metric import StructuredMetric
 
 EMPTY = object()  # in the place of an invalid prediction
+INVALID = "invalid"  # the key of their number
 
 
 class InvalidCount(CountMetric):
@@ -26,7 +27,7 @@ class InvalidCount(CountMetric):
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 1)  ->  name: (...)
-        return {"invalid": counts[..., 0]}
+        return {INVALID: counts[..., 0]}
 
 
 def with_empty(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:

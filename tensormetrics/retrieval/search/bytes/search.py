@@ -16,13 +16,15 @@ SOME = 64  # queries that are tried first
 LEAST, MOST = 2048, 16  # references and neighbours for which it pays
 
 
-def _capacity(k: int, dim: int) -> int:
+def capacity_of(k: int, dim: int) -> int:
+    """How many references the list of a query takes."""
     # Of Gaussian rows a query has about 64 entries for k = 10 in 512 columns, and 205 for k = 100 in 128.
     return 3 * k + dim // 4 + 32
 
 
-def _panels(rows: Tensor) -> Tensor:
-    # rows: (R', D') int8  ->  (R' / 64, D' / 4, 64, 4) uint8, 128 more
+def panels_of(rows: Tensor) -> Tensor:
+    # rows: (R', D') int8, R' a multiple of 64  ->  (R' / 64, D' / 4, 64, 4) uint8
+    """References as `keep_possible` reads them, 128 more."""
     words = rows.view(torch.int32).view(-1, BLOCK, rows.shape[1] // 4).transpose(1, 2).contiguous()
     return words.bitwise_xor_(0x80808080 - 2**32).view(torch.uint8).view(*words.shape, 4)
 
