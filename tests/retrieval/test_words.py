@@ -95,8 +95,8 @@ def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch
             assert torch.equal(found[0].nan_to_num(-1), expected[0].nan_to_num(-1))
     if kind == "Gaussian":
         assert sum(searched[::2]) == 5 * (N + N // 3) and sum(searched[1::2]) > 0.99 * sum(searched[::2])
-    if kind == "tight clusters":  # a try with a few queries says that words are too coarse, but by cosine
-        assert len(searched) == 4
+    if kind == "tight clusters":  # a try with a few queries says that words are too coarse for most
+        assert len(searched) <= 8
 
 
 @needs_words
