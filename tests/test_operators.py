@@ -100,6 +100,29 @@ def possible() -> tuple:
     return x, rows, *places, lower, column, number, torch.full((5,), torch.inf), 3, 4
 
 
+def settled() -> tuple:
+    """Arguments of settle_possible: 4 lists of 5 queries, whose columns 64, ... are references in another order."""
+    query, reference, order = torch.randn(5, 20), torch.randn(9, 20), torch.randperm(9)
+    row_of, capacity = torch.tensor([3, 0, 4, 1]), 9
+    number = torch.tensor([8, 3, capacity, 0], dtype=torch.int32)
+    column = torch.stack([torch.randperm(capacity) for _ in row_of]).int() + 64
+    exact = torch.cdist(query.double(), reference.double()).square()
+    shift = -query[row_of].double().square().sum(1)
+    lower = (exact[row_of].gather(1, order[column.long() - 64]) + shift[:, None] - 0.25).float()
+    known = torch.tensor([[3.0, 20.0, torch.inf]]).double().repeat(5, 1), torch.tensor([[40, 41, -1]]).repeat(5, 1)
+    lists = lower, column, number, torch.full((4,), torch.inf), torch.full((4,), 1e-4), shift
+    worst = torch.tensor([30.0, 30.0, torch.inf, 25.0, 30.0]).double()
+    return query, reference, row_of, order, *lists, worst, 1.0, 64, 100, 0, *known
+
+
+def merged() -> tuple:
+    """Arguments of merge_nearest: rows of which some know nothing."""
+    delta = torch.tensor([[1.0, 2.0], [2.0, torch.inf], [torch.inf, torch.inf]]).double()
+    other = torch.tensor([[1.0, 1.5], [torch.inf, torch.inf], [4.0, torch.inf]]).double()
+    index = torch.tensor([[7, 5], [3, -1], [-1, -1]])
+    return other, torch.tensor([[0, 1], [-1, -1], [6, -1]], dtype=torch.int32), 3, delta, index
+
+
 def random_keys(*shape: int) -> Tensor:
     return torch.randint(0, 2**32, (*shape, 2))
 
@@ -121,6 +144,9 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "count_before": counted,
     "to_bytes": lambda: (torch.randn(5, 21) * 10.0 ** torch.arange(-20, 5, 5)[:, None],),
     "multiplies_bytes": lambda: (torch.zeros(1),),
+    "centred_bytes": lambda: (torch.randn(7, 21), torch.randperm(7)[:5], torch.randn(21).double(), 0.125, 2),
+    "settle_possible": settled,
+    "merge_nearest": merged,
     "keep_possible": rounded,
     "least_of_possible": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),

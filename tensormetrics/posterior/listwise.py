@@ -85,4 +85,4 @@ def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None
     rewards = torch.as_tensor([1.0] if rewards is None else rewards, dtype=p_rank.dtype, device=p_rank.device)
     if rewards.ndim > 1 or rewards.numel() > E:
         raise ValueError(f"rewards: got shape {tuple(rewards.shape)}, wanted at most one number for each of {E} ranks")
-    return (p_rank * torch.nn.functional.pad(rewards.reshape(-1), (0, E - rewards.numel()))).sum(-1)
+    return (p_rank[..., : rewards.numel()] * rewards.reshape(-1)).sum(-1)

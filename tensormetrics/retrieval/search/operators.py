@@ -31,6 +31,13 @@ def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
 
 
+def _centred(rows: Tensor, order: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    count = len(order)
+    words = rows.new_empty((count, (rows.shape[1] + 3) // 4 * 4), dtype=torch.int8)
+    units = rows.new_empty(count, dtype=torch.float32)
+    return words, order.new_empty(count, dtype=torch.int32), units, rows.new_empty((4, count), dtype=torch.float64)
+
+
 def _least(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(x), arguments[-1]
     found = x.new_empty(shape, dtype=torch.float64), x.new_empty(shape, dtype=torch.int64)
@@ -107,6 +114,33 @@ _least_of_possible = define(
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 
+# rows: (N, D), order: (M,) int64, centre: (D,) float64; see csrc/nearest/ring_cpu.cpp, as for the next two
+# ->  (M, D') int8, (M,) int32, (M,) float32, (4, M) float64
+_centred_bytes = define(
+    "centred_bytes(Tensor rows, Tensor order, Tensor centre, float scale, int factor) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _centred,
+    Operator("nearest", "retrieval scores on several ranks", 5),
+)
+# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; lower
+# to slack: as above, of these lists; shift: (n,), worst: (Q,) float64; delta, index: (Q, k)  ->  (n,) bool
+_settle_possible = define(
+    "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor lower, Tensor column, "
+    "Tensor number, Tensor limit, Tensor slack, Tensor shift, Tensor worst, float factor, int start, int first, "
+    "int distance, Tensor(a!) delta, Tensor(b!) index) -> Tensor",
+    lambda query, reference, row_of, *_: row_of.new_empty(len(row_of), dtype=torch.bool),
+    Operator("nearest", "retrieval scores on several ranks", 20),
+)
+# other: (N, k) float64, of_other: (N, k) int32, delta: (N, k) float64, index: (N, k) int64
+_merge_nearest = define(
+    "merge_nearest(Tensor other, Tensor of_other, int first, Tensor(a!) delta, Tensor(b!) index) -> ()",
+    _nothing,
+    Operator("nearest", "retrieval scores on several ranks", 20),
+)
+
+centred_bytes = interruptible(_centred_bytes, lambda rows, order, *_: len(order) * rows.shape[1])
+settle_possible = interruptible(_settle_possible, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
+merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
 to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
 keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
 least_of_possible = interruptible(_least_of_possible, lambda x, *_: 50 * x.numel())

@@ -52,7 +52,7 @@ class ByteSearch:
     def __init__(self, task: Task, rows: int, own: Tensor, alike: bool) -> None:
         # own: (Q,) int64, of all queries  `alike`: query i is reference i, by Euclidean distance
         self.task, self.rows, self.own = task, rows, own
-        self.capacity = _capacity(task.k, task.references.rows.shape[1])
+        self.capacity = capacity_of(task.k, task.references.rows.shape[1])
         self.filter = filter_ = task.references.filter(task.dtype, task.memory)
         self.ready: Tensor = filter_.ready(slice(0, 0)) if filter_.rows is None else filter_.rows
         self.rounded = Rounded(*operators.to_bytes(self.ready))
@@ -67,14 +67,14 @@ class ByteSearch:
         self.place = self.order.argsort()
         self.shuffled = self.rounded.at(self.order)
         self.share, self.bias = (share * UP).float()[self.order], filter_.bias[self.order]
-        self.panels = _panels(self.shuffled.bytes)
+        self.panels = panels_of(self.shuffled.bytes)
         self.alike = alike
         self.lists: Lists | None = None
 
     @staticmethod
     def pays(task: Task, queries: int, alike: bool) -> bool:
         count, dim = task.references.rows.shape
-        lists = (queries if alike else 0) * 8 * _capacity(task.k, dim)
+        lists = (queries if alike else 0) * 8 * capacity_of(task.k, dim)
         return (
             task.exact
             and task.dtype == torch.float32
@@ -163,13 +163,15 @@ class ByteSearch:
         operators.keep_possible(*sides, *lists[2:], start)
 
 
-def _capacity(k: int, dim: int) -> int:
+def capacity_of(k: int, dim: int) -> int:
+    """How many references the list of a query takes."""
     # Of Gaussian rows a query has about 64 entries for k = 10 in 512 columns, and 205 for k = 100 in 128.
     return 3 * k + dim // 4 + 32
 
 
-def _panels(rows: Tensor) -> Tensor:
-    # rows: (R', D') int8  ->  (R' / 64, D' / 4, 64, 4) uint8, 128 more
+def panels_of(rows: Tensor) -> Tensor:
+    # rows: (R', D') int8, R' a multiple of 64  ->  (R' / 64, D' / 4, 64, 4) uint8
+    """References as `keep_possible` reads them, 128 more."""
     words = rows.view(torch.int32).view(-1, BLOCK, rows.shape[1] // 4).transpose(1, 2).contiguous()
     return words.bitwise_xor_(0x80808080 - 2**32).view(torch.uint8).view(*words.shape, 4)
 
