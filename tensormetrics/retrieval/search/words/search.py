@@ -169,7 +169,7 @@ class WordSearch:
 
 def _capacity(k: int, dim: int) -> int:
     # Of Gaussian rows in 512 columns about 14 are possible for k = 10, and 107 for k = 100.
-    return 2 * k + dim // 16 + 32
+    return 2 * k + dim // 32 + 32
 
 
 def _panels_of(panels: Tensor) -> Tensor:
