@@ -6,12 +6,12 @@ import torch
 from tensormetrics import _native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
-from tensormetrics.retrieval.search.bytes.search import ByteSearch
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.ring import byte_pairs
 from tensormetrics.retrieval.search.ring.byte_pairs import BytePairs, Looking
 from tensormetrics.retrieval.search.ring.frame import frame_of, told_of
 from tensormetrics.retrieval.search.ring.mutual import Known
+from tensormetrics.retrieval.search.words.search import WordSearch
 
 N = 450
 SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
@@ -86,7 +86,7 @@ def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skip
 @needs_bytes
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_find_what_one_search_finds(kind, generator, monkeypatch):
-    monkeypatch.setattr(ByteSearch, "pays", staticmethod(lambda *arguments: False))
+    monkeypatch.setattr(WordSearch, "pays", staticmethod(lambda *arguments: False))
     for dim, k in ((51, 10), [(130, 3), (48, 16)][KINDS.index(kind) % 2]):
         x = rows(kind, dim, generator)
         wanted = TorchKNN("sqeuclidean")(x.double(), k, x.double(), True)
