@@ -113,6 +113,20 @@ def test_tiles_threads_and_memory_change_no_answer(generator, monkeypatch, searc
     assert searched
 
 
+@needs_words
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+def test_queries_that_are_not_finite_or_far_away_with_few_finite_references(distance, generator, monkeypatch, searched):
+    # All of these fit into the list of any query, whether or not its bound says something.
+    references, query = torch.randn(N, 64, generator=generator), torch.randn(500, 64, generator=generator)
+    references[30:, 1] = torch.nan
+    query[3], query[70, 2], query[80], query[90] = torch.nan, torch.inf, -torch.inf, 1e25
+    knn = TorchKNN(distance)
+    distances, indices = knn(query, 10, references)
+    expected = without(monkeypatch, lambda: knn(query, 10, references))
+    assert torch.equal(distances, expected[0]) and torch.equal(indices, expected[1])
+    assert (indices[[3, 70, 80]] == -1).all() and (indices[90] >= 0).all() and searched[0] == 500
+
+
 def hostile(kind: str, dim: int, generator: torch.Generator) -> Tensor:
     """Rows for which rounding is as bad as it gets."""
     x = torch.randint(-127, 128, (256, dim), generator=generator).float()

@@ -152,13 +152,15 @@ class WordSearch:
         width = left * self.longest + rounded * self.most_left + UNIT * rounded * (self.longest + self.most_left)
         slack = self.filter.error(norms, products=False)
         width, slack, queries = (factor * UP * width).float(), (slack * UP).float(), len(norms)
+        # Of a query that is not finite or too far away nothing is known, even where its list would take all references.
+        unknown = slack == torch.inf
         return Lists(
             width,
             slack,
             width.new_empty(2, queries, self.capacity),
             width.new_empty(queries, self.capacity, dtype=torch.int32),
-            width.new_zeros(queries, dtype=torch.int32),
-            torch.full_like(width, torch.inf),
+            unknown.int() * self.capacity,
+            torch.where(unknown, -torch.inf, torch.full_like(width, torch.inf)),
         )
 
     def _keep(self, x: Rounded, lists: Lists, own: Tensor, first: int) -> None:
@@ -238,7 +240,8 @@ def _keep_by_words(
     for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
         found = (entries < below).nonzero()[:, 0]
         fits = len(found) < column.shape[1]
-        number[q] = len(found) if fits else column.shape[1]
+        if number[q] < column.shape[1]:
+            number[q] = len(found) if fits else column.shape[1]
         if fits:
             bounds[:, q, : len(found)] = torch.stack([entries[found], upper[q, found]])
             column[q, : len(found)] = found.int()
