@@ -2,8 +2,8 @@
 //
 // A query x and a reference y become x' and y', whose product is an exact sum: |x'| and |y'| are at most 2^15.5 units, so
 // that no sum leaves 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) share(y), and the place of the
-// reference is at least `lower` = bias + x'.y' - width share, less slack(x), and at most lower + 2 (width share + spread),
-// plus slack(x). search/README.md says what each of them holds.
+// reference is at least `lower` = bias - x'.y' - width share, less slack(x), and at most lower + 2 (width share + spread),
+// plus slack(x); by Euclidean distance x_scale and width hold a factor of 2. search/README.md says what each of them is.
 #include <torch/csrc/stable/library.h>
 
 #include <cmath>
