@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,25 +49,28 @@ def _look_up(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | No
     keys = (units + UNIT).masked_fill(~present, ABSENT)
     extreme = _count_sums(keys, Null(*(None if bound is None else bound + n * UNIT for bound in null)))
     if null.low is not None:  # larger subsets, and those with an absent place
-        extreme = extreme - (2 ** units.shape[-1] - _binomials(units.device)[1, size, n + 1])
-    return extreme if null.high is None else extreme - _binomials(units.device)[1, size, n]
+        extreme = extreme - (2 ** units.shape[-1] - _binomials(units)[1, size, n + 1])
+    return extreme if null.high is None else extreme - _binomials(units)[1, size, n]
 
 
 def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
     # size, n: (B,) int64  ->  (B,) int64: how many subsets of `size` places have n of them
-    return _binomials(size.device)[0, size, n]
+    return _binomials(size)[0, size, n]
 
 
-def _binomials(device: torch.device) -> Tensor:
+def _binomials(like: Tensor) -> Tensor:
     # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
-    return torch.tensor(_table_of_binomials(), device=device)
+    # To send the table is to wait. A fake tensor's table is fake, and would be so for ever after.
+    return (_kept_table if type(like) is Tensor else _table)(like.device)
 
 
-@functools.cache
-def _table_of_binomials() -> np.ndarray:  # no tensor, which might be a fake one for ever after
+def _table(device: torch.device) -> Tensor:
     exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
     fewer = [list(itertools.accumulate(row[:-1], initial=0)) for row in exact]
-    return np.array([exact, fewer])
+    return torch.tensor([exact, fewer], device=device)
+
+
+_kept_table = functools.cache(_table)
 
 
 def _count_sums(keys: Tensor, null: Null) -> Tensor:
