@@ -5,10 +5,11 @@
 
 The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
 
-    CPU s of neighbours  p N^2 / W + q N^2 (1 - 1 / W) + r N (1 + 2 h) + e W (3 + W / 2)
-                         products of a rank's rows, and of two ranks', rows made ready, messages
+    CPU s of neighbours  p N^2 + r N + s N (W - 1) + e W (W - 1)
+                         products, once a pair of rows; what is listed for a row in its own rank and in each other one;
+                         messages, of each rank to all
     CPU s of counting    p N^2 + r N W + e W (W - 1)
-    bytes of neighbours  (D b + 16 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
+    bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
     bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, with labels and scores besides
     bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
@@ -45,7 +46,7 @@ def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
     labels_and_scores = 16 * rows * (ranks - 1)
     if k is None:
         return 2 * (width + 16) * rows * (ranks - 1) + labels_and_scores
-    return (width + 16 + 12 * k) * rows * opposite(ranks) + labels_and_scores
+    return (width + 8 + 12 * k) * rows * opposite(ranks) + labels_and_scores
 
 
 def most_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
@@ -56,9 +57,7 @@ def most_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
 def terms(rows: int, ranks: int, k: int | None) -> list[float]:
     if k is None:
         return [rows**2, rows * ranks, ranks * (ranks - 1)]
-    several = ranks > 1
-    visits = 1 + 2 * opposite(ranks)
-    return [rows**2 / ranks, rows**2 * (1 - 1 / ranks), rows * visits, several * ranks * (3 + ranks // 2)]
+    return [rows**2, rows, rows * (ranks - 1), ranks * (ranks - 1)]
 
 
 def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:

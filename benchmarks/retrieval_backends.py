@@ -2,7 +2,7 @@
 
 Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the median of the repeats.
 "Share of the limit" is the part of TorchKNN's time that its products take at least, at the rates of this machine: half
-of all pairs, in int8 where it filters by bytes and in float32 elsewhere.
+of all pairs, in int16 where it filters by words and in float32 elsewhere.
 """
 
 import logging
@@ -17,8 +17,8 @@ from pytorch_metric_learning.utils.inference import FaissKNN as PeerFaissKNN
 from torch import Tensor
 
 from tensormetrics.retrieval import FaissKNN, TorchKNN
-from tensormetrics.retrieval.search.bytes.search import LEAST, MOST
-from tensormetrics.retrieval.search.operators import multiplies_bytes
+from tensormetrics.retrieval.search.bytes.search import LEAST
+from tensormetrics.retrieval.search.operators import multiplies_words
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 ROUNDS = 10
@@ -42,8 +42,9 @@ def seconds(call: Callable[[], object]) -> float:
 
 def share(machine: Machine, took: float, rows: int, dim: int, k: int) -> float:
     amount = rows * rows / 2 * dim
-    by_bytes = k <= MOST and rows >= LEAST and bool(multiplies_bytes(torch.empty(0)))
-    return machine.share(took, **{"int8" if by_bytes else "float32": amount})
+    by_words = rows >= max(LEAST, 8 * k) and bool(multiplies_words(torch.empty(0)))
+    # An instruction takes 64 products of bytes, or 32 of words.
+    return machine.share(took, int8=2 * amount) if by_words else machine.share(took, float32=amount)
 
 
 def row(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:

@@ -25,7 +25,8 @@ Kind = tuple[tuple[int, ...], torch.dtype]
 # What may differ between ranks: where they compute, with how much memory, and whether they tell how far they are.
 OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
 OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
-_HEAD, _SHORT = 8, 512  # bytes of what is told: of its length, and of what goes by one transfer
+_HEAD, _SHORT = 8, 2048  # bytes of what is told: of its length, and of what goes by one transfer
+_LITTLE, FEW = 2**19, 8  # bytes and ranks of which all tell all at once
 _LARGE = 2**24  # bytes: whether there is room for more is asked first
 _LOOKED_AT = 2**16  # values of a tensor that is an option
 _PATIENCE = 0.5  # seconds for others to say that they are there
@@ -66,9 +67,9 @@ def _all_told(said: bytes, group: Group) -> list[bytes]:
         own[:_HEAD] = torch.tensor([len(said)], device="cpu").view(torch.uint8)
         start = said[: size - _HEAD]
         own[_HEAD : _HEAD + len(start)] = torch.frombuffer(bytearray(start), dtype=torch.uint8)
-        parts = list(own.to(device).new_empty(dist.get_world_size(group), size))
-        dist.all_gather(parts, own.to(device), group=group)
-        return torch.stack(parts).cpu()
+        told = own.to(device).new_empty(dist.get_world_size(group), size)
+        _gather_equal(told, own.to(device), group)
+        return told.cpu()
 
     told = of_all(_SHORT)
     lengths = told[:, :_HEAD].contiguous().view(torch.int64)[:, 0].tolist()
@@ -122,13 +123,24 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
     parts, rank = whole.split(sizes), dist.get_rank(group)
     with reaching(group):
         if len(set(sizes)) == 1 and whole.numel():
-            dist.all_gather(list(parts), tensor.detach().contiguous(), group=group)
+            each = whole.view(len(parts), *parts[0].shape)
+            _gather_equal(each, tensor.detach().contiguous().view(parts[0].shape), group)
         elif whole.numel():
             parts[rank].copy_(tensor.detach().view_as(parts[rank]))
             for source, part in enumerate(parts):
                 if len(part):
                     from_rank(part, source, group)
     return whole
+
+
+def _gather_equal(whole: Tensor, tensor: Tensor, group: Group) -> None:
+    # whole: (W, ...)  tensor: (...), of one shape on all ranks
+    if tensor.device.type == "cpu" and whole.nbytes <= _LITTLE and len(whole) <= FEW:
+        # In place of W - 1 rounds, for each of which threads of all ranks have to be woken.
+        sent = tensor.expand_as(whole).contiguous()
+        dist.all_to_all_single(whole, sent, group=group)
+    else:
+        dist.all_gather(list(whole), tensor, group=group)
 
 
 def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:

@@ -86,18 +86,60 @@ def of_two_sets() -> tuple:
     return x_bytes, x_scale, excess, panels, *rows, *widths, torch.full((70,), -1), *lists, *known, 128
 
 
-def possible() -> tuple:
-    """Arguments of least_of_possible: 5 queries, 9 references, of each query what is listed."""
-    x, rows = torch.randn(5, 20), torch.randn(9, 20)
-    lower = x @ rows.flip(0).T - 0.5
-    column, number = torch.arange(9, dtype=torch.int32).repeat(5, 1), torch.tensor([8, 8, 2, 9, 8], dtype=torch.int32)
-    places = (
-        torch.zeros(9),
-        torch.zeros(5).double(),
-        torch.arange(9).flip(0),
-        torch.full((5,), 1e-4),
+def words(dim: int = 20) -> tuple:
+    """Arguments of keep_by_words: 70 queries that are the first of 128 references, of which the last is none."""
+    z = torch.randn(128, dim).double()
+    z /= z.norm(dim=1).max()
+    rounded = torch.zeros(2, dim // 2, 64, 2, dtype=torch.int16), torch.zeros(128), torch.zeros(3, 128).double()
+    torch.ops.tensormetrics.to_words(z, *rounded, 0)
+    panels, scale, (length, whole, left) = rounded
+    bias = z.square().sum(1).float()
+    bias[-1] = torch.inf
+    share = torch.maximum(length / length.max(), left / left.max()).float()
+    width = 2.1 * (left * length.max() + whole * left.max())[:70].float()
+    lists = (
+        torch.zeros(2, 70, 60),
+        torch.zeros(70, 60, dtype=torch.int32),
+        torch.zeros(70, dtype=torch.int32),
+        torch.full((70,), torch.inf),
     )
-    return x, rows, *places, lower, column, number, torch.full((5,), torch.inf), 3, 4
+    sides = panels, -2 * scale, panels, scale, bias, share, 1e-6 * bias[:-1].mean().expand(128).contiguous()
+    return *sides, width, torch.full((70,), 1e-6), torch.arange(70), *lists, 3, -1
+
+
+def possible() -> tuple:
+    """Arguments of nearest_of_possible: 5 queries, 9 references, of each query what is listed."""
+    x, rows = torch.randn(5, 20), torch.randn(9, 20)
+    order = torch.arange(9).flip(0)
+    lower = (x[:, None] - rows[order]).square().sum(2)[[4, 3, 2, 1, 0]]
+    bounds = torch.stack([lower - 0.5, lower + 0.5])
+    column, number = torch.arange(9, dtype=torch.int32).repeat(5, 1), torch.tensor([8, 9, 2, 8, 8], dtype=torch.int32)
+    lists = torch.zeros(5), torch.full((5,), 1e-4), bounds, column, number, torch.full((5,), torch.inf)
+    place = torch.arange(5).flip(0)
+    return x.double(), rows, place, order, torch.ones(9), torch.zeros(9), *lists, 3, 0
+
+
+def settled() -> tuple:
+    """Arguments of settle_possible: 4 lists of 5 queries, whose columns 64, ... are references in another order."""
+    query, reference, order = torch.randn(5, 20), torch.randn(9, 20), torch.randperm(9)
+    row_of, capacity = torch.tensor([3, 0, 4, 1]), 9
+    number = torch.tensor([8, 3, capacity, 0], dtype=torch.int32)
+    column = torch.stack([torch.randperm(capacity) for _ in row_of]).int() + 64
+    exact = torch.cdist(query.double(), reference.double()).square()
+    shift = -query[row_of].double().square().sum(1)
+    lower = (exact[row_of].gather(1, order[column.long() - 64]) + shift[:, None] - 0.25).float()
+    known = torch.tensor([[3.0, 20.0, torch.inf]]).double().repeat(5, 1), torch.tensor([[40, 41, -1]]).repeat(5, 1)
+    lists = lower, column, number, torch.full((4,), torch.inf), torch.full((4,), 1e-4), shift
+    worst = torch.tensor([30.0, 30.0, torch.inf, 25.0, 30.0]).double()
+    return query, reference, row_of, order, *lists, worst, 1.0, 64, 100, 0, *known
+
+
+def merged() -> tuple:
+    """Arguments of merge_nearest: rows of which some know nothing."""
+    delta = torch.tensor([[1.0, 2.0], [2.0, torch.inf], [torch.inf, torch.inf]]).double()
+    other = torch.tensor([[1.0, 1.5], [torch.inf, torch.inf], [4.0, torch.inf]]).double()
+    index = torch.tensor([[7, 5], [3, -1], [-1, -1]])
+    return other, torch.tensor([[0, 1], [-1, -1], [6, -1]], dtype=torch.int32), 3, delta, index
 
 
 def random_keys(*shape: int) -> Tensor:
@@ -121,8 +163,20 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "count_before": counted,
     "to_bytes": lambda: (torch.randn(5, 21) * 10.0 ** torch.arange(-20, 5, 5)[:, None],),
     "multiplies_bytes": lambda: (torch.zeros(1),),
+    "centred_bytes": lambda: (torch.randn(7, 21), torch.randperm(7)[:5], torch.randn(21).double(), 0.125, 2),
+    "settle_possible": settled,
+    "merge_nearest": merged,
     "keep_possible": rounded,
-    "least_of_possible": possible,
+    "to_words": lambda: (
+        torch.randn(5, 21).double() * 10.0 ** torch.arange(-24, 1, 6)[:, None],
+        torch.zeros(2, 11, 64, 2, dtype=torch.int16),
+        torch.zeros(128),
+        torch.zeros(3, 128).double(),
+        61,
+    ),
+    "multiplies_words": lambda: (torch.zeros(1),),
+    "keep_by_words": words,
+    "nearest_of_possible": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
     "rows_of_words": lambda: (WORDS, 2),
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
@@ -139,7 +193,7 @@ ARGUMENTS |= {
 }
 
 
-SETS = re.compile("least|possible|multiplies")  # of what these give or write a part has no order
+SETS = re.compile("least|possible|multiplies|keep")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
@@ -217,14 +271,37 @@ def test_references_list_what_the_kernels_list(made, without_warnings):
     assert last < 128 or all(len(found) > 2 for found in sets[0][128:255])
 
 
-def test_the_least_of_what_is_listed(without_warnings):
-    if not _native.has_kernel("least_of_possible", "cpu"):
+@pytest.mark.parametrize("first", [-1, 0, 64])
+def test_references_list_by_words_what_the_kernels_list(first, without_warnings):
+    if not torch.ops.tensormetrics.multiplies_words(torch.zeros(1)):
+        pytest.skip("this processor does not multiply words")
+    arguments = words()
+    if first >= 0:  # all rows are queries, or the first 64 and the others have each other's rows
+        of_all = [torch.cat([each, each[:57]]) for each in arguments[7:9]]
+        queries = 127 if first == 0 else 64
+        lists = torch.zeros(2, 127, 60), torch.zeros(127, 60, dtype=torch.int32), torch.zeros(127, dtype=torch.int32)
+        arguments = *arguments[:7], *of_all, torch.arange(queries), *lists, torch.full((127,), torch.inf), 3, first
+    sets = []
+    for reference in (False, True):
+        bounds, column, number, limit = result_of("keep_by_words", arguments, reference)
+        if not reference:
+            at_most = result_of("keep_by_words", arguments, True)[3]
+        rows = zip(bounds[0], column, number.tolist(), at_most, strict=True)
+        sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
+    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000
+    assert all(q not in found and 127 not in found for q, found in enumerate(sets[0]))
+    if first == 64:
+        assert all(min(found) >= 64 for found in sets[0][:64]) and all(max(found) < 64 for found in sets[0][64:])
+
+
+def test_the_nearest_of_what_is_listed(without_warnings):
+    if not _native.has_kernel("nearest_of_possible", "cpu"):
         pytest.skip("built without native code")
     arguments = possible()
-    values, columns, flooded, *_ = result_of("least_of_possible", arguments)
-    expected, of, full, *_ = result_of("least_of_possible", arguments, reference=True)
-    torch.testing.assert_close(values[:, :3], expected[:, :3], rtol=1e-5, atol=1e-5)
-    assert torch.equal(columns[:, :3], of[:, :3]) and torch.equal(flooded, full) and flooded.tolist() == [0, 0, 0, 1, 0]
+    index, delta, known, *_ = result_of("nearest_of_possible", arguments)
+    expected, of, sure, *_ = result_of("nearest_of_possible", arguments, reference=True)
+    assert torch.equal(index, expected) and torch.equal(delta, of)
+    assert torch.equal(known, sure) and known.tolist() == [1, 1, 1, 0, 1] and (index < 0).sum() == 4
 
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
@@ -256,7 +333,7 @@ def test_canonical_distances_are_not_fused():
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", _native.FOLDER / "_nearest.so"], capture_output=True, text=True
     ).stdout
-    assert "vmulpd" in listing and not re.findall(r"\bvfn?m(?:add|sub)\w*", listing)
+    assert "vmulpd" in listing and not re.findall(r"\bvfn?m(?:add|sub)\w*[ps]d\b", listing)
 
 
 def test_out_of_memory_is_an_error_in_the_name_of_the_operator():

@@ -46,6 +46,30 @@ inline V exchanged(const V& x, std::index_sequence<k...>) {
 #endif
 }
 
+// x and y in turns: their first halves, or their second ones.
+template <bool second, class V, size_t... k>
+inline V in_turns(const V& x, const V& y, std::index_sequence<k...>) {
+  constexpr size_t n = sizeof...(k), from = second ? n / 2 : 0;
+#if defined(__clang__)
+  return __builtin_shufflevector(x, y, (from + k / 2 + k % 2 * n)...);
+#else
+  using Places = decltype(x < x);
+  return __builtin_shuffle(x, y, Places{(from + k / 2 + k % 2 * n)...});
+#endif
+}
+// Entry i of vector k becomes entry k of vector i.
+template <class V, size_t n>
+inline void transpose(V (&x)[n]) {
+  for (size_t done = 1; done < n; done *= 2) {
+    V y[n];
+    for (size_t k = 0; k < n / 2; ++k) {
+      y[2 * k] = in_turns<false>(x[k], x[k + n / 2], std::make_index_sequence<n>());
+      y[2 * k + 1] = in_turns<true>(x[k], x[k + n / 2], std::make_index_sequence<n>());
+    }
+    for (size_t k = 0; k < n; ++k) x[k] = y[k];
+  }
+}
+
 template <class Mask>
 inline bool any(const Mask& mask) {
   uint64_t words[sizeof(Mask) / 8], all = 0;
@@ -158,12 +182,32 @@ struct OneLane {
     if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
     const int64_t width = p.cols > kWidth ? p.cols : kWidth;
     if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
+    if (p.row_stride == 1 && !p.mask && p.rows >= kWidth && p.cols >= kWidth) return turned(p);
     for (int32_t begin = 0; begin < width; begin += kWidth) {  // a block of columns, for the sake of a turned matrix
       const int32_t end = begin + kWidth < width ? begin + kWidth : static_cast<int32_t>(width);
       for (int32_t i = 0; i < p.rows; ++i)
         for (int32_t j = begin; j < end; ++j)
           staged[i * width + j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
     }
+    read_staged(p, width);
+  }
+
+ private:
+  // Of a turned matrix, whose columns lie side by side: squares of a vector's width, the last ones over those before.
+  void turned(Problem<T>& p) {
+    for (int32_t column = 0; column < p.cols; column += kWidth) {
+      const int32_t j = column + kWidth <= p.cols ? column : p.cols - kWidth;
+      for (int32_t row = 0; row < p.rows; row += kWidth) {
+        const int32_t i = row + kWidth <= p.rows ? row : p.rows - kWidth;
+        V square[kWidth];
+        for (int32_t k = 0; k < kWidth; ++k) square[k] = load(p.cost + (j + k) * p.col_stride, Columns<Bytes>{i});
+        transpose(square);
+        for (int32_t k = 0; k < kWidth; ++k) store(staged.data() + int64_t(i + k) * p.cols, Columns<Bytes>{j}, square[k]);
+      }
+    }
+    read_staged(p, p.cols);
+  }
+  void read_staged(Problem<T>& p, int64_t width) const {
     p.cost = staged.data();
     p.mask = nullptr;
     p.row_stride = width;

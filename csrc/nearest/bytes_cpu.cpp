@@ -189,24 +189,6 @@ struct Possible {
   }
 };
 
-// The sum of products, in any order.
-float product(const float* x, const float* y, int64_t dim) {
-  typedef float Eight __attribute__((vector_size(32)));
-  constexpr int kSums = 4;
-  Eight sums[kSums] = {}, a, b;
-  int64_t d = 0;
-  for (; d + 8 * kSums <= dim; d += 8 * kSums)
-    for (int i = 0; i < kSums; ++i) {
-      std::memcpy(&a, x + d + 8 * i, sizeof a);
-      std::memcpy(&b, y + d + 8 * i, sizeof b);
-      sums[i] += a * b;
-    }
-  const Eight all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  float sum = ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
-  for (; d < dim; ++d) sum += x[d] * y[d];
-  return sum;
-}
-
 }  // namespace
 
 // Rows (N, D) float32 rounded to (N, D') int8, D' the next multiple of 4: row = scale * bytes, with what that leaves.
@@ -311,56 +293,6 @@ void keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tenso
   });
 }
 
-// Of what is possible, the `kept` least values x.row + bias (Q, kept) float64, ascending, and their columns (Q, kept)
-// int64, infinity and -1 where there are fewer; and which queries are flooded. What is left out has a value above the
-// k-th by more than the errors of both.
-std::tuple<Tensor, Tensor, Tensor> least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order,
-                                                     Tensor slack, Tensor lower, Tensor column, Tensor number,
-                                                     Tensor limit, int64_t k, int64_t kept) {
-  const int64_t queries = x.size(0), dim = x.size(1), capacity = lower.size(1);
-  const auto* const row_of = data<const int64_t>(order);
-  Tensor values = torch::stable::new_empty(x, {queries, kept}, ScalarType::Double);
-  Tensor columns = torch::stable::new_empty(x, {queries, kept}, ScalarType::Long);
-  Tensor floods = torch::stable::new_empty(x, {queries}, ScalarType::Bool);
-  const stop::Flag stop;
-  common::in_parallel("least_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
-    std::vector<std::pair<float, int64_t>> candidates, least;
-    common::vectorised([&](auto) {
-      for (int64_t q = begin; q < end && !stop(); ++q) {
-        const int64_t n = data<const int32_t>(number)[q];
-        data<bool>(floods)[q] = n == capacity;
-        candidates.clear();
-        least.clear();
-        for (int64_t i = q * capacity; i < q * capacity + n % capacity; ++i)
-          if (data<const float>(lower)[i] < data<const float>(limit)[q])
-            candidates.emplace_back(data<const float>(lower)[i], row_of[data<const int32_t>(column)[i]]);
-        std::sort(candidates.begin(), candidates.end());
-        const float* const query = data<const float>(x) + q * dim;
-        const double room = data<const float>(slack)[q] + data<const double>(error)[q];
-        for (size_t i = 0; i < candidates.size(); ++i) {
-          const auto [bound, c] = candidates[i];
-          if (int64_t(least.size()) >= k && bound > least[k - 1].first + room) break;
-          if (i + 1 < candidates.size()) {  // they lie anywhere
-            const float* const soon = data<const float>(rows) + candidates[i + 1].second * dim;
-            for (int64_t d = 0; d < dim; d += 16) __builtin_prefetch(soon + d);
-          }
-          const float value = product(query, data<const float>(rows) + c * dim, dim) + data<const float>(bias)[c];
-          const std::pair<float, int64_t> found(value, c);
-          if (int64_t(least.size()) == kept && !(found < least.back())) continue;
-          if (int64_t(least.size()) == kept) least.pop_back();
-          least.insert(std::lower_bound(least.begin(), least.end(), found), found);
-        }
-        for (int64_t i = 0; i < kept; ++i) {
-          const bool there = i < int64_t(least.size());
-          data<double>(values)[q * kept + i] = there ? least[i].first : std::numeric_limits<double>::infinity();
-          data<int64_t>(columns)[q * kept + i] = there ? least[i].second : -1;
-        }
-      }
-    });
-  });
-  return {values, columns, floods};
-}
-
 // ->  () bool: whether keep_possible runs here.
 Tensor bytes_pay(Tensor like) {
   Tensor answer = torch::stable::new_empty(like, {}, ScalarType::Bool);
@@ -373,6 +305,5 @@ Tensor bytes_pay(Tensor like) {
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("to_bytes", TORCH_BOX(&nearest::to_bytes));
   m.impl("keep_possible", TORCH_BOX(&nearest::keep_possible));
-  m.impl("least_of_possible", TORCH_BOX(&nearest::least_of_possible));
   m.impl("multiplies_bytes", TORCH_BOX(&nearest::bytes_pay));
 }

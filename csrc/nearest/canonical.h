@@ -6,8 +6,11 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace nearest {
@@ -41,44 +44,97 @@ class Canonical {
   Canonical(const Tensor& reference, int64_t distance)
       : rows_(data<const T>(reference)), stride_(reference.stride(0)), step_(reference.stride(1)),
         dim_(reference.size(1)), distance_(distance) {
-    size_ = 1;
+    size_ = 8;
     while (size_ < dim_) size_ *= 2;
-    terms_.resize(size_);
+    sums_.resize(std::max<int64_t>(size_ / 8, 8));
   }
   double operator()(const double* query, int64_t index) {
     const T* row = rows_ + index * stride_;
-    if (step_ == 1) return of(query, [row](int64_t d) { return static_cast<double>(row[d]); });
-    return of(query, [row, step = step_](int64_t d) { return static_cast<double>(row[d * step]); });
-  }
-
- private:
-  template <class Row>
-  double of(const double* query, Row at) {
     if (distance_ == kEuclidean) {
-      return sum([&](int64_t d) {
-        const double difference = query[d] - at(d);
+      return sum([&](int64_t i) {
+        const Eight difference = of_query(query, i) - of_row(row, i);
         return difference * difference;
       });
     }
-    const double product = sum([&](int64_t d) { return query[d] * at(d); });
+    const double product = sum([&](int64_t i) { return of_query(query, i) * of_row(row, i); });
     if (distance_ == kInner) return -product;
-    const double squared = sum([&](int64_t d) { return query[d] * query[d]; });
-    const double norms = std::sqrt(squared) * std::sqrt(sum([&](int64_t d) { return at(d) * at(d); }));
+    const double squared = sum([&](int64_t i) {
+      const Eight x = of_query(query, i);
+      return x * x;
+    });
+    const double of_reference = sum([&](int64_t i) {
+      const Eight y = of_row(row, i);
+      return y * y;
+    });
+    const double norms = std::sqrt(squared) * std::sqrt(of_reference);
     return norms == 0 ? 1.0 : 1 - product / norms;  // NaN stays NaN
   }
+  void prefetch(int64_t index) const {
+    const char* const row = reinterpret_cast<const char*>(rows_ + index * stride_);
+    for (int64_t at = 0; at < dim_ * step_ * int64_t(sizeof(T)); at += 64) __builtin_prefetch(row + at);
+  }
+
+ private:
+  typedef double Eight __attribute__((vector_size(64)));
+
+  // Columns 8 i to 8 i + 7, zeros behind the last.
+  Eight of_query(const double* query, int64_t i) const {
+    Eight x = {};
+    if (8 * i + 8 <= dim_) std::memcpy(&x, query + 8 * i, sizeof x);
+    else if (8 * i < dim_) std::memcpy(&x, query + 8 * i, (dim_ - 8 * i) * sizeof(double));
+    return x;
+  }
+  Eight of_row(const T* row, int64_t i) const {
+    Eight x = {};
+    if constexpr (std::is_same_v<T, float>) {
+      typedef float Floats __attribute__((vector_size(32)));
+      if (step_ == 1 && 8 * i + 8 <= dim_) {
+        Floats y;
+        std::memcpy(&y, row + 8 * i, sizeof y);
+        return __builtin_convertvector(y, Eight);
+      }
+    }
+    for (int64_t lane = 0; lane < std::min<int64_t>(8, dim_ - 8 * i); ++lane)
+      x[lane] = static_cast<double>(row[(8 * i + lane) * step_]);
+    return x;
+  }
+
+  // The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings add vectors that lie apart, so
+  // that an eighth of them is left, without a place in memory for the others.
   template <class F>
   double sum(F term) {
-    double* terms = terms_.data();
-    for (int64_t d = 0; d < dim_; ++d) terms[d] = term(d);
-    for (int64_t d = dim_; d < size_; ++d) terms[d] = 0;
-    for (int64_t half = size_ / 2; half > 0; half /= 2)
-      for (int64_t d = 0; d < half; ++d) terms[d] += terms[d + half];
-    return terms[0];
+    int64_t size = size_ / 8, apart = size / 8;
+    if (!apart) return end(size, term);
+    const auto of_eight = [&](const auto& at, int64_t i) {
+      const Eight a = at(i) + at(i + 4 * apart), b = at(i + apart) + at(i + 5 * apart);
+      const Eight c = at(i + 2 * apart) + at(i + 6 * apart), d = at(i + 3 * apart) + at(i + 7 * apart);
+      return (a + c) + (b + d);
+    };
+    double* const sums = sums_.data();
+    const auto before = [sums](int64_t i) {
+      Eight x;
+      std::memcpy(&x, sums + 8 * i, sizeof x);
+      return x;
+    };
+    const auto keep = [sums](int64_t i, const Eight& x) { std::memcpy(sums + 8 * i, &x, sizeof x); };
+    for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(term, i));
+    for (size = apart; (apart = size / 8); size = apart)
+      for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(before, i));
+    return end(size, before);
+  }
+  // Of at most 4 vectors.
+  template <class F>
+  double end(int64_t size, const F& term) const {
+    Eight x = term(0);
+    if (size == 2) x += term(1);
+    if (size == 4) x = (x + term(2)) + (term(1) + term(3));
+    const double a = x[0] + x[4], b = x[1] + x[5], c = x[2] + x[6], d = x[3] + x[7];
+    return (a + c) + (b + d);
   }
 
   const T* rows_;
   int64_t stride_, step_, dim_, size_, distance_;
-  std::vector<double> terms_;
+  std::vector<double> sums_;
 };
 
 }  // namespace nearest

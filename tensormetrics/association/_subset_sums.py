@@ -60,17 +60,18 @@ def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
 
 def _binomials(like: Tensor) -> Tensor:
     # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
-    # To send the table is to wait. A fake tensor's table is fake, and would be so for ever after.
-    return (_kept_table if type(like) is Tensor else _table)(like.device)
+    return (
+        _kept_binomials(like.device) if type(like) is Tensor else _made_binomials(like.device)
+    )  # none of fake tensors
 
 
-def _table(device: torch.device) -> Tensor:
+def _made_binomials(device: torch.device) -> Tensor:
     exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
     fewer = [list(itertools.accumulate(row[:-1], initial=0)) for row in exact]
     return torch.tensor([exact, fewer], device=device)
 
 
-_kept_table = functools.cache(_table)
+_kept_binomials = functools.cache(_made_binomials)
 
 
 def _count_sums(keys: Tensor, null: Null) -> Tensor:

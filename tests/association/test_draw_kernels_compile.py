@@ -13,6 +13,8 @@ from triton.compiler import ASTSource
 
 from tensormetrics.association import _draw_kernels
 
+pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  # triton's own, from Python 3.13 on
+
 TYPES = {
     **dict.fromkeys(("masks", "digits", "out"), "*i8"),
     **dict.fromkeys(("start", "sure", "rest", "fewer", "listed", "number"), "*i32"),

@@ -19,7 +19,7 @@ from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
 from tensormetrics.retrieval.rows import Sides, Spread
-from tensormetrics.retrieval.search.ring.passing import in_places
+from tensormetrics.retrieval.search.ring.passing import in_places, told_of_places
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]
@@ -169,7 +169,8 @@ def results_of(rank, pair):
     """The ranks of rows that stay on three processes."""
     x, labels = spread_rows()
     places = torch.arange(rank, N, 3)
-    own, sizes = in_places(x[places], places, N, None)
+    told = [told_of_places(torch.arange(other, N, 3), N, 3) for other in range(3)]
+    own, sizes = in_places(x[places], places, N, told, None)
     spread = Spread(sizes, sizes, None, 2**28, {})
     sides = Sides(own, labels, own, labels, N, spread=spread)
     return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)

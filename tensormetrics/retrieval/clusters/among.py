@@ -5,7 +5,7 @@ number of processes and any split of the rows.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,42 +17,67 @@ from ..rows import Spread, few_rows
 from ..sums import by_content, content_keys
 
 
+class Among(Protocol):
+    """Among whom rows are: one process, or several."""
+
+    own: slice  # which of all rows are here
+
+    def count(self, x: Tensor) -> int:
+        """How many rows there are in all."""
+
+    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+        """The sums over processes."""
+
+    def largest(self, values: Tensor) -> Tensor:
+        """The largest over processes."""
+
+    def all_of(self, values: Tensor) -> Tensor:
+        # values: (n, ...), a number for each row here  ->  (N, ...)
+        """Those of all rows, which every process then holds."""
+
+    def everywhere(self, holds: bool) -> bool:
+        """Whether it holds on all processes."""
+
+    def order(self, x: Tensor) -> Tensor:
+        # ->  (N,) int64
+        """The places of all rows, by their content."""
+
+    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
+        # places: (n,) int64 among all rows  ->  (n, D)
+        """The rows in these places."""
+
+
 class Alone:
     """All rows are here."""
 
     own = slice(None)
 
     def count(self, x: Tensor) -> int:
-        """How many rows there are in all."""
         return len(x)
 
     def totals(self, *values: Tensor) -> Sequence[Tensor]:
-        """The sums over processes."""
         return values
 
     def largest(self, values: Tensor) -> Tensor:
         return values
 
     def all_of(self, values: Tensor) -> Tensor:
-        # values: (n, ...), a number for each row here  ->  (N, ...)
         return values
 
     def everywhere(self, holds: bool) -> bool:
         return holds
 
     def order(self, x: Tensor) -> Tensor:
-        # ->  (N,) int64, the places of all rows, by their content
         return by_content(x, few_rows(x))
 
     def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
-        # places: (n,) int64 among all rows  ->  (n, D)
         return x[places]
 
 
-ALONE = Alone()
+ALONE: Among = Alone()
 
 
-class AmongRanks(Alone):
+class AmongRanks:
     """Each process holds some, one after the other in the order of ranks."""
 
     def __init__(self, spread: Spread) -> None:

@@ -11,7 +11,7 @@ from ..rows import as_embeddings, budget, check_finite, check_squares, class_par
 from ..search.distance import DISTANCES
 from ..search.knn import KnownQueries, TorchKNN
 from ..sums import row_norms
-from .among import ALONE, Alone
+from .among import ALONE, Among
 
 
 class TorchKMeans:
@@ -73,7 +73,7 @@ class TorchKMeans:
         return self.clusters(x, n_clusters)
 
     @torch.no_grad()
-    def clusters(self, x: Tensor, n_clusters: int, among: Alone = ALONE) -> Tensor:
+    def clusters(self, x: Tensor, n_clusters: int, among: Among = ALONE) -> Tensor:
         """Of rows that a door has checked; `among` those of several processes, if `spreads`.
 
         Shapes: x: (N, D) -> (N,) int64.
@@ -117,7 +117,7 @@ class TorchKMeans:
         order: Tensor,
         units: Tensor,
         centroids: Tensor,
-        among: Alone = ALONE,
+        among: Among = ALONE,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_parts`  centroids: (K, D) float64
         # ->  clusters (N,), centroids (K, D), inertia (), number of updates
@@ -144,14 +144,14 @@ class TorchKMeans:
         return clusters, centroids, _inertia(squared, among), n_iter
 
     @staticmethod
-    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, among: Alone) -> tuple[Tensor, Tensor]:
+    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, among: Among) -> tuple[Tensor, Tensor]:
         # x: (N, D)  clusters: (N,) int64  units: (D,)  ->  (K,) rows of each cluster, (K, D) their sums; float64
         number = torch.bincount(clusters, minlength=n_clusters)
         number, sums = among.totals(number, class_parts(x, clusters, n_clusters, units))
         return number, total(sums)
 
     def _first_centroids(
-        self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, among: Alone = ALONE
+        self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, among: Among = ALONE
     ) -> Tensor:
         # x: (N, D)  order: (N,) int64 by content  ->  (K, D) float64
         if isinstance(self.init, Tensor):
@@ -186,7 +186,7 @@ def _assign(x: Tensor, centroids: Tensor, known: KnownQueries | None = None) -> 
     return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
 
 
-def _inertia(squared: Tensor, among: Alone) -> Tensor:
+def _inertia(squared: Tensor, among: Among) -> Tensor:
     # squared: (N,) float64  ->  ()
     """As `exact_sum` of those of all processes."""
     most = squared.abs().amax() if len(squared) else squared.new_zeros(())

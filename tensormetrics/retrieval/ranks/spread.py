@@ -22,7 +22,7 @@ from ..search.distance import equal_rows
 from ..search.filter import Frame
 from ..search.knn import TorchKNN
 from ..search.ring.frame import common_frame
-from ..search.ring.passing import Ring, at_once, in_places
+from ..search.ring.passing import Ring, at_once, in_places, told_of_places
 from .counting import RankCounter
 from .measured import Measured, parts_of, pieces
 from .ranking import Ranking
@@ -211,11 +211,12 @@ def rows_in_places(
     for rows, places, count in sides:
         finite = [piece.flatten(1).isfinite().all(1) for piece in rows.split(few_rows(rows))] if len(rows) else ()
         bad = places[(~torch.cat([*finite])).nonzero()[:, 0]] if finite else places
-        told.append((kind_of(rows), len(bad), int(bad[0]) if len(bad) else count))
+        first = int(bad[0]) if len(bad) else count
+        told.append((kind_of(rows), len(bad), first, told_of_places(places, count, dist.get_world_size(group))))
     of_sides, memories = zip(*exchange((told, memory), group), strict=True)
     settled = []
     for (rows, places, count), of_ranks in zip(sides, zip(*of_sides, strict=True), strict=True):
-        kinds, wrong, firsts = zip(*of_ranks, strict=True)
+        kinds, wrong, firsts, of_places = zip(*of_ranks, strict=True)
         shape, dtype = common_kind(list(kinds))
         if sum(wrong):
             raise ValueError(
@@ -224,7 +225,7 @@ def rows_in_places(
             )
         if not len(rows):
             rows = rows.new_empty(0, *(shape[1:] or (1,)), dtype=dtype)
-        settled.append(in_places(rows, places, count, group))
+        settled.append(in_places(rows, places, count, of_places, group))
     return settled, min(memories)
 
 

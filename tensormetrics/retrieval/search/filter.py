@@ -146,10 +146,10 @@ class Filter:
         found.masked_fill_(~(norm < _KNOWN)[:, None], 0.0)
         return norm
 
-    def error(self, norm: Tensor) -> Tensor:
-        # norm: (Q,) float64, of queries made ready  ->  (Q,) float64
+    def error(self, norm: Tensor, products: bool = True) -> Tensor:
+        # norm: (Q,) float64, of queries made ready; `products`: that of products in `dtype` too  ->  (Q,) float64
         finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
-        filtering = (dim + 8) * finfo.eps / 2 + rounding
+        filtering = ((dim + 8) * finfo.eps / 2 if products else 0.0) + rounding
         if self.distance.euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:

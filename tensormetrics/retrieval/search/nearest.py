@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .bytes.search import ByteSearch
 from .distance import FunctionDistance
 from .filter import BLOCK
 from .half_search import HalfSearch
 from .least import HalvedTiles
 from .references import KnownQueries, References
 from .ways import Coarse, Exhaustive, Fine, Queries, Task, Way, kept_of, sorted_columns
+from .words.search import WordSearch
 
 
 class NearestSearch:
@@ -48,12 +48,12 @@ class NearestSearch:
             rows = max(min(memory // 2 // (24 * columns + row), most_rows), 1)
         task = Task(references, k, exact, memory, dtype, columns)
         halved = None
-        bytes_ = None
+        words = None
         alike = native and self._is_self_retrieval()  # waits for a GPU, which has kernels of its own
-        if native and not ignoring and not known and ByteSearch.pays(task, len(query), alike):
-            bytes_ = ByteSearch(task, rows, self_index, alike)
-            bytes_ = bytes_ if bytes_.works(query) else None
-        few = native and not bytes_ and not ignoring and 8 * HalvedTiles.bytes_of(len(query), kept, dtype) <= 3 * memory
+        if native and not ignoring and not known and WordSearch.pays(task, len(query)):
+            words = WordSearch(task, rows, self_index, alike)
+            words = words if words.works(query) else None
+        few = native and not words and not ignoring and 8 * HalvedTiles.bytes_of(len(query), kept, dtype) <= 3 * memory
         if few and alike:
             halved = HalvedTiles(references.filter(dtype, memory), self_index, kept)
         fine = Fine(task, rows)
@@ -62,8 +62,8 @@ class NearestSearch:
         if kernels and HalfSearch.pays(k, len(references), kernels):
             halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), known)
             self.ways.insert(0, halves)
-        if bytes_:
-            self.ways.insert(0, bytes_)
+        if words:
+            self.ways.insert(0, words)
         self.rows = self.ways[0].rows
 
     def _is_self_retrieval(self) -> bool:
@@ -105,11 +105,21 @@ class NearestSearch:
 
     def distances(self, rows: slice, nearest: Tensor) -> Tensor:
         # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, where the index is -1 any value
+        words, distance, query = self.ways[0], self.references.distance, self.query[rows]
+        if isinstance(words, WordSearch) and words.last and words.last[0] is nearest:
+            _, delta, known = words.last
+            left = (~known).nonzero()[:, 0]
+            if len(left):
+                delta[left] = self._deltas(query[left], nearest[left])
+            return distance.from_canonical(delta)
+        return distance.from_canonical(self._deltas(query, nearest))
+
+    def _deltas(self, query: Tensor, nearest: Tensor) -> Tensor:
+        # query: (Q, D)  nearest: (Q, k) int64  ->  (Q, k) float64
         row = torch.arange(len(nearest), device=nearest.device).repeat_interleave(nearest.shape[1])
-        column = nearest.flatten().clamp(min=0)
-        distance = self.references.distance
-        delta = distance.of_pairs(self.query[rows], self.references.rows, row, column, self.memory // 4)
-        return distance.from_canonical(delta).view_as(nearest)
+        pairs = row, nearest.flatten().clamp(min=0)
+        delta = self.references.distance.of_pairs(query, self.references.rows, *pairs, self.memory // 4)
+        return delta.view_as(nearest)
 
 
 class FunctionSearch:

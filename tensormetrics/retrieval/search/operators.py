@@ -31,10 +31,16 @@ def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
 
 
-def _least(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    shape = len(x), arguments[-1]
-    found = x.new_empty(shape, dtype=torch.float64), x.new_empty(shape, dtype=torch.int64)
-    return *found, x.new_empty(len(x), dtype=torch.bool)
+def _centred(rows: Tensor, order: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    count = len(order)
+    words = rows.new_empty((count, (rows.shape[1] + 3) // 4 * 4), dtype=torch.int8)
+    units = rows.new_empty(count, dtype=torch.float32)
+    return words, order.new_empty(count, dtype=torch.int32), units, rows.new_empty((4, count), dtype=torch.float64)
+
+
+def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(query), arguments[-2]
+    return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -97,19 +103,71 @@ _keep_possible = define(
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
-# x: (Q, D), rows: (R', D) float32, bias: (R',), the filter's; error: (Q,) float64; order: (R',) int64, which row each
-# of the references of what follows is; then as above
-# ->  (Q, kept) float64 ascending, (Q, kept) int64, (Q,) bool, for which queries nothing is known
-_least_of_possible = define(
-    "least_of_possible(Tensor x, Tensor rows, Tensor bias, Tensor error, Tensor order, Tensor slack, Tensor lower, "
-    "Tensor column, Tensor number, Tensor limit, int k, int kept) -> (Tensor, Tensor, Tensor)",
-    _least,
+# rows: (N, D) float64 at places first, first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes:
+# (3, 64 P) float64; see `Rounded` in words/search.py
+_to_words = define(
+    "to_words(Tensor rows, Tensor(a!) panels, Tensor(b!) scale, Tensor(c!) sizes, int first) -> ()",
+    _nothing,
+    Operator("nearest", "TorchKNN and what searches with it", 5),
+)
+multiplies_words = define(
+    "multiplies_words(Tensor like) -> Tensor",
+    lambda like: like.new_empty((), dtype=torch.bool),
+    Operator("nearest", "TorchKNN and what searches with it", 1),
+)
+# x, panels: queries and references, as `Rounded` holds them; x_scale, scale, bias, share, spread: (64 P,) float32;
+# width, slack, own: (Q,), and what is kept of each query: see `Lists`. With first >= 0, a multiple of 64, queries are
+# the first of the references, and each product with one from `first` on serves both of its rows.
+_keep_by_words = define(
+    "keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
+    "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
+    "Tensor(d!) limit, int k, int first) -> ()",
+    _nothing,
+    Operator("nearest", "TorchKNN and what searches with it", 20),
+)
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs;
+# order: (R,) int64, which reference each of those of what follows is; then as above
+# ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
+_nearest_of_possible = define(
+    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor share, Tensor spread, "
+    "Tensor width, Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, "
+    "int distance) -> (Tensor, Tensor, Tensor)",
+    _of_possible,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 
+# rows: (N, D), order: (M,) int64, centre: (D,) float64; see csrc/nearest/ring_cpu.cpp, as for the next two
+# ->  (M, D') int8, (M,) int32, (M,) float32, (4, M) float64
+_centred_bytes = define(
+    "centred_bytes(Tensor rows, Tensor order, Tensor centre, float scale, int factor) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _centred,
+    Operator("nearest", "retrieval scores on several ranks", 5),
+)
+# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; lower
+# to slack: as above, of these lists; shift: (n,), worst: (Q,) float64; delta, index: (Q, k)  ->  (n,) bool
+_settle_possible = define(
+    "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor lower, Tensor column, "
+    "Tensor number, Tensor limit, Tensor slack, Tensor shift, Tensor worst, float factor, int start, int first, "
+    "int distance, Tensor(a!) delta, Tensor(b!) index) -> Tensor",
+    lambda query, reference, row_of, *_: row_of.new_empty(len(row_of), dtype=torch.bool),
+    Operator("nearest", "retrieval scores on several ranks", 20),
+)
+# other: (N, k) float64, of_other: (N, k) int32, delta: (N, k) float64, index: (N, k) int64
+_merge_nearest = define(
+    "merge_nearest(Tensor other, Tensor of_other, int first, Tensor(a!) delta, Tensor(b!) index) -> ()",
+    _nothing,
+    Operator("nearest", "retrieval scores on several ranks", 20),
+)
+
+centred_bytes = interruptible(_centred_bytes, lambda rows, order, *_: len(order) * rows.shape[1])
+settle_possible = interruptible(_settle_possible, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
+merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
 to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
 keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
-least_of_possible = interruptible(_least_of_possible, lambda x, *_: 50 * x.numel())
+to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
+keep_by_words = interruptible(_keep_by_words, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
+nearest_of_possible = interruptible(_nearest_of_possible, lambda query, *_: 50 * query.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
 keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
 sorted_least = interruptible(_sorted_least, lambda keys, *_: 5 * keys.numel())

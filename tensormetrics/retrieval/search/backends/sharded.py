@@ -14,6 +14,7 @@ from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
+from ..ring.frame import frame_of, told_of
 from ..ring.mutual import Known
 from ..ring.mutual_ring import MutualRing
 from ..ring.passing import Ring, at_once
@@ -119,12 +120,15 @@ class ShardedKNN:
         halved = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
         alone &= few and halved and operators.selects(query.device)
         memory = budget(self.knn.memory_budget, query.device)
-        every, memories = zip(*exchange((bool(alone), memory), self.group), strict=True)
-        least = min(memories)
-        if all(every) and isinstance(distance, Distance):
+        told = None
+        if alone and isinstance(distance, Distance):
             check_squares(query=query)
-            most = at_once(query, least)
-            MutualRing(query, sizes, memory, self.knn, distance, most, self.group)(known)
+            told = told_of(query, distance)
+        every, memories = zip(*exchange((told, memory), self.group), strict=True)
+        least = min(memories)
+        if None not in every:
+            ring = MutualRing(query, sizes, memory, self.knn, frame_of(every, query), at_once(query, least), self.group)
+            ring(known)
             return known.delta, known.index
 
         def merge(start: int, block: Tensor) -> None:

@@ -24,7 +24,13 @@ class Known:
     def __init__(self, delta: Tensor, index: Tensor) -> None:
         self.delta, self.index = delta, index
 
-    def add(self, delta: Tensor, index: Tensor, rows: slice = slice(None)) -> None:
+    @staticmethod
+    def nothing(rows: int, k: int) -> "Known":
+        return Known(
+            torch.full((rows, k), torch.inf, dtype=torch.float64, device="cpu"), torch.full((rows, k), -1, device="cpu")
+        )
+
+    def add(self, delta: Tensor, index: Tensor, rows: slice | Tensor = slice(None)) -> None:
         # delta, index: (n, k) of these rows, in order
         k = self.index.shape[1]
         if not (self.index[rows, :1] >= 0).any():
@@ -142,16 +148,22 @@ def _settled(
     proven = (values[:, -1] == torch.inf) | (values[:, -1] - error > last)
     left = (~proven).nonzero()[:, 0]
     if len(left):
-        some = query[left]
-        count = min(k, len(reference))
         none = torch.full((len(left),), -1, device="cpu")
-        search = NearestSearch(some, none, count, References(reference, distance), memory)
-        for start in range(0, len(left), search.rows):
-            rows = slice(start, min(start + search.rows, len(left)))
-            index[left[rows], :count] = search(rows)
-            index[left[rows], count:] = -1
-        row = left.repeat_interleave(k)
-        near = index[left].flatten()
-        delta[left] = distance.of_pairs(query, reference, row, near.clamp(min=0), memory // 4).view(-1, k)
-        delta[left] = delta[left].masked_fill(index[left] < 0, torch.inf)
+        delta[left], index[left] = nearest_of(query[left], none, reference, k, distance, memory)
     return delta, index
+
+
+def nearest_of(
+    query: Tensor, own: Tensor, reference: Tensor, k: int, distance: Distance, memory: int
+) -> tuple[Tensor, Tensor]:
+    # query: (Q, D)  own: (Q,) int64, the reference that is this query, -1 = none  ->  (Q, k) float64, (Q, k) int64
+    """The nearest references of rows about which products of two sets did not say enough."""
+    count = min(k, len(reference))
+    index = torch.full((len(query), k), -1, device="cpu")
+    search = NearestSearch(query, own, count, References(reference, distance), memory)
+    for start in range(0, len(query), search.rows):
+        rows = slice(start, min(start + search.rows, len(query)))
+        index[rows, :count] = search(rows)
+    row = torch.arange(len(query), device="cpu").repeat_interleave(k)
+    delta = distance.of_pairs(query, reference, row, index.flatten().clamp(min=0), memory // 4).view(-1, k)
+    return delta.masked_fill(index < 0, torch.inf), index

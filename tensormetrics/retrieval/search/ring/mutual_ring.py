@@ -5,12 +5,16 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ...._ranks import Group, exchange
+from .. import operators
 from ..distance import Distance, rows_at_once
-from ..filter import Filter
+from ..filter import Filter, Frame
 from ..knn import TorchKNN
-from .frame import common_frame
+from .byte_pairs import BytePairs, Looking
+from .frame import norms_in
 from .mutual import Known, Side, mutual_neighbours
-from .passing import begin, finish
+from .passing import finish, shift
+
+LONG = 1e10  # products of numbers, after which ranks tell each other whether they failed
 
 
 class MutualRing:
@@ -18,7 +22,8 @@ class MutualRing:
 
     Rows go to half of the ranks only, at most `most` at once, with the distance beyond which they have no use for a
     neighbour; what is found for them comes back. Of two ranks that stand opposite each other, the second multiplies
-    half of its own rows.
+    half of its own rows. A rank that fails goes on sending, and raises when the ranks tell each other, which they do
+    before they have worked for long; what comes after the ring begins with that.
     """
 
     def __init__(
@@ -27,28 +32,27 @@ class MutualRing:
         sizes: list[int],
         memory: int,
         knn: TorchKNN,
-        distance: Distance,
+        frame: Frame,
         most: int,
         group: Group,
     ) -> None:
+        assert isinstance(knn.order, Distance)  # whose products serve both of their rows
         self.rows, self.sizes, self.memory, self.knn, self.group = rows.contiguous(), sizes, memory, knn, group
-        self.distance, self.most = distance, most
+        self.distance, self.frame, self.most = knn.order, frame, most
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.first = sum(sizes[: self.rank])
+        self.bytes: BytePairs | None = None
 
     def __call__(self, known: Known) -> None:
         failure: BaseException | None = None
         turns, k = self._turns(), known.index.shape[1]
         try:
-            self.frame, self.norms = common_frame(self.rows, self.distance, self.group)
-            self.scaled = self._scaled()
             most = max((self._number(self._before(step), step, start) for step, start in turns), default=0)
-            room = [(self.rows.new_empty(most, self.rows.shape[1]), self.norms.new_empty(most)) for _ in turns[:2]]
+            room = [self.rows.new_empty(most, self.rows.shape[1]) for _ in turns[:2]]
             sizes = most, max((self._number(self.rank, step, start) for step, start in turns), default=0)
-            tables = [(known.delta.new_empty(n, k), known.index.new_empty(n, k, dtype=torch.int32)) for n in sizes]
+            tables = [torch.empty(12 * k * n, dtype=torch.uint8, device="cpu") for n in sizes]
+            self._prepare(k)
         except BaseException as error:
-            if getattr(error, "all_ranks_know", False):
-                raise
             failure = error
         exchange(failure, self.group)
         requests = self._begin(0, turns, room)
@@ -57,30 +61,37 @@ class MutualRing:
         except BaseException as error:
             failure = error
         finish(requests, self.group)
+        work = 0.0
         for number, (step, start) in enumerate(turns):
             owner, other = self._before(step), (self.rank + step) % self.world
             arrived, left = self._number(owner, step, start), self._number(self.rank, step, start)
-            block, worst = [part[:arrived] for part in room[number % 2]], known.delta.new_empty(arrived)
+            block, worst = room[number % 2][:arrived], known.delta.new_empty(arrived)
             furthest = known.delta[start : start + left, -1].contiguous()
-            finish(begin([(other, [furthest])], [(owner, [worst])], self.group), self.group)
+            finish(shift([furthest], other, [worst], owner, self.group), self.group)
             requests = self._begin(number + 1, turns, room)
-            found, answer = (
-                [part[:size] for part in table] for table, size in zip(tables, (arrived, left), strict=True)
-            )
+            found, answer = (table[: 12 * k * size] for table, size in zip(tables, (arrived, left), strict=True))
             try:
                 if failure is None:
-                    self._with(Side(block[0], block[1], worst), owner, (step, start), known, found)
+                    self._with(block, worst, owner, (step, start), known, _table(found, k))
             except BaseException as error:  # the others wait for our rows
                 failure = error
+            if failure is not None:
+                _nothing(_table(found, k))
             finish(requests, self.group)
-            exchange(failure, self.group)
-            finish(begin([(owner, found)], [(other, answer)], self.group), self.group)
+            work += max(self.sizes) * min(self.most, max(self.sizes)) * self.rows.shape[1]
+            if work > LONG:
+                exchange(failure, self.group)
+                work = 0.0
+            finish(shift([found], owner, [answer], other, self.group), self.group)
             try:
-                index = torch.where(answer[1] < 0, -1, answer[1].long() + sum(self.sizes[:other]))
-                known.add(answer[0], index, slice(start, start + left))
+                here = slice(start, start + left)
+                operators.merge_nearest(
+                    *_table(answer, k), sum(self.sizes[:other]), known.delta[here], known.index[here]
+                )
             except BaseException as error:
                 failure = error
-        exchange(failure, self.group)
+        if failure is not None:
+            raise failure
 
     def _turns(self) -> list[tuple[int, int]]:
         """Steps of the ring, each with the first row of the blocks that are sent in it."""
@@ -100,14 +111,23 @@ class MutualRing:
         """How many of these are in the block from `start` on."""
         return min(max(self._all(rank, step) - start, 0), self.most)
 
-    def _begin(self, number: int, turns: list[tuple[int, int]], room: list[tuple[Tensor, Tensor]]) -> list[dist.Work]:
+    def _begin(self, number: int, turns: list[tuple[int, int]], room: list[Tensor]) -> list[dist.Work]:
         if number >= len(turns):
             return []
         step, start = turns[number]
         owner, other = self._before(step), (self.rank + step) % self.world
-        own = slice(start, start + self._number(self.rank, step, start))
-        arriving = [part[: self._number(owner, step, start)] for part in room[number % 2]]
-        return begin([(other, [self.rows[own], self.norms[own]])], [(owner, arriving)], self.group)
+        own = self.rows[start : start + self._number(self.rank, step, start)]
+        arriving = room[number % 2][: self._number(owner, step, start)]
+        return shift([own], other, [arriving], owner, self.group)
+
+    def _prepare(self, k: int) -> None:
+        """What is made of the own rows once."""
+        if BytePairs.pays(self.rows, k, self.memory):
+            self.bytes = BytePairs(k, self.distance, self.frame, self.memory)
+            self.bytes = self.bytes if self.bytes.works(self.rows) else None
+        if self.bytes is None:
+            self.norms = norms_in(self.frame, self.rows, self.distance)
+            self.scaled = self._scaled()
 
     def _scaled(self) -> Tensor | None:
         # ->  (N, D), the own rows made ready as queries, where the memory takes them
@@ -122,6 +142,8 @@ class MutualRing:
 
     def _among_own(self, known: Known) -> None:
         rows, k = self.rows, known.index.shape[1]
+        if self.bytes:
+            return self.bytes(Looking.of(rows, self.first, known))
         own = torch.arange(len(rows), device="cpu")
         index = self.knn.search(rows, k, rows, own)[1]
         step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
@@ -133,18 +155,47 @@ class MutualRing:
             delta = delta.view(near.shape).masked_fill(near < 0, torch.inf)
             known.add(delta, torch.where(near < 0, -1, near + self.first), tile)
 
-    def _with(self, block: Side, owner: int, turn: tuple[int, int], known: Known, found: list[Tensor]) -> None:
-        # block: M rows  found: (M, k) float64, (M, k) int32 of this rank's rows, filled in
+    def _with(
+        self,
+        block: Tensor,
+        worst: Tensor,
+        owner: int,
+        turn: tuple[int, int],
+        known: Known,
+        found: tuple[Tensor, Tensor],
+    ) -> None:
+        # block: (M, D)  worst: (M,)  found: (M, k) float64, (M, k) int32 of this rank's rows, filled in
         step, start = turn
         skipped = self._all(self.rank, step) if 2 * step == self.world and self.rank > owner else 0
-        own = Side(self.rows, self.norms, known.delta[:, -1], self.scaled).of(slice(skipped, None))
-        of_block = Known(found[0].fill_(torch.inf), torch.full(found[1].shape, -1, device="cpu"))
-        first, k = sum(self.sizes[:owner]) + start, found[1].shape[1]
-        options = k, self.distance, self.frame, self.memory
-        for ours, piece, delta, index in mutual_neighbours(own._replace(worst=own.worst.clone()), block, *options):
+        _nothing(found)
+        of_block = Known(found[0], torch.full(found[1].shape, -1, device="cpu"))
+        first = sum(self.sizes[:owner]) + start
+        if self.bytes:
+            self.bytes(Looking.of(self.rows, 0, known), Looking(block, first, of_block, worst), skipped)
+        else:
+            self._multiplied(block, worst, skipped, first, known, of_block)
+        found[1].copy_(of_block.index)
+
+    def _multiplied(
+        self, block: Tensor, worst: Tensor, skipped: int, first: int, known: Known, of_block: Known
+    ) -> None:
+        x = Side(self.rows, self.norms, known.delta[:, -1].clone(), self.scaled).of(slice(skipped, None))
+        y = Side(block, norms_in(self.frame, block, self.distance), worst)
+        options = known.index.shape[1], self.distance, self.frame, self.memory
+        for ours, piece, delta, index in mutual_neighbours(x, y, *options):
             if ours:
                 index = torch.where(index < 0, -1, index + first)
                 known.add(delta, index, slice(piece.start + skipped, piece.stop + skipped))
             else:
                 of_block.add(delta, torch.where(index < 0, -1, index + skipped), piece)
-        found[1].copy_(of_block.index)
+
+
+def _table(packed: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    # packed: (12 k n,) bytes  ->  (n, k) float64, (n, k) int32, which lie in them
+    cut = len(packed) // 3 * 2
+    return packed[:cut].view(torch.float64).view(-1, k), packed[cut:].view(torch.int32).view(-1, k)
+
+
+def _nothing(table: tuple[Tensor, Tensor]) -> None:
+    table[0].fill_(torch.inf)
+    table[1].fill_(-1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._ranks import Group, exchange, global_rank, reaching
+from ...._ranks import FEW, Group, exchange, global_rank, reaching
 
 FEWEST = 64  # rows that are sent at once
 
@@ -59,7 +59,7 @@ class Ring:
         to, owner = (self.rank + step) % self.world, (self.rank - step) % self.world
         size = min(max(self.sizes[owner] - start, 0), self.most)
         arriving = [room[:size] for room in self.room[number % len(self.room)]]
-        return arriving, begin([(to, own)], [(owner, arriving)], self.group)
+        return arriving, shift(own, to, arriving, owner, self.group)
 
 
 def at_once(rows: Tensor, memory: int, besides: int = 0) -> int:
@@ -79,21 +79,46 @@ def begin(
         return dist.batch_isend_irecv(transfers) if transfers else []
 
 
+def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: int, group: Group) -> list[dist.Work]:
+    """Contiguous tensors on their way round, when all ranks send to the next of some order; all call it."""
+    world = dist.get_world_size(group)
+    if sent[0].device.type != "cpu" or world > FEW:
+        return begin([(to, sent)], [(source, received)], group)
+    # Where ranks share cores, threads that wait for single messages of gloo are busy for milliseconds.
+    requests: list[dist.Work] = []
+    with reaching(group):
+        for out, come in zip(sent, received, strict=True):
+            # A tensor of one number may have any strides.
+            out, come = (part.as_strided((part.numel(),), (1,)).view(torch.uint8) for part in (out, come))
+            to_come, to_go = (
+                [len(part) * (rank == of) for rank in range(world)] for part, of in ((come, source), (out, to))
+            )
+            requests.append(dist.all_to_all_single(come, out, to_come, to_go, group=group, async_op=True))
+    return requests
+
+
 def finish(requests: Sequence[dist.Work], group: Group) -> None:
     with reaching(group):
         for request in requests:
             request.wait()
 
 
-def in_places(rows: Tensor, places: Tensor, count: int, group: Group) -> tuple[Tensor, list[int]]:
+def told_of_places(places: Tensor, count: int, world: int) -> tuple[int, list[int], list[int]]:
+    # places: (n,) int64 ascending
+    """What a rank says of where its rows stand among `count`: how many, the ends, and which are for which rank."""
+    bounds = torch.tensor([count * r // world for r in range(world + 1)], device=places.device)
+    edges = torch.searchsorted(places, bounds).tolist()
+    return len(places), places[:: max(len(places) - 1, 1)][:2].tolist(), edges  # ascending: the ends tell of gaps
+
+
+def in_places(
+    rows: Tensor, places: Tensor, count: int, told: Sequence[tuple[int, list[int], list[int]]], group: Group
+) -> tuple[Tensor, list[int]]:
     # rows: (n, D) of this rank  places: (n,) int64 ascending, where they stand among `count` rows of all
-    # ->  (m, D) of this rank, how many every rank has
+    # told: what every rank said of its places  ->  (m, D) of this rank, how many every rank has
     """Rows such that those of all ranks, one after the other, are in order: where they are not, they change ranks."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    bounds = [count * r // world for r in range(world + 1)]
-    edges = torch.searchsorted(places, torch.tensor(bounds, device=places.device)).tolist()
-    ends = places[:: max(len(places) - 1, 1)][:2].tolist()  # ascending: these tell of gaps
-    told = exchange((len(rows), ends, edges), group)
+    bounds, edges = [count * r // world for r in range(world + 1)], told[rank][2]
     sizes, before = [length for length, *_ in told], 0
     in_order = True
     for length, ends, _ in told:

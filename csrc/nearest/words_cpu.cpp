@@ -1,0 +1,495 @@
+// References that may be among the k nearest, by products of rows that are rounded to 16 bits, one scale for each row.
+//
+// A query x and a reference y become x' and y', whose product is an exact sum: |x'| and |y'| are at most 2^15.5 units, so
+// that no sum leaves 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) share(y), and the place of the
+// reference is at least `lower` = bias + x'.y' - width share, less slack(x), and at most lower + 2 (width share + spread),
+// plus slack(x). search/README.md says what each of them holds.
+#include <torch/csrc/stable/library.h>
+
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+#include "tiles.h"
+
+namespace nearest {
+
+namespace {
+
+constexpr int64_t kPanel = 64, kHigh = Locks::kBlock, kWide = 512;  // columns of a panel; rows and columns of a tile
+constexpr int kRows = 6;                                           // of queries that are multiplied together
+constexpr int64_t kSoon = 4;                                       // candidates that are fetched ahead
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Rounded queries and references, both in panels (P, depth, 64) of words, each of two numbers.
+struct Operands {
+  const int32_t *x, *panels;
+  const float* x_scale;                // (64 P,)
+  const float *scale, *bias, *share;  // (64 P,)
+  const float* width;                 // (Q,)
+  int64_t depth;
+};
+
+// A value that is below the limit of query q, of reference `at`.
+struct Hit {
+  int32_t q, at;
+  float lower;
+};
+
+// What is found of some queries and one panel: for the queries, and where these are references too, for the panel's rows
+// as queries.
+struct Found {
+  const float* limit;             // (kHigh,) of the queries
+  const float *limits, *widths;  // (kPanel,) of the panel's rows; null: these are no queries
+  int64_t along, across;          // how many hits there are
+  std::vector<Hit> hits_along, hits_across;
+};
+
+#if defined(__x86_64__)
+
+// Vectors of one width. Instructions are written out: a compiler neither finds the first one nor fuses the second.
+struct Wide {
+  typedef int32_t Int __attribute__((vector_size(64), aligned(4)));
+  typedef float Float __attribute__((vector_size(64), aligned(4)));
+  static constexpr int kVectors = 4;  // of a panel that are multiplied together
+  __attribute__((always_inline)) static void multiply(Int& sum, const Int& y, const Int& x) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(y), "v"(x));
+  }
+  __attribute__((always_inline)) static void add_product(Float& sum, const Float& x, const Float& y) {
+    asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+  }
+  __attribute__((always_inline)) static uint32_t below(const Float& x, const Float& y) {
+    uint16_t bits;
+    asm("vcmpltps %2, %1, %0" : "=k"(bits) : "v"(x), "v"(y));
+    return bits;
+  }
+};
+
+// AVX-VNNI, with 16 registers.
+struct Narrow {
+  typedef int32_t Int __attribute__((vector_size(32), aligned(4)));
+  typedef float Float __attribute__((vector_size(32), aligned(4)));
+  static constexpr int kVectors = 2;
+  __attribute__((always_inline)) static void multiply(Int& sum, const Int& y, const Int& x) {
+    asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(y), "x"(x));
+  }
+  __attribute__((always_inline)) static void add_product(Float& sum, const Float& x, const Float& y) {
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+  }
+  __attribute__((always_inline)) static uint32_t below(const Float& x, const Float& y) {
+    uint32_t bits;
+    Float mask;
+    asm("vcmpltps %3, %2, %1\n\tvmovmskps %1, %0" : "=r"(bits), "=&x"(mask) : "x"(x), "x"(y));
+    return bits;
+  }
+};
+
+template <class V, class T>
+__attribute__((always_inline)) inline V load(const T* from) {
+  V vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+// The products of kRows queries, word by word, and a panel. Loops are unrolled, else a compiler keeps the sums in memory.
+template <class V>
+__attribute__((always_inline)) inline void multiply_words(const int32_t* x, const int32_t* panel, int64_t depth,
+                                                          int32_t* products) {
+  using Int = typename V::Int;
+  constexpr int kLanes = sizeof(Int) / sizeof(int32_t);
+  for (int part = 0; part < kPanel; part += kLanes * V::kVectors) {
+    Int sum[kRows][V::kVectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V::kVectors; ++v) sum[r][v] = Int{};
+    const int32_t* from = panel + part;
+    const int32_t* word = x;
+    for (int64_t d = 0; d < depth; ++d, from += kPanel, word += kRows) {
+      Int y[V::kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < V::kVectors; ++v) y[v] = load<Int>(from + kLanes * v);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Int spread = word[r] - Int{};
+#pragma GCC unroll 4
+        for (int v = 0; v < V::kVectors; ++v) V::multiply(sum[r][v], y[v], spread);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V::kVectors; ++v) std::memcpy(products + kPanel * r + part + kLanes * v, &sum[r][v], sizeof(Int));
+  }
+}
+
+// Which values of query q and the panel at `column` are below their limits, from their products.
+template <class V>
+__attribute__((always_inline)) inline void compare(const Operands& o, int64_t q, int64_t column, float limit,
+                                                   const int32_t* products, Found& found) {
+  using Float = typename V::Float;
+  constexpr int kLanes = sizeof(Float) / sizeof(float);
+  const Float scale = o.x_scale[q] - Float{}, width = -o.width[q] - Float{}, most = limit - Float{};
+  alignas(64) float product[kPanel], values[kPanel];
+  uint64_t along = 0;
+#pragma GCC unroll 8
+  for (int i = 0; i < kPanel; i += kLanes) {
+    const Float each = __builtin_convertvector(load<typename V::Int>(products + i), Float) * load<Float>(o.scale + column + i);
+    Float lower = load<Float>(o.bias + column + i);
+    V::add_product(lower, width, load<Float>(o.share + column + i));
+    V::add_product(lower, scale, each);
+    along |= uint64_t(V::below(lower, most)) << i;
+    std::memcpy(values + i, &lower, sizeof lower);
+    std::memcpy(product + i, &each, sizeof each);
+  }
+  for (; along; along &= along - 1) {
+    const int i = __builtin_ctzll(along);
+    found.hits_along[found.along++] = {int32_t(q), int32_t(column + i), values[i]};
+  }
+  if (!found.limits) return;
+  const Float share = -o.share[q] - Float{};
+  uint64_t across = 0;
+#pragma GCC unroll 8
+  for (int i = 0; i < kPanel; i += kLanes) {
+    Float lower = o.bias[q] - Float{};
+    V::add_product(lower, share, load<Float>(found.widths + i));
+    V::add_product(lower, scale, load<Float>(product + i));
+    across |= uint64_t(V::below(lower, load<Float>(found.limits + i))) << i;
+    std::memcpy(values + i, &lower, sizeof lower);
+  }
+  for (; across; across &= across - 1) {
+    const int i = __builtin_ctzll(across);
+    found.hits_across[found.across++] = {int32_t(column + i), int32_t(q), values[i]};
+  }
+}
+
+// x: the queries word by word, kRows of them together
+template <class V>
+__attribute__((always_inline)) inline void multiply_panel_by(const Operands& o, const int32_t* x, int64_t query,
+                                                             int64_t end, int64_t column, Found& found) {
+  alignas(64) int32_t products[kRows * kPanel];
+  for (int64_t q = query; q < end; q += kRows, x += o.depth * kRows) {
+    multiply_words<V>(x, o.panels + column * o.depth, o.depth, products);
+    for (int64_t r = 0; r < std::min<int64_t>(kRows, end - q); ++r)
+      compare<V>(o, q + r, column, found.limit[q + r - query], products + kPanel * r, found);
+  }
+}
+
+COMMON_WITH_WORDS_64 __attribute__((noinline)) void multiply_panel_64(const Operands& o, const int32_t* x, int64_t query, int64_t end,
+                                            int64_t column, Found& found) {
+  multiply_panel_by<Wide>(o, x, query, end, column, found);
+}
+COMMON_WITH_WORDS_32 __attribute__((noinline)) void multiply_panel_32(const Operands& o, const int32_t* x, int64_t query, int64_t end,
+                                            int64_t column, Found& found) {
+  multiply_panel_by<Narrow>(o, x, query, end, column, found);
+}
+#endif
+
+void multiply_panel(const Operands& o, const int32_t* x, int64_t query, int64_t end, int64_t column, Found& found) {
+#if defined(__x86_64__)
+  if (common::multiplies_words() == 64) multiply_panel_64(o, x, query, end, column, found);
+  else multiply_panel_32(o, x, query, end, column, found);
+#endif
+}
+
+// Queries query, ..., end - 1 of panels, word by word, kRows of them together, zeros behind the last.
+void take_rows(const Operands& o, int64_t query, int64_t end, std::vector<int32_t>& words) {
+  words.assign((end - query + kRows - 1) / kRows * kRows * o.depth, 0);
+  int32_t* to = words.data();
+  for (; query < end; query += kRows, to += kRows * o.depth) {
+    const int64_t count = std::min<int64_t>(kRows, end - query);
+    const auto from = [&](int64_t q) { return o.x + q / kPanel * kPanel * o.depth + q % kPanel; };
+    if (count == kRows && query % kPanel + kRows <= kPanel) {
+      const int32_t* const together = from(query);
+      for (int64_t d = 0; d < o.depth; ++d) std::memcpy(to + kRows * d, together + kPanel * d, kRows * sizeof(int32_t));
+    } else {
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t d = 0; d < o.depth; ++d) to[kRows * d + r] = from(query + r)[kPanel * d];
+    }
+  }
+}
+
+// What may be among the k nearest of each query so far. Where that is more than there is room for, nothing is known: the
+// query is flooded, and `number` is `capacity`.
+struct Possible {
+  float *lower, *upper;  // (Q, capacity)
+  int32_t* column;       // (Q, capacity)
+  int32_t* number;       // (Q,)
+  float* limit;          // (Q,) what is not below does not enter
+  const float *share, *spread;  // (R',)
+  const float *width, *slack;  // (Q,)
+  int64_t capacity, k;
+
+  Possible(const Tensor& share, const Tensor& spread, const Tensor& width, const Tensor& slack, const Tensor& bounds,
+           const Tensor& column, const Tensor& number, const Tensor& limit, int64_t k)
+      : lower(data<float>(bounds)), upper(lower + bounds.size(1) * bounds.size(2)), column(data<int32_t>(column)),
+        number(data<int32_t>(number)), limit(data<float>(limit)), share(data<const float>(share)),
+        spread(data<const float>(spread)), width(data<const float>(width)), slack(data<const float>(slack)),
+        capacity(bounds.size(2)), k(k) {}
+
+  void push(int64_t q, float value, int64_t at) const {
+    if (!(value < limit[q])) return;
+    const int64_t n = number[q]++, place = q * capacity + n;
+    lower[place] = value;
+    upper[place] = value + 2 * (width[q] * share[at] + spread[at]);
+    column[place] = static_cast<int32_t>(at);
+    if (n + 1 < capacity) return;
+    const bool flooded = keep_below(q) > capacity - capacity / 8;
+    if (!flooded) return;
+    number[q] = static_cast<int32_t>(capacity);
+    limit[q] = -kInfinity;
+  }
+
+  // At least k references have a place of at most the k-th least upper bound, but for the slack: what is above it by more
+  // than two slacks is none of the k nearest. How many are left of what was possible.
+  int64_t keep_below(int64_t q) const {
+    float *const low = lower + q * capacity, *const high = upper + q * capacity;
+    int32_t *const columns = column + q * capacity;
+    const int64_t count = number[q];
+    if (count >= k) limit[q] = std::min(limit[q], std::nextafter(above_least(high, count) + 2 * slack[q], kInfinity));
+    const float limit_here = limit[q];
+    int64_t left = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const bool stays = low[i] < limit_here;
+      low[left] = low[i];
+      high[left] = high[i];
+      columns[left] = columns[i];
+      left += stays;
+    }
+    number[q] = static_cast<int32_t>(left);
+    return left;
+  }
+
+  // A number that k of these values do not exceed, and hardly more: by bisection, which reads them all at once.
+  float above_least(const float* values, int64_t count) const {
+    float low = values[0], high = values[0];
+    for (int64_t i = 1; i < count; ++i) {
+      low = values[i] < low ? values[i] : low;
+      high = values[i] > high ? values[i] : high;
+    }
+    for (int turn = 0; turn < 24; ++turn) {
+      const float middle = low + (high - low) / 2;
+      if (!(low < middle && middle < high)) break;
+      int32_t below = 0;
+      for (int64_t i = 0; i < count; ++i) below += values[i] <= middle;
+      (below >= k ? high : low) = middle;
+      if (below == k) break;
+    }
+    return high;
+  }
+};
+
+}  // namespace
+
+// Rounds rows (N, D) float64, of norms below 2^41, into places first, first + 1, ... of panels (P, depth, 64, 2) int16:
+// row = scale * numbers, with what that leaves: scale (64 P,) float32, sizes (3, 64 P) float64: |row|, |scale * numbers|,
+// |row - scale * numbers|. What is not finite becomes zeros.
+void to_words(Tensor rows, Tensor panels, Tensor scale, Tensor sizes, int64_t first) {
+  const int64_t count = rows.size(0), dim = rows.size(1), depth = panels.size(1), all = scale.size(0);
+  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth >= dim, "to_words: rows do not fit into the panels");
+  const double most = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less what rounding may add to a length
+  common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
+    common::vectorised([&](auto) {
+      for (int64_t n = begin; n < end; ++n) {
+        const double* const row = data<const double>(rows) + n * dim;
+        const int64_t place = first + n;
+        int16_t* const to = data<int16_t>(panels) + (place / kPanel * kPanel * depth + place % kPanel) * 2;
+        constexpr int kParts = 16;
+        double squares[kParts] = {}, largest[kParts] = {};
+        const auto measure = [&](int64_t d, int part) {
+          const double size = std::abs(row[d]);
+          squares[part] += size * size;
+          largest[part] = size > largest[part] ? size : largest[part];
+        };
+        int64_t d = 0;
+        for (; d + kParts <= dim; d += kParts)
+          for (int part = 0; part < kParts; ++part) measure(d + part, part);
+        for (; d < dim; ++d) measure(d, 0);
+        double square = 0, high = 0;
+        for (int part = 0; part < kParts; ++part) {
+          square += squares[part];
+          high = std::max(high, largest[part]);
+        }
+        const double length = std::sqrt(square);
+        const bool known = length > 0x1p-60 && length < 0x1p41;
+        const float unit = known ? float(std::max(length / most, high / 32766) * (1 + 0x1p-22)) : 0;
+        const double inverse = known ? 1 / double(unit) : 0;
+        double rounded[kParts] = {}, lefts[kParts] = {};
+        const auto round = [&](int64_t d, int part) {
+          const double x = known ? row[d] : 0, whole = std::nearbyint(x * inverse), left = x - unit * whole;
+          rounded[part] += whole * whole;
+          lefts[part] += left * left;
+          to[d / 2 * kPanel * 2 + d % 2] = static_cast<int16_t>(whole);
+        };
+        for (d = 0; d + kParts <= dim; d += kParts)
+          for (int part = 0; part < kParts; ++part) round(d + part, part);
+        for (; d < dim; ++d) round(d, 0);
+        double whole = 0, left = 0;
+        for (int part = 0; part < kParts; ++part) {
+          whole += rounded[part];
+          left += lefts[part];
+        }
+        const double finite = length < 0x1p41 ? length : 0;
+        data<float>(scale)[place] = unit;
+        data<double>(sizes)[place] = finite;
+        data<double>(sizes)[all + place] = unit * std::sqrt(whole);
+        data<double>(sizes)[2 * all + place] = known ? std::sqrt(left) : finite;
+      }
+    });
+  });
+}
+
+// Adds what may be among the k nearest of queries x. With first >= 0, a multiple of 64, they are the first references, in
+// order, and a product with a reference from `first` on serves both of its rows.
+void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
+                   Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
+                   int64_t k, int64_t first_column) {
+  STD_TORCH_CHECK(common::multiplies_words(), "keep_by_words: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
+  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_by_words: first begins no panel");
+  const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
+                          data<const float>(scale), data<const float>(bias),     data<const float>(share),
+                          data<const float>(width), panels.size(1)};
+  const int64_t queries = own.size(0), rows = number.size(0), size = bias.size(0);
+  const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
+  const bool halved = first_column >= 0;
+  const auto* const self = data<const int64_t>(own);
+  std::atomic<int64_t> next{0};
+  const stop::Flag stop;
+  Locks locks(rows);
+  common::in_parallel("keep_by_words", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
+    const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
+    float limit_here[kHigh], limits[kPanel], widths[kPanel];
+    Found found{limit_here, nullptr, nullptr, 0, 0, std::vector<Hit>(kHigh * kPanel), std::vector<Hit>(kHigh * kPanel)};
+    std::vector<int32_t> words;
+    common::vectorised([&](auto) {
+    for (int64_t n; (n = next++) < tiles && !stop();) {
+      const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
+      const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
+      // Of two rows in one block of queries both orders are taken along, unless no query is such a reference.
+      int64_t c = halved ? std::max(std::max(begin, query), first_column) : begin;
+      if (c < last) take_rows(operands, query, end, words);
+      for (; c < last; c += kPanel) {
+        locks.each(query, end, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limit_here); });
+        const bool both = halved && (c >= query + kHigh || first_column >= queries) && c < rows;
+        if (both) {
+          const int64_t stop_here = std::min(c + kPanel, rows);
+          std::fill_n(limits, kPanel, -kInfinity);
+          std::fill_n(widths, kPanel, 0.0f);
+          locks.each(c, stop_here, [&](int64_t from, int64_t to) { std::copy(possible.limit + from, possible.limit + to, limits); });
+          std::copy(operands.width + c, operands.width + stop_here, widths);
+        }
+        found.limits = both ? limits : nullptr;
+        found.widths = widths;
+        found.along = found.across = 0;
+        multiply_panel(operands, words.data(), query, end, c, found);
+        if (found.along)
+          locks.each(query, end, [&](int64_t, int64_t) {
+            for (const Hit *hit = found.hits_along.data(), *to = hit + found.along; hit < to; ++hit)
+              if (hit->at != self[hit->q]) possible.push(hit->q, hit->lower, hit->at);
+          });
+        if (found.across)
+          locks.each(c, c + 1, [&](int64_t, int64_t) {
+            for (const Hit *hit = found.hits_across.data(), *to = hit + found.across; hit < to; ++hit)
+              possible.push(hit->q, hit->lower, hit->at);
+          });
+      }
+    }
+    });
+  });
+}
+
+// Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
+class Ordered {
+ public:
+  void clear() { delta_.clear(), index_.clear(); }
+  void add(double delta, int64_t index) { delta_.push_back(delta), index_.push_back(index); }
+  void write(int64_t k, double* delta, int64_t* index) {
+    const int64_t count = delta_.size(), size = std::min(k, count);
+    if (count > kMost || !by_counting(k, delta, index)) {
+      pairs_.clear();
+      for (int64_t i = 0; i < count; ++i) pairs_.emplace_back(delta_[i], index_[i]);
+      std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
+      std::sort(pairs_.begin(), pairs_.begin() + size);
+      for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
+    }
+    std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
+    std::fill(index + size, index + k, -1);
+  }
+
+ private:
+  static constexpr int64_t kMost = 256;
+
+  bool by_counting(int64_t k, double* delta, int64_t* index) const {
+    const int64_t count = delta_.size();
+    for (int64_t i = 0; i < count; ++i) {
+      const double here = delta_[i];
+      int64_t before = 0, same = 0;
+      for (int64_t j = 0; j < count; ++j) {
+        before += delta_[j] < here;
+        same += delta_[j] == here;
+      }
+      if (same != 1) return false;
+      if (before < k) delta[before] = here, index[before] = index_[i];
+    }
+    return true;
+  }
+
+  std::vector<double> delta_;
+  std::vector<int64_t> index_;
+  std::vector<std::pair<double, int64_t>> pairs_;
+};
+
+// The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
+// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
+// theirs; order: (R',), which reference each of the columns is.
+std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order,
+                                                       Tensor share, Tensor spread, Tensor width, Tensor slack,
+                                                       Tensor bounds, Tensor column, Tensor number, Tensor limit,
+                                                       int64_t k, int64_t distance) {
+  const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
+  const auto* const row_of = data<const int64_t>(order);
+  Tensor index = torch::stable::new_empty(order, {queries, k});
+  Tensor delta = torch::stable::new_empty(query, {queries, k});
+  Tensor known = torch::stable::new_empty(order, {queries}, ScalarType::Bool);
+  const stop::Flag stop;
+  for_rows(reference, [&](auto zero) {
+    common::in_parallel("nearest_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
+      const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
+      Canonical<decltype(zero)> canonical(reference, distance);
+      Ordered found;
+      common::vectorised([&](auto) {
+        for (int64_t q = begin; q < end && !stop(); ++q) {
+          const int64_t list = data<const int64_t>(place)[q];
+          const bool flooded = possible.number[list] == capacity;
+          const int64_t count = flooded ? 0 : possible.keep_below(list);
+          const int32_t* const columns = possible.column + list * capacity;
+          data<bool>(known)[q] = !flooded;
+          found.clear();
+          for (int64_t i = 0; i < count; ++i) {
+            if (i + kSoon < count) canonical.prefetch(row_of[columns[i + kSoon]]);  // they lie anywhere
+            found.add(canonical(data<const double>(query) + q * dim, row_of[columns[i]]), row_of[columns[i]]);
+          }
+          found.write(k, data<double>(delta) + q * k, data<int64_t>(index) + q * k);
+        }
+      });
+    });
+  });
+  return {index, delta, known};
+}
+
+// ->  () bool: whether keep_by_words runs here.
+Tensor words_pay(Tensor like) {
+  Tensor answer = torch::stable::new_empty(like, {}, ScalarType::Bool);
+  *data<bool>(answer) = common::multiplies_words() > 0;
+  return answer;
+}
+
+}  // namespace nearest
+
+STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
+  m.impl("to_words", TORCH_BOX(&nearest::to_words));
+  m.impl("keep_by_words", TORCH_BOX(&nearest::keep_by_words));
+  m.impl("nearest_of_possible", TORCH_BOX(&nearest::nearest_of_possible));
+  m.impl("multiplies_words", TORCH_BOX(&nearest::words_pay));
+}

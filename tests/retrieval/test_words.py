@@ -1,0 +1,198 @@
+"""The search by products of 16-bit words: the same answers as without it, a bound that hostile rows do not break."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tensormetrics import _native
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.search import operators
+from tensormetrics.retrieval.search.distance import DISTANCES
+from tensormetrics.retrieval.search.references import References
+from tensormetrics.retrieval.search.ways import Task
+from tensormetrics.retrieval.search.words.search import WordSearch
+
+N = 2_100  # one more than a few panels
+needs_words = pytest.mark.skipif(
+    not _native.has_kernel("multiplies_words", "cpu") or not operators.multiplies_words(torch.zeros(1)),
+    reason="this processor does not multiply words",
+)
+
+
+def rows(kind: str, dim: int, generator: torch.Generator) -> Tensor:
+    x = torch.randn(N, dim, generator=generator)
+    if kind == "far from 0":
+        x += 100
+    if kind == "outliers":
+        x[::50] *= 30
+        x[:, 3] *= 20
+    if kind == "clusters":
+        x = 10 * x[torch.arange(N) % 21] + 0.01 * x
+    if kind == "tight clusters":
+        x = x[torch.arange(N) % 3] + 1e-7 * x
+    if kind == "equal":
+        x = x[torch.arange(N) % 300]
+    if kind == "some clusters":
+        x[: N // 10] = x[0] + 1e-3 * x[: N // 10]
+    if kind == "not finite":
+        x[5, 1], x[70, 0], x[N - 1] = torch.nan, torch.inf, -torch.inf
+    if kind == "tiny":
+        x *= 1e-30
+        x[9] = 0
+    if kind == "whole numbers":
+        x = (2 * x).round()
+    return x
+
+
+KINDS = ["Gaussian", "far from 0", "outliers", "clusters", "tight clusters", "equal", "some clusters", "not finite"]
+KINDS += ["tiny", "whole numbers"]
+
+
+@pytest.fixture
+def searched(monkeypatch) -> list[int]:
+    """How many queries each call of the search by words was asked for, and how many of them it settled."""
+    calls: list[int] = []
+    search = WordSearch.search
+
+    def counted(self, queries):
+        found, proven = search(self, queries)
+        if queries.place:  # else these are tried
+            calls.extend((len(proven), int(proven.sum())))
+        return found, proven
+
+    monkeypatch.setattr(WordSearch, "search", counted)
+    return calls
+
+
+def without(monkeypatch, call):
+    with monkeypatch.context() as patch:
+        patch.setattr(WordSearch, "pays", staticmethod(lambda *arguments: False))
+        return call()
+
+
+@needs_words
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch, searched):
+    for dim, k, distance in [
+        (51, 10, "l2"),
+        (64, 1, "sqeuclidean"),
+        (48, 16, "cosine"),
+        (130, 10, "ip"),
+        (64, 100, "l2"),
+    ]:
+        x = rows(kind, dim, generator)
+        others = rows(kind, dim, generator)[: N // 3]
+        for query in (x, others):
+            knn = TorchKNN(distance)
+            found = knn(query, k, x, query is x)
+            expected = without(monkeypatch, lambda: knn(query, k, x, query is x))  # noqa: B023
+            assert torch.equal(found[1], expected[1]), (dim, k, distance)
+            assert torch.equal(found[0].nan_to_num(-1), expected[0].nan_to_num(-1))
+    if kind == "Gaussian":
+        assert sum(searched[::2]) == 5 * (N + N // 3) and sum(searched[1::2]) > 0.99 * sum(searched[::2])
+    if kind == "tight clusters":  # a try with a few queries says that words are too coarse for most
+        assert len(searched) <= 8
+
+
+@needs_words
+def test_tiles_threads_and_memory_change_no_answer(generator, monkeypatch, searched):
+    x = rows("some clusters", 64, generator)
+    expected = without(monkeypatch, lambda: TorchKNN()(x, 12, x, True)[1])
+    for threads, memory in ((1, None), (3, None), (2, 2**21)):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            assert torch.equal(TorchKNN(memory_budget=memory)(x, 12, x, True)[1], expected)
+        finally:
+            torch.set_num_threads(before)
+    assert searched
+
+
+def hostile(kind: str, dim: int, generator: torch.Generator) -> Tensor:
+    """Rows for which rounding is as bad as it gets."""
+    x = torch.randint(-127, 128, (256, dim), generator=generator).float()
+    x[:, 0] = 127
+    if kind == "half steps":  # each entry is halfway between two numbers, and all errors have the sign of the row
+        length = x.norm(dim=1, keepdim=True).double()
+        unit = torch.maximum(length / (46338 - dim**0.5 / 2), torch.tensor(127 / 32766))
+        x = (((x / unit).round() + 0.499) * unit).float()
+        x[1::2] *= -1
+    if kind == "one large entry":  # nearly all of the length
+        x[:, 1:] = 1e-5 * torch.sign(x[:, 1:] + 0.5)
+    if kind == "sizes":
+        x *= 2.0 ** torch.randint(-30, 1, (256, 1), generator=generator)
+    return x
+
+
+@needs_words
+@pytest.mark.parametrize("kind", ["whole", "half steps", "one large entry", "sizes"])
+@pytest.mark.parametrize("dim", [32, 515])
+def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
+    x = hostile(kind, dim, generator)
+    x = torch.cat([x, -x])
+    references = References(x, DISTANCES["sqeuclidean"])
+    search = WordSearch(Task(references, 10, True, 2**28, torch.float32, 0), 4096, torch.full((len(x),), -1), False)
+    lists = search._listed(x, search.own)
+    factor, shift = search.filter.place(x)
+    canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
+    canonical = factor[:, None] * canonical + shift[:, None]
+    inside = 0
+    for q in range(len(x)):
+        n = int(lists.number[q])
+        n = 0 if n == search.capacity else n
+        column = search.order[lists.column[q, :n].long()]
+        lower, upper = lists.bounds[:, q, :n].double()
+        slack, values = lists.slack[q].double(), canonical[q, column]
+        assert (lower - slack <= values).all() and (values <= upper + slack).all()
+        inside += n
+        if n:
+            missing = torch.ones(len(x), dtype=torch.bool)
+            missing[column] = False
+            tenth = canonical[q].kthvalue(10).values
+            assert (canonical[q][missing] > tenth).all()
+    assert inside > 0 or kind == "one large entry"
+
+
+@needs_words
+def test_sums_of_the_longest_rows_stay_within_32_bits():
+    for dim in (2, 49, 64, 4_096):
+        for row in (torch.ones(dim), torch.arange(dim) == 0, torch.linspace(-1, 1, dim)):
+            x = row.double() / row.double().norm()
+            rounded = (
+                torch.zeros(1, -(-dim // 2), 64, 2, dtype=torch.int16),
+                torch.zeros(64),
+                torch.zeros(3, 64).double(),
+            )
+            operators.to_words(torch.stack([x, -x]), *rounded, 62)
+            words = rounded[0][0, :, 62:].double()
+            assert words.square().sum((0, 2)).max() < 2**31 and words.square().sum((0, 2)).min() > 2**29
+            both = (words[:, 0] * rounded[1][62]).flatten()[:dim], (words[:, 1] * rounded[1][63]).flatten()[:dim]
+            assert torch.equal(both[0], -both[1]) and torch.isclose((both[0] - x).norm(), rounded[2][2, 62], atol=1e-12)
+
+
+CHILD = """
+import sys, torch
+from tensormetrics.retrieval import TorchKNN
+from tensormetrics.retrieval.search import operators
+x = torch.randn(2500, 70, generator=torch.Generator().manual_seed(5))
+found = [TorchKNN(name)(q, k, x, q is x)[1] for name, k in (("l2", 10), ("cosine", 90)) for q in (x, x[:99] + 1)]
+torch.save((bool(operators.multiplies_words(x)), found), sys.argv[1])
+"""
+
+
+@needs_words
+def test_vectors_of_32_bytes_give_the_same_neighbours(tmp_path):
+    found = []
+    for width in ("64", "32", "16"):
+        environment = os.environ | {"TENSORMETRICS_VECTOR_BYTES": width}
+        subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / width)], check=True, env=environment)
+        found.append(torch.load(tmp_path / width)[1])
+    for others in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], others, strict=True))
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    assert torch.load(tmp_path / "32")[0] == (" avx_vnni " in flags) or not flags
