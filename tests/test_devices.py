@@ -26,7 +26,8 @@ def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCas
         for _ in range(2):
             metric.update(*inputs)
         assert case.waits == bool(device.waits), device.waits
-        assert_same(here(metric.compute()), expected.compute())
+        # A CPU has ways of its own for small products, which round differently.
+        assert_same(here(metric.compute()), expected.compute(), 1e-14)
 
 
 @rows({name: case for name, case in METRICS.items() if {*case.make()._reductions.values()} == {dim_zero_cat}})
