@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import torch
 
+from tensormetrics.retrieval.search.bytes.search import LEAST
+from tensormetrics.retrieval.search.operators import multiplies_words
+
 SIDE = 2048  # of the matrices that are multiplied
 COPIED = 2**25  # numbers of float32: more than a cache holds
 
@@ -21,6 +24,12 @@ class Machine(NamedTuple):
     def share(self, seconds: float, *, float32: float = 0, int8: float = 0, copied: float = 0) -> float:
         """Of the time that something takes, the part that its products and bytes need at the least."""
         return (float32 / self.float32 + int8 / self.int8 + copied / self.copied) / seconds
+
+    def share_of_search(self, seconds: float, pairs: float, dim: int, references: int, k: int) -> float:
+        """That of the products of `pairs` rows, in int16 where `TorchKNN` filters by words and in float32 elsewhere."""
+        by_words = references >= max(LEAST, 8 * k) and bool(multiplies_words(torch.empty(0)))
+        # An instruction takes 64 products of bytes, or 32 of words.
+        return self.share(seconds, int8=2 * pairs * dim) if by_words else self.share(seconds, float32=pairs * dim)
 
     def said(self) -> str:
         rates = f"{self.float32 / 1e9:.0f} (float32) and {self.int8 / 1e9:.0f} (int8) billion multiply-adds"

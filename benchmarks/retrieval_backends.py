@@ -17,8 +17,6 @@ from pytorch_metric_learning.utils.inference import FaissKNN as PeerFaissKNN
 from torch import Tensor
 
 from tensormetrics.retrieval import FaissKNN, TorchKNN
-from tensormetrics.retrieval.search.bytes.search import LEAST
-from tensormetrics.retrieval.search.operators import multiplies_words
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 ROUNDS = 10
@@ -40,20 +38,13 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def share(machine: Machine, took: float, rows: int, dim: int, k: int) -> float:
-    amount = rows * rows / 2 * dim
-    by_words = rows >= max(LEAST, 8 * k) and bool(multiplies_words(torch.empty(0)))
-    # An instruction takes 64 products of bytes, or 32 of words.
-    return machine.share(took, int8=2 * amount) if by_words else machine.share(took, float32=amount)
-
-
 def row(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
     x = torch.randn(rows, dim)
     check_equal(x, k)
     contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
     times = [[seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders] for _ in range(ROUNDS)]
     peer, ours, exact = map(statistics.median, zip(*times, strict=True))
-    limit = f"{share(machine, exact, rows, dim, k):.0%}"
+    limit = f"{machine.share_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
     yield f"{rows:,}", f"{dim}", f"{k}", f"{peer:.3f}", f"{ours:.3f}", f"{exact:.3f}", f"{peer / ours:.2f}", limit
 
 

@@ -100,13 +100,16 @@ class Metric(torchmetrics.Metric):
         self.add_state(name, torch.empty(0), dist_reduce_fx="cat")
 
     def append_rows(self, name: str, rows: Tensor) -> None:
-        """Append `rows` (n, ...) to state `name`. The storage doubles, so N rows cost O(N) copying in total."""
-        kept, rows = getattr(self, name), rows.detach()
-        if kept.shape == (0,):  # no row so far: these give shape, dtype and device
+        """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state. The storage doubles, so
+        N rows cost O(N) copying in total."""
+        rows, home = rows.detach(), self._device_of_rows()
+        if home is None:
+            self._settle(rows.device)
+        else:
+            rows = rows.to(home)
+        kept = getattr(self, name)
+        if kept.shape == (0,):  # no row so far: these give shape and dtype
             kept = rows.new_empty(0, *rows.shape[1:])
-            for other, joined in self._reductions.items():
-                if joined is dim_zero_cat and not len(empty := getattr(self, other)):
-                    setattr(self, other, empty.to(rows.device))
         if kept.shape[1:] != rows.shape[1:] or kept.dtype.is_floating_point != rows.dtype.is_floating_point:
             raise ValueError(
                 f"{name}: got rows of shape {tuple(rows.shape[1:])} and {rows.dtype} after rows of shape "
@@ -127,6 +130,17 @@ class Metric(torchmetrics.Metric):
         store[start:stop] = rows
         setattr(self, name, store[:stop])
 
+    def _device_of_rows(self) -> torch.device | None:
+        """Where the rows so far are; None where there are none."""
+        kept = (getattr(self, name) for name, reduction in self._reductions.items() if reduction is dim_zero_cat)
+        return next((rows.device for rows in kept if len(rows)), None)
+
+    def _settle(self, device: torch.device | None) -> None:
+        """The first rows will be here, and whatever is to stand beside them."""
+        for name, reduction in self._reductions.items():
+            if reduction is dim_zero_cat and device is not None:
+                setattr(self, name, getattr(self, name).to(device))
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value of this batch alone; the batch is added to the state, which is neither copied nor recomputed."""
         batch = type(self).__new__(type(self))
@@ -139,6 +153,8 @@ class Metric(torchmetrics.Metric):
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
+            if self._device_of_rows() is None:
+                self._settle(batch._device_of_rows())
             self.merge_state(batch)
             self._fed += batch._fed - start
             self._forward_cache = value
@@ -229,7 +245,7 @@ class Metric(torchmetrics.Metric):
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         for name, reduction in self._reductions.items():
-            incoming = state[name].to(self.device)
+            incoming = state[name].to(getattr(self, name).device)
             if reduction is dim_zero_sum:
                 got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
                 if got != wanted:

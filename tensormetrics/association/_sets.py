@@ -361,7 +361,7 @@ def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
 
 def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:
     # gap, spread: (...)  ->  (...), NaN and without a gradient where rounding alone explains the spread
-    if not gap.requires_grad:
+    if not gap.requires_grad and not torch._C._are_functorch_transforms_active():  # in a vmap no tensor says it does
         return gap / torch.threshold(spread, least, math.nan)
     constant = spread <= least
     return (gap / spread.masked_fill(constant, 1)).masked_fill(constant, torch.nan)

@@ -106,7 +106,7 @@ class IndexedQuery:
         )
         row_words = tuple(
             [
-                keys if isinstance(of_rows, range) else [keys[n] for n in of_rows]
+                keys[: len(of_rows)] if isinstance(of_rows, range) else [keys[n] for n in of_rows]
                 for keys, (_, of_rows) in zip(of_sets, side, strict=True)
             ]
             for of_sets, side in zip(words, found, strict=True)

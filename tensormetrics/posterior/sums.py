@@ -234,7 +234,8 @@ def _held_by_float32(prior: Tensor) -> Tensor:
     """Rows of nothing but concentrations below 2^-100 are scaled up to it: one cell gets all of the mass by the same
     odds, but for a chance of about 2^-90, and float32 holds the reciprocals."""
     largest = prior.amax(-1, keepdim=True)
-    return torch.where((largest > 0) & (largest < LEAST), prior * (LEAST / largest), prior)
+    # The smallest ones have no reciprocal in float64.
+    return torch.where((largest > 0) & (largest < LEAST), prior / largest * LEAST, prior)
 
 
 def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:

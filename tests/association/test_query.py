@@ -172,6 +172,11 @@ def test_stack_pads_to_one_batch(model):
         IndexedQuery.stack([first, model.index_query(Query([["a"]], [["b"]]))])
 
 
+def test_an_unusable_query_has_no_row(model):
+    index = model.index_query(Query([["f"], ["x"]], [["d"]]))
+    assert index.row_words == ([[], []], [[]]) and [rows.shape for rows in index.pools(0, 0)] == [(0, 0), (0, 0)]
+
+
 def test_an_unusable_query_scores_nan(model):
     index = model.index_query(Query([["a"], []], [["b"]]))
     assert index.reason == "'Target set 1' is empty"

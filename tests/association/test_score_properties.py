@@ -101,6 +101,13 @@ def test_scores_that_do_not_vary_give_no_gradient(device):
     assert not x.grad.any()
 
 
+def test_neither_do_they_through_vmap(device):
+    x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1)
+    a, b = torch.eye(2, device=device).unsqueeze(1)
+    effects = torch.func.vmap(lambda x: association.weat_effect_size(x, x, a, b))
+    assert not torch.func.grad(lambda x: effects(x).sum())(x.repeat(2, 1, 1)).any()
+
+
 @every_score
 def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
