@@ -357,6 +357,8 @@ class Metric(torchmetrics.Metric):
                 args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
                 del state_dict[prefix + name]
         super()._load_from_state_dict(state_dict, prefix, *args)
+        for name in names:  # as of any module, the state goes where the metric is
+            setattr(self, name, getattr(self, name).to(self.device))
         if names:
             # What differs from the state of a new metric counts as one update.
             self._update_count = int(any(not _equal(getattr(self, name), x) for name, x in new.items()))

@@ -64,6 +64,21 @@ def test_later_rows_come_to_the_first_ones(case: MetricCase, first, then, genera
     assert_same(found, expected.compute())
 
 
+@rows(METRICS)
+def test_a_loaded_state_goes_to_the_device_of_the_metric(case: MetricCase, generator):
+    inputs, saved, expected = case.inputs(generator, N), case.make(), case.make()
+    for metric in (saved, expected):
+        metric.persistent(True)
+        metric.update(*inputs)
+    expected.update(*inputs)
+    with Device():
+        metric = case.make().to(DEVICE)
+        metric.load_state_dict(saved.state_dict(), strict=False)
+        metric.update(*on(DEVICE, inputs))
+        assert {getattr(metric, name).device for name in metric._defaults} == {DEVICE}
+        assert_same(here(metric.compute()), expected.compute(), 1e-14)
+
+
 @rows(FUNCTIONS)
 def test_function_stays_on_the_device(case: FunctionCase, generator):
     inputs = case.inputs(generator, (2, 3))
