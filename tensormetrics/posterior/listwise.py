@@ -85,4 +85,5 @@ def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None
     rewards = torch.as_tensor([1.0] if rewards is None else rewards, dtype=p_rank.dtype, device=p_rank.device)
     if rewards.ndim > 1 or rewards.numel() > E:
         raise ValueError(f"rewards: got shape {tuple(rewards.shape)}, wanted at most one number for each of {E} ranks")
-    return (p_rank[..., : rewards.numel()] * rewards.reshape(-1)).sum(-1)
+    of_rank = torch.nn.functional.pad(rewards.reshape(-1), (0, E - rewards.numel()))
+    return (p_rank.double() @ of_rank.double()).to(p_rank.dtype)  # float64, which autocast leaves alone
