@@ -108,9 +108,8 @@ def _split_columns(data: Tensor, columns: int, kept: list[int]) -> tuple[Tensor,
     fields = np.bincount(line)
     wrong = np.flatnonzero((fields > 0) & (fields != columns))
     if len(wrong):
-        return torch.empty(len(kept), 0, 2, dtype=torch.int64, device="cpu"), torch.tensor(
-            [wrong[0] + 1, fields[wrong[0]]], device="cpu"
-        )
+        nothing = torch.empty(len(kept), 0, 2, dtype=torch.int64, device="cpu")
+        return nothing, torch.tensor([wrong[0] + 1, fields[wrong[0]]], device="cpu")
     rows = torch.from_numpy(edges).reshape(-1, columns, 2)
     return rows[:, kept].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64, device="cpu")
 
@@ -143,11 +142,8 @@ def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         return torch.empty(0, 2, dtype=torch.int64, device="cpu"), values, torch.tensor(True, device="cpu")
     begin = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
     places = np.stack([begin, begin + [len(word) for word, *_ in fields]], 1)
-    return (
-        torch.from_numpy(places),
-        torch.tensor(numbers, dtype=torch.float64, device="cpu").float(),
-        torch.tensor(False, device="cpu"),
-    )
+    values = torch.tensor(numbers, dtype=torch.float64, device="cpu").float()
+    return torch.from_numpy(places), values, torch.tensor(False, device="cpu")
 
 
 def _number(field: bytes) -> float | None:

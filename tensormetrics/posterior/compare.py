@@ -183,15 +183,16 @@ def pairwise_compare(
     p_direction, bi_sig = torch.maximum(above, below), sig_neg + sig_pos
     side = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
     random_rope, ratio = (None, None) if random_diff is None else _against_random(in_rope, rope, random_diff)
+    observed = None
+    if observed_difference is not None:
+        observed = torch.as_tensor(observed_difference, dtype=diff.dtype, device=diff.device)
     return PairwiseComparisonResult(
         lhs_name=lhs_name,
         rhs_name=rhs_name,
         metric=metric,
         higher_is_better=higher_is_better,
         ci_probability=ci_probability,
-        observed_diff=None
-        if observed_difference is None
-        else torch.as_tensor(observed_difference, dtype=diff.dtype, device=diff.device),
+        observed_diff=observed,
         differences=Given(diff),
         median=median,
         interval=(low, high),

@@ -118,8 +118,8 @@ class EmbeddingMetric(Metric):
         ids: Any = None,
         groups: Any = None,
     ) -> None:
-        home = next((rows.device for rows in (self._rows(each)[0] for each in ROLES) if len(rows)), None)
-        device = self.placed or home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
+        home = self.placed or self._device_of_rows()
+        device = home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
         embeddings, labels = labelled(embeddings, labels, device, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
         if embeddings.device.type == "cpu":

@@ -106,10 +106,8 @@ class Joined(RowSource):
         super().__init__((self.starts[-1], first.shape[1]), first.dtype)
 
     def read(self, start: int, stop: int) -> Tensor:
-        parts, number = (
-            [torch.empty(0, self.shape[1], dtype=self.dtype, device="cpu")],
-            bisect_right(self.starts, start) - 1,
-        )
+        parts = [torch.empty(0, self.shape[1], dtype=self.dtype, device="cpu")]
+        number = bisect_right(self.starts, start) - 1
         while start < stop:
             end = min(stop, self.starts[number + 1])
             if start < end:
