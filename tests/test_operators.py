@@ -49,56 +49,19 @@ def counted() -> tuple:
     return *sides, *places, error, 0, 0, torch.zeros(11, 8, dtype=torch.int64)
 
 
-def rounded(dim: int = 20) -> tuple:
-    """Arguments of keep_possible: 70 queries that are the first of 128 references, of which the last is none."""
-    z = torch.randn(128, dim)
-    x_bytes, x_scale, x_sizes = torch.ops.tensormetrics.to_bytes(-z[:70] / 2)
-    z_bytes, scale, sizes = torch.ops.tensormetrics.to_bytes(z)
-    bias = z.square().sum(1) / 4
-    bias[-1] = torch.inf
-    share = torch.maximum(sizes[0] / sizes[0].max(), sizes[2] / sizes[2].max()).float()
-    width = (x_sizes[2] * sizes[0].max() + x_sizes[1] * sizes[2].max()).float()
-    excess = 128 * x_bytes.sum(1, dtype=torch.int32)
-    panels = (z_bytes.int() + 128).to(torch.uint8).view(2, 64, -1, 4).transpose(1, 2).contiguous()
-    found = torch.zeros(70, 60), torch.zeros(70, 60, dtype=torch.int32), torch.zeros(70, dtype=torch.int32)
-    lists = (
-        width,
-        torch.full((70,), 1e-4),
-        torch.arange(70),
-        *found,
-        torch.full((70,), torch.inf),
-        torch.full((70, 3), torch.inf),
-    )
-    return x_bytes, x_scale, excess, panels, scale, bias, share, *lists, -1
-
-
-def of_two_sets() -> tuple:
-    """The same, where the 128 are other rows, whose lists stand behind those of the queries, from row 128 on."""
-    x_bytes, x_scale, excess, panels, scale, bias, share, width, *_ = rounded()
-    nothing = torch.zeros(128)
-    nothing[:70] = 0.5
-    rows = [torch.cat([nothing, part]) for part in (scale, bias, share)]
-    limit = torch.where(rows[1] < torch.inf, torch.inf, -torch.inf)
-    limit[70:128] = -torch.inf
-    lists = torch.zeros(256, 150), torch.zeros(256, 150, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
-    widths = torch.cat([width, torch.zeros(58), width.repeat(2)[:128]]), torch.full((256,), 1e-4)
-    known = limit, torch.full((256, 3), torch.inf)
-    return x_bytes, x_scale, excess, panels, *rows, *widths, torch.full((70,), -1), *lists, *known, 128
-
-
 def words(dim: int = 20) -> tuple:
     """Arguments of keep_by_words: 70 queries that are the first of 128 references, of which the last is none."""
     z = torch.randn(128, dim).double()
     z /= z.norm(dim=1).max()
     rounded = torch.zeros(2, dim // 2, 64, 2, dtype=torch.int16), torch.zeros(128), torch.zeros(3, 128).double()
-    torch.ops.tensormetrics.to_words(z, *rounded, 0)
+    torch.ops.tensormetrics.to_words(z, None, torch.zeros(dim).double(), 1.0, *rounded, 0)
     panels, scale, (length, whole, left) = rounded
     bias = z.square().sum(1).float()
     bias[-1] = torch.inf
     share = torch.maximum(length / length.max(), left / left.max()).float()
     width = 2.1 * (left * length.max() + whole * left.max())[:70].float()
     lists = (
-        torch.zeros(2, 70, 60),
+        torch.zeros(70, 2, 60),
         torch.zeros(70, 60, dtype=torch.int32),
         torch.zeros(70, dtype=torch.int32),
         torch.full((70,), torch.inf),
@@ -112,11 +75,10 @@ def possible() -> tuple:
     x, rows = torch.randn(5, 20), torch.randn(9, 20)
     order = torch.arange(9).flip(0)
     lower = (x[:, None] - rows[order]).square().sum(2)[[4, 3, 2, 1, 0]]
-    bounds = torch.stack([lower - 0.5, lower + 0.5])
+    bounds = torch.stack([lower - 0.5, lower + 0.5], 1)
     column, number = torch.arange(9, dtype=torch.int32).repeat(5, 1), torch.tensor([8, 9, 2, 8, 8], dtype=torch.int32)
-    lists = torch.zeros(5), torch.full((5,), 1e-4), bounds, column, number, torch.full((5,), torch.inf)
-    place = torch.arange(5).flip(0)
-    return x.double(), rows, place, order, torch.ones(9), torch.zeros(9), *lists, 3, 0
+    lists = torch.full((5,), 1e-4), bounds, column, number, torch.full((5,), torch.inf)
+    return x.double(), rows, torch.arange(5).flip(0), order, *lists, 3, 0
 
 
 def settled() -> tuple:
@@ -129,9 +91,9 @@ def settled() -> tuple:
     shift = -query[row_of].double().square().sum(1)
     lower = (exact[row_of].gather(1, order[column.long() - 64]) + shift[:, None] - 0.25).float()
     known = torch.tensor([[3.0, 20.0, torch.inf]]).double().repeat(5, 1), torch.tensor([[40, 41, -1]]).repeat(5, 1)
-    lists = lower, column, number, torch.full((4,), torch.inf), torch.full((4,), 1e-4), shift
-    worst = torch.tensor([30.0, 30.0, torch.inf, 25.0, 30.0]).double()
-    return query, reference, row_of, order, *lists, worst, 1.0, 64, 100, 0, *known
+    bounds = torch.stack([lower, lower + 0.5], 1)
+    lists = torch.full((4,), 1e-4), bounds, column, number, torch.full((4,), torch.inf), shift
+    return query, reference, row_of, torch.cat([torch.full((64,), -1), order]), *lists, 1.0, 100, 0, *known
 
 
 def merged() -> tuple:
@@ -161,14 +123,13 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "keep_least": lambda: filtered(torch.float32, False),
     "sorted_least": lambda: kept(torch.float32),
     "count_before": counted,
-    "to_bytes": lambda: (torch.randn(5, 21) * 10.0 ** torch.arange(-20, 5, 5)[:, None],),
-    "multiplies_bytes": lambda: (torch.zeros(1),),
-    "centred_bytes": lambda: (torch.randn(7, 21), torch.randperm(7)[:5], torch.randn(21).double(), 0.125, 2),
     "settle_possible": settled,
     "merge_nearest": merged,
-    "keep_possible": rounded,
     "to_words": lambda: (
         torch.randn(5, 21).double() * 10.0 ** torch.arange(-24, 1, 6)[:, None],
+        torch.tensor([4, 0, -1, 2, 1]),
+        1e-25 * torch.randn(21).double(),
+        0.5,
         torch.zeros(2, 11, 64, 2, dtype=torch.int16),
         torch.zeros(128),
         torch.zeros(3, 128).double(),
@@ -219,8 +180,6 @@ def test_every_operator_has_a_row():
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_contract(name):
-    if name == "keep_possible" and not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
-        pytest.skip("this processor does not multiply bytes")
     torch.library.opcheck(getattr(torch.ops.tensormetrics, name).default, ARGUMENTS[name]())
 
 
@@ -253,24 +212,6 @@ def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
     assert (columns >= 0).sum() > 40 and 19 not in columns
 
 
-@pytest.mark.parametrize("made", [rounded, of_two_sets])
-def test_references_list_what_the_kernels_list(made, without_warnings):
-    if not torch.ops.tensormetrics.multiplies_bytes(torch.zeros(1)):
-        pytest.skip("this processor does not multiply bytes")
-    arguments = made()
-    sets = []
-    for reference in (False, True):
-        lower, column, number, limit, _ = result_of("keep_possible", arguments, reference)
-        if not reference:
-            at_most = result_of("keep_possible", arguments, True)[3]
-        rows = zip(lower, column, number.tolist(), at_most, strict=True)
-        sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
-    assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 8_000
-    last = len(arguments[6]) - 1  # is none
-    assert all(q not in found and last not in found for q, found in enumerate(sets[0]))
-    assert last < 128 or all(len(found) > 2 for found in sets[0][128:255])
-
-
 @pytest.mark.parametrize("first", [-1, 0, 64])
 def test_references_list_by_words_what_the_kernels_list(first, without_warnings):
     if not torch.ops.tensormetrics.multiplies_words(torch.zeros(1)):
@@ -279,14 +220,14 @@ def test_references_list_by_words_what_the_kernels_list(first, without_warnings)
     if first >= 0:  # all rows are queries, or the first 64 and the others have each other's rows
         of_all = [torch.cat([each, each[:57]]) for each in arguments[7:9]]
         queries = 127 if first == 0 else 64
-        lists = torch.zeros(2, 127, 60), torch.zeros(127, 60, dtype=torch.int32), torch.zeros(127, dtype=torch.int32)
+        lists = torch.zeros(127, 2, 60), torch.zeros(127, 60, dtype=torch.int32), torch.zeros(127, dtype=torch.int32)
         arguments = *arguments[:7], *of_all, torch.arange(queries), *lists, torch.full((127,), torch.inf), 3, first
     sets = []
     for reference in (False, True):
         bounds, column, number, limit = result_of("keep_by_words", arguments, reference)
         if not reference:
             at_most = result_of("keep_by_words", arguments, True)[3]
-        rows = zip(bounds[0], column, number.tolist(), at_most, strict=True)
+        rows = zip(bounds[:, 0], column, number.tolist(), at_most, strict=True)
         sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
     assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000
     assert all(q not in found and 127 not in found for q, found in enumerate(sets[0]))
@@ -302,6 +243,17 @@ def test_the_nearest_of_what_is_listed(without_warnings):
     expected, of, sure, *_ = result_of("nearest_of_possible", arguments, reference=True)
     assert torch.equal(index, expected) and torch.equal(delta, of)
     assert torch.equal(known, sure) and known.tolist() == [1, 1, 1, 0, 1] and (index < 0).sum() == 4
+
+
+def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
+    if not _native.has_kernel("settle_possible", "cpu"):
+        pytest.skip("built without native code")
+    arguments = settled()
+    known, *_, delta, index = result_of("settle_possible", arguments)
+    sure, *_, expected, of = result_of("settle_possible", arguments, reference=True)
+    assert torch.equal(known, sure) and known.tolist() == [1, 1, 0, 1]
+    assert torch.equal(delta, expected) and torch.equal(index, of)
+    assert (index >= 100).sum() >= 2 and torch.equal(index[[2, 4]], arguments[-1][[2, 4]])
 
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):

@@ -22,10 +22,9 @@ using Bytes = std::integral_constant<int, bytes>;
 #define COMMON_FEATURES_64(of, join) of("avx512f") join of("avx512bw") join of("avx512dq") join of("avx512vl") join of("fma")
 #define COMMON_FEATURES_32(of, join) of("avx2") join of("fma")
 
-#define COMMON_FEATURES_BYTES(of, join) COMMON_FEATURES_64(of, join) join of("avx512vnni")
-#define COMMON_WITH_BYTES __attribute__((target(COMMON_FEATURES_BYTES(COMMON_NAME, ","))))
+#define COMMON_FEATURES_WORDS_64(of, join) COMMON_FEATURES_64(of, join) join of("avx512vnni")
 #define COMMON_FEATURES_WORDS_32(of, join) COMMON_FEATURES_32(of, join) join of("avxvnni")
-#define COMMON_WITH_WORDS_64 COMMON_WITH_BYTES
+#define COMMON_WITH_WORDS_64 __attribute__((target(COMMON_FEATURES_WORDS_64(COMMON_NAME, ","))))
 #define COMMON_WITH_WORDS_32 __attribute__((target(COMMON_FEATURES_WORDS_32(COMMON_NAME, ","))))
 
 template <class F>
@@ -47,20 +46,11 @@ inline int widest() {
   return bytes;
 }
 
-// Does this processor add products of bytes in one instruction? What does so is compiled COMMON_WITH_BYTES.
-inline bool multiplies_bytes() {
-#if defined(__x86_64__)
-  return widest() >= 64 && COMMON_FEATURES_BYTES(COMMON_HERE, &&);
-#else
-  return false;
-#endif
-}
-
 // The width in bytes of the vectors in which this processor adds products of 16-bit words in one instruction, 0: it does
 // not. What does so is compiled COMMON_WITH_WORDS_64 or _32.
 inline int multiplies_words() {
 #if defined(__x86_64__)
-  if (widest() >= 64 && COMMON_FEATURES_BYTES(COMMON_HERE, &&)) return 64;
+  if (widest() >= 64 && COMMON_FEATURES_WORDS_64(COMMON_HERE, &&)) return 64;
   if (widest() >= 32 && COMMON_FEATURES_WORDS_32(COMMON_HERE, &&)) return 32;
 #endif
   return 0;

@@ -8,8 +8,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <tuple>
+#include <optional>
 
+#include "possible.h"
 #include "tiles.h"
 
 namespace nearest {
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int64_t kPanel = 64, kHigh = Locks::kBlock, kWide = 512;  // columns of a panel; rows and columns of a tile
 constexpr int kRows = 6;                                           // of queries that are multiplied together
-constexpr int64_t kSoon = 4;                                       // candidates that are fetched ahead
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Rounded queries and references, both in panels (P, depth, 64) of words, each of two numbers.
 struct Operands {
@@ -44,6 +43,13 @@ struct Found {
   int64_t along, across;          // how many hits there are
   std::vector<Hit> hits_along, hits_across;
 };
+
+template <class V, class T>
+__attribute__((always_inline)) inline V load(const T* from) {
+  V vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
 
 #if defined(__x86_64__)
 
@@ -83,13 +89,6 @@ struct Narrow {
     return bits;
   }
 };
-
-template <class V, class T>
-__attribute__((always_inline)) inline V load(const T* from) {
-  V vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
 
 // The products of kRows queries, word by word, and a panel. Loops are unrolled, else a compiler keeps the sums in memory.
 template <class V>
@@ -209,132 +208,72 @@ void take_rows(const Operands& o, int64_t query, int64_t end, std::vector<int32_
   }
 }
 
-// What may be among the k nearest of each query so far. Where that is more than there is room for, nothing is known: the
-// query is flooded, and `number` is `capacity`.
-struct Possible {
-  float *lower, *upper;  // (Q, capacity)
-  int32_t* column;       // (Q, capacity)
-  int32_t* number;       // (Q,)
-  float* limit;          // (Q,) what is not below does not enter
-  const float *share, *spread;  // (R',)
-  const float *width, *slack;  // (Q,)
-  int64_t capacity, k;
-
-  Possible(const Tensor& share, const Tensor& spread, const Tensor& width, const Tensor& slack, const Tensor& bounds,
-           const Tensor& column, const Tensor& number, const Tensor& limit, int64_t k)
-      : lower(data<float>(bounds)), upper(lower + bounds.size(1) * bounds.size(2)), column(data<int32_t>(column)),
-        number(data<int32_t>(number)), limit(data<float>(limit)), share(data<const float>(share)),
-        spread(data<const float>(spread)), width(data<const float>(width)), slack(data<const float>(slack)),
-        capacity(bounds.size(2)), k(k) {}
-
-  void push(int64_t q, float value, int64_t at) const {
-    if (!(value < limit[q])) return;
-    const int64_t n = number[q]++, place = q * capacity + n;
-    lower[place] = value;
-    upper[place] = value + 2 * (width[q] * share[at] + spread[at]);
-    column[place] = static_cast<int32_t>(at);
-    if (n + 1 < capacity) return;
-    const bool flooded = keep_below(q) > capacity - capacity / 8;
-    if (!flooded) return;
-    number[q] = static_cast<int32_t>(capacity);
-    limit[q] = -kInfinity;
-  }
-
-  // At least k references have a place of at most the k-th least upper bound, but for the slack: what is above it by more
-  // than two slacks is none of the k nearest. How many are left of what was possible.
-  int64_t keep_below(int64_t q) const {
-    float *const low = lower + q * capacity, *const high = upper + q * capacity;
-    int32_t *const columns = column + q * capacity;
-    const int64_t count = number[q];
-    if (count >= k) limit[q] = std::min(limit[q], std::nextafter(above_least(high, count) + 2 * slack[q], kInfinity));
-    const float limit_here = limit[q];
-    int64_t left = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const bool stays = low[i] < limit_here;
-      low[left] = low[i];
-      high[left] = high[i];
-      columns[left] = columns[i];
-      left += stays;
-    }
-    number[q] = static_cast<int32_t>(left);
-    return left;
-  }
-
-  // A number that k of these values do not exceed, and hardly more: by bisection, which reads them all at once.
-  float above_least(const float* values, int64_t count) const {
-    float low = values[0], high = values[0];
-    for (int64_t i = 1; i < count; ++i) {
-      low = values[i] < low ? values[i] : low;
-      high = values[i] > high ? values[i] : high;
-    }
-    for (int turn = 0; turn < 24; ++turn) {
-      const float middle = low + (high - low) / 2;
-      if (!(low < middle && middle < high)) break;
-      int32_t below = 0;
-      for (int64_t i = 0; i < count; ++i) below += values[i] <= middle;
-      (below >= k ? high : low) = middle;
-      if (below == k) break;
-    }
-    return high;
-  }
-};
-
 }  // namespace
 
-// Rounds rows (N, D) float64, of norms below 2^41, into places first, first + 1, ... of panels (P, depth, 64, 2) int16:
-// row = scale * numbers, with what that leaves: scale (64 P,) float32, sizes (3, 64 P) float64: |row|, |scale * numbers|,
-// |row - scale * numbers|. What is not finite becomes zeros.
-void to_words(Tensor rows, Tensor panels, Tensor scale, Tensor sizes, int64_t first) {
-  const int64_t count = rows.size(0), dim = rows.size(1), depth = panels.size(1), all = scale.size(0);
-  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth >= dim, "to_words: rows do not fit into the panels");
+// Rounds rows (N, D) of any floating type, taken in `order` where there is one, -1 = none, less the centre (D,) float64 and
+// times `factor`, into places first, first + 1, ... of panels (P, depth, 64, 2) int16: row = scale * numbers, with what
+// that leaves: scale (64 P,) float32, sizes (3, 64 P) float64: |row|, |scale * numbers|, |row - scale * numbers|. What is
+// not finite, 2^41 long or longer, or none becomes zeros, with an infinite |row|.
+void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double factor, Tensor panels, Tensor scale,
+              Tensor sizes, int64_t first) {
+  const int64_t count = order ? order->size(0) : rows.size(0), dim = rows.size(1);
+  const int64_t depth = panels.size(1), all = scale.size(0);
+  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth == dim + dim % 2, "to_words: rows do not fit into the panels");
   const double most = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less what rounding may add to a length
-  common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
-    common::vectorised([&](auto) {
-      for (int64_t n = begin; n < end; ++n) {
-        const double* const row = data<const double>(rows) + n * dim;
-        const int64_t place = first + n;
-        int16_t* const to = data<int16_t>(panels) + (place / kPanel * kPanel * depth + place % kPanel) * 2;
-        constexpr int kParts = 16;
-        double squares[kParts] = {}, largest[kParts] = {};
-        const auto measure = [&](int64_t d, int part) {
-          const double size = std::abs(row[d]);
-          squares[part] += size * size;
-          largest[part] = size > largest[part] ? size : largest[part];
-        };
-        int64_t d = 0;
-        for (; d + kParts <= dim; d += kParts)
-          for (int part = 0; part < kParts; ++part) measure(d + part, part);
-        for (; d < dim; ++d) measure(d, 0);
-        double square = 0, high = 0;
-        for (int part = 0; part < kParts; ++part) {
-          square += squares[part];
-          high = std::max(high, largest[part]);
+  const auto* const taken = order ? data<const int64_t>(*order) : nullptr;
+  const auto* const middle = data<const double>(centre);
+  int32_t* const panel = data<int32_t>(panels);
+  float* const units = data<float>(scale);
+  double *const lengths = data<double>(sizes), *const of_rounded = lengths + all, *const of_left = of_rounded + all;
+  const stop::Flag stop;
+  for_rows(rows, [&](auto zero) {
+    const auto* const from = data<const decltype(zero)>(rows);
+    const int64_t stride = rows.stride(0), step = rows.stride(1);
+    common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
+      const int64_t padded = (dim + 7) / 8 * 8;
+      std::vector<double> centred(padded);
+      std::vector<int16_t> held(padded);
+      double* const x = centred.data();
+      int16_t* const word = held.data();
+      common::vectorised([&](auto) {
+        typedef double Eight __attribute__((vector_size(64), aligned(8)));
+        typedef int16_t Words __attribute__((vector_size(16), aligned(2)));
+        const auto sum = [](const Eight& v) { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
+        for (int64_t n = begin; n < end && !stop(); ++n) {
+          const int64_t at = taken ? taken[n] : n, place = first + n;
+          const auto* const row = from + std::max<int64_t>(at, 0) * stride;
+          if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - middle[d]) * factor;
+          else for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d * step]) - middle[d]) * factor;
+          Eight squares = {}, largest = {}, rounded = {}, lefts = {};
+          for (int64_t d = 0; d < padded; d += 8) {
+            const Eight v = load<Eight>(x + d), size = v < 0 ? -v : v;
+            squares += v * v;
+            largest = size > largest ? size : largest;
+          }
+          double high = 0;
+          for (int lane = 0; lane < 8; ++lane) high = std::max(high, largest[lane]);
+          const double length = std::sqrt(sum(squares));
+          const bool there = at >= 0 && length < 0x1p41, known = there && length > 0x1p-60;
+          const float unit = known ? float(std::max(length / most, high / 32766) * (1 + 0x1p-22)) : 0;
+          const double inverse = known ? 1 / double(unit) : 0, exact = double(unit);
+          if (!known) std::fill_n(x, dim, 0.0);
+          for (int64_t d = 0; d < padded; d += 8) {
+            const Eight v = load<Eight>(x + d);
+            const Eight whole = (v * inverse + 0x1.8p52) - 0x1.8p52;  // to the nearest: units of such large numbers are 1
+            const Eight left = v - exact * whole;
+            rounded += whole * whole;
+            lefts += left * left;
+            const Words words = __builtin_convertvector(whole, Words);
+            std::memcpy(word + d, &words, sizeof words);
+          }
+          int32_t* to = panel + place / kPanel * kPanel * depth + place % kPanel;
+          for (int64_t d = 0; d < depth; ++d, to += kPanel) std::memcpy(to, word + 2 * d, sizeof *to);
+          units[place] = unit;
+          lengths[place] = there ? length : std::numeric_limits<double>::infinity();
+          of_rounded[place] = exact * std::sqrt(sum(rounded));
+          of_left[place] = known ? std::sqrt(sum(lefts)) : there ? length : 0;
         }
-        const double length = std::sqrt(square);
-        const bool known = length > 0x1p-60 && length < 0x1p41;
-        const float unit = known ? float(std::max(length / most, high / 32766) * (1 + 0x1p-22)) : 0;
-        const double inverse = known ? 1 / double(unit) : 0;
-        double rounded[kParts] = {}, lefts[kParts] = {};
-        const auto round = [&](int64_t d, int part) {
-          const double x = known ? row[d] : 0, whole = std::nearbyint(x * inverse), left = x - unit * whole;
-          rounded[part] += whole * whole;
-          lefts[part] += left * left;
-          to[d / 2 * kPanel * 2 + d % 2] = static_cast<int16_t>(whole);
-        };
-        for (d = 0; d + kParts <= dim; d += kParts)
-          for (int part = 0; part < kParts; ++part) round(d + part, part);
-        for (; d < dim; ++d) round(d, 0);
-        double whole = 0, left = 0;
-        for (int part = 0; part < kParts; ++part) {
-          whole += rounded[part];
-          left += lefts[part];
-        }
-        const double finite = length < 0x1p41 ? length : 0;
-        data<float>(scale)[place] = unit;
-        data<double>(sizes)[place] = finite;
-        data<double>(sizes)[all + place] = unit * std::sqrt(whole);
-        data<double>(sizes)[2 * all + place] = known ? std::sqrt(left) : finite;
-      }
+      });
     });
   });
 }
@@ -354,11 +293,16 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
   const bool halved = first_column >= 0;
   const auto* const self = data<const int64_t>(own);
+  const auto* const spreads = data<const float>(spread);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
   common::in_parallel("keep_by_words", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
-    const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
+    const Possible possible(slack, bounds, column, number, limit, k);
+    const auto push = [&](const Hit& hit) {
+      const float apart = 2 * (operands.width[hit.q] * operands.share[hit.at] + spreads[hit.at]);
+      possible.push(hit.q, hit.lower, apart, hit.at);
+    };
     float limit_here[kHigh], limits[kPanel], widths[kPanel];
     Found found{limit_here, nullptr, nullptr, 0, 0, std::vector<Hit>(kHigh * kPanel), std::vector<Hit>(kHigh * kPanel)};
     std::vector<int32_t> words;
@@ -386,96 +330,16 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
         if (found.along)
           locks.each(query, end, [&](int64_t, int64_t) {
             for (const Hit *hit = found.hits_along.data(), *to = hit + found.along; hit < to; ++hit)
-              if (hit->at != self[hit->q]) possible.push(hit->q, hit->lower, hit->at);
+              if (hit->at != self[hit->q]) push(*hit);
           });
         if (found.across)
           locks.each(c, c + 1, [&](int64_t, int64_t) {
-            for (const Hit *hit = found.hits_across.data(), *to = hit + found.across; hit < to; ++hit)
-              possible.push(hit->q, hit->lower, hit->at);
+            std::for_each_n(found.hits_across.data(), found.across, push);
           });
       }
     }
     });
   });
-}
-
-// Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
-class Ordered {
- public:
-  void clear() { delta_.clear(), index_.clear(); }
-  void add(double delta, int64_t index) { delta_.push_back(delta), index_.push_back(index); }
-  void write(int64_t k, double* delta, int64_t* index) {
-    const int64_t count = delta_.size(), size = std::min(k, count);
-    if (count > kMost || !by_counting(k, delta, index)) {
-      pairs_.clear();
-      for (int64_t i = 0; i < count; ++i) pairs_.emplace_back(delta_[i], index_[i]);
-      std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
-      std::sort(pairs_.begin(), pairs_.begin() + size);
-      for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
-    }
-    std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
-    std::fill(index + size, index + k, -1);
-  }
-
- private:
-  static constexpr int64_t kMost = 256;
-
-  bool by_counting(int64_t k, double* delta, int64_t* index) const {
-    const int64_t count = delta_.size();
-    for (int64_t i = 0; i < count; ++i) {
-      const double here = delta_[i];
-      int64_t before = 0, same = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        before += delta_[j] < here;
-        same += delta_[j] == here;
-      }
-      if (same != 1) return false;
-      if (before < k) delta[before] = here, index[before] = index_[i];
-    }
-    return true;
-  }
-
-  std::vector<double> delta_;
-  std::vector<int64_t> index_;
-  std::vector<std::pair<double, int64_t>> pairs_;
-};
-
-// The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
-// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
-// theirs; order: (R',), which reference each of the columns is.
-std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order,
-                                                       Tensor share, Tensor spread, Tensor width, Tensor slack,
-                                                       Tensor bounds, Tensor column, Tensor number, Tensor limit,
-                                                       int64_t k, int64_t distance) {
-  const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
-  const auto* const row_of = data<const int64_t>(order);
-  Tensor index = torch::stable::new_empty(order, {queries, k});
-  Tensor delta = torch::stable::new_empty(query, {queries, k});
-  Tensor known = torch::stable::new_empty(order, {queries}, ScalarType::Bool);
-  const stop::Flag stop;
-  for_rows(reference, [&](auto zero) {
-    common::in_parallel("nearest_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
-      const Possible possible(share, spread, width, slack, bounds, column, number, limit, k);
-      Canonical<decltype(zero)> canonical(reference, distance);
-      Ordered found;
-      common::vectorised([&](auto) {
-        for (int64_t q = begin; q < end && !stop(); ++q) {
-          const int64_t list = data<const int64_t>(place)[q];
-          const bool flooded = possible.number[list] == capacity;
-          const int64_t count = flooded ? 0 : possible.keep_below(list);
-          const int32_t* const columns = possible.column + list * capacity;
-          data<bool>(known)[q] = !flooded;
-          found.clear();
-          for (int64_t i = 0; i < count; ++i) {
-            if (i + kSoon < count) canonical.prefetch(row_of[columns[i + kSoon]]);  // they lie anywhere
-            found.add(canonical(data<const double>(query) + q * dim, row_of[columns[i]]), row_of[columns[i]]);
-          }
-          found.write(k, data<double>(delta) + q * k, data<int64_t>(index) + q * k);
-        }
-      });
-    });
-  });
-  return {index, delta, known};
 }
 
 // ->  () bool: whether keep_by_words runs here.
@@ -490,6 +354,5 @@ Tensor words_pay(Tensor like) {
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("to_words", TORCH_BOX(&nearest::to_words));
   m.impl("keep_by_words", TORCH_BOX(&nearest::keep_by_words));
-  m.impl("nearest_of_possible", TORCH_BOX(&nearest::nearest_of_possible));
   m.impl("multiplies_words", TORCH_BOX(&nearest::words_pay));
 }

@@ -17,7 +17,7 @@ from tensormetrics.retrieval import (
 )
 from tensormetrics.retrieval.clusters import among
 from tensormetrics.retrieval.scores import embedding_metric
-from tensormetrics.retrieval.search.ring import byte_pairs, passing
+from tensormetrics.retrieval.search.ring import passing, word_pairs
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
@@ -36,9 +36,9 @@ def families():
         "not finite": x.index_fill(0, torch.arange(20, 25), torch.nan),
         "half": x.half(),
         "bytes": (x * 20).to(torch.int8),
-        "products of bytes": torch.randn(N, 50, generator=generator),
-        "products of bytes, equal rows": torch.randn(N, 50, generator=generator)[torch.arange(N) * 7 % 20],
-        "products of bytes, not finite": torch.randn(N, 50, generator=generator).index_fill(
+        "products of words": torch.randn(N, 50, generator=generator),
+        "products of words, equal rows": torch.randn(N, 50, generator=generator)[torch.arange(N) * 7 % 20],
+        "products of words, not finite": torch.randn(N, 50, generator=generator).index_fill(
             0, torch.arange(20, 25), torch.nan
         ),
     }
@@ -80,7 +80,7 @@ def run_rank(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     passing.FEWEST = 5  # so that a small budget sends rows in many blocks
-    byte_pairs.FEWEST = byte_pairs.ROOM = 1  # so that so few rows are multiplied by bytes
+    word_pairs.FEWEST = word_pairs.ROOM = 1  # so that so few rows are multiplied as words
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:

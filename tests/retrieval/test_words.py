@@ -15,6 +15,7 @@ from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.ways import Task
+from tensormetrics.retrieval.search.words.rounded import Rounded
 from tensormetrics.retrieval.search.words.search import WordSearch
 
 N = 2_100  # one more than a few panels
@@ -151,7 +152,9 @@ def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
     x = torch.cat([x, -x])
     references = References(x, DISTANCES["sqeuclidean"])
     search = WordSearch(Task(references, 10, True, 2**28, torch.float32, 0), 4096, torch.full((len(x),), -1), False)
-    lists = search._listed(x, search.own)
+    rounded = Rounded.nothing(*x.shape)
+    rounded.put(x, search.filter, None)
+    slacks, lists = search._listed(rounded, search.own, -1)
     factor, shift = search.filter.place(x)
     canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
     canonical = factor[:, None] * canonical + shift[:, None]
@@ -160,8 +163,8 @@ def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
         n = int(lists.number[q])
         n = 0 if n == search.capacity else n
         column = search.order[lists.column[q, :n].long()]
-        lower, upper = lists.bounds[:, q, :n].double()
-        slack, values = lists.slack[q].double(), canonical[q, column]
+        lower, upper = lists.bounds[q, :, :n].double()
+        slack, values = slacks[q].double(), canonical[q, column]
         assert (lower - slack <= values).all() and (values <= upper + slack).all()
         inside += n
         if n:
@@ -177,12 +180,8 @@ def test_sums_of_the_longest_rows_stay_within_32_bits():
     for dim in (2, 49, 64, 4_096):
         for row in (torch.ones(dim), torch.arange(dim) == 0, torch.linspace(-1, 1, dim)):
             x = row.double() / row.double().norm()
-            rounded = (
-                torch.zeros(1, -(-dim // 2), 64, 2, dtype=torch.int16),
-                torch.zeros(64),
-                torch.zeros(3, 64).double(),
-            )
-            operators.to_words(torch.stack([x, -x]), *rounded, 62)
+            rounded = Rounded.nothing(64, dim)
+            operators.to_words(torch.stack([x, -x]), None, torch.zeros(dim).double(), 1.0, *rounded, 62)
             words = rounded[0][0, :, 62:].double()
             assert words.square().sum((0, 2)).max() < 2**31 and words.square().sum((0, 2)).min() > 2**29
             both = (words[:, 0] * rounded[1][62]).flatten()[:dim], (words[:, 1] * rounded[1][63]).flatten()[:dim]

@@ -16,7 +16,7 @@ from torch import distributed as dist
 
 from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
 from ..relevance import Relevance, triples_of
-from ..rows import Sides, Spread, check_squares, few_rows
+from ..rows import Sides, Spread, check_squares, few_rows, finite_rows
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
 from ..search.filter import Frame
@@ -209,7 +209,7 @@ def rows_in_places(
     """ValueError on all processes where some rows hold NaN or infinity, or kinds differ."""
     told = []
     for rows, places, count in sides:
-        finite = [piece.flatten(1).isfinite().all(1) for piece in rows.split(few_rows(rows))] if len(rows) else ()
+        finite = [finite_rows(piece) for piece in rows.split(few_rows(rows))] if len(rows) else ()
         bad = places[(~torch.cat([*finite])).nonzero()[:, 0]] if finite else places
         first = int(bad[0]) if len(bad) else count
         told.append((kind_of(rows), len(bad), first, told_of_places(places, count, dist.get_world_size(group))))

@@ -20,6 +20,7 @@ from ..rows import (
     class_parts,
     comparable_labels,
     few_rows,
+    finite_rows,
     largest_of_columns,
 )
 from ..search.distance import DISTANCES, Distance, DistanceName
@@ -94,14 +95,14 @@ def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | Non
 
     def prepared(rows: Tensor) -> Tensor:
         # ->  float64, zeros where a row is not finite
-        return distance.prepared(rows.double().where(rows.isfinite().all(1, keepdim=True), 0.0))
+        return distance.prepared(rows.double().where(finite_rows(rows)[:, None], 0.0))
 
     def together(values: Tensor, how: Any) -> Tensor:
         return values if spread is None else reduced(values, how, spread.group)
 
     classes, codes = sides.reference_labels.unique(return_inverse=True)
     codes = codes[here]
-    there = torch.cat([piece.isfinite().all(1) for piece in reference.split(few_rows(reference))])
+    there = torch.cat([finite_rows(piece) for piece in reference.split(few_rows(reference))])
     number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
     number = together(number, dist.ReduceOp.SUM)
     units = unit_of(together(largest_of_columns(reference, prepared), dist.ReduceOp.MAX))
@@ -121,7 +122,7 @@ def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | Non
         other = knn.search(x, 1, references, of_class)[1][:, 0]
         rival = distance.canonical(x, centroids[other])
         won = (near < rival) | ((near == rival) & (of_class < other)) | (other < 0)
-        scores[piece] = torch.where(query[piece].isfinite().all(1), won.double(), torch.nan)
+        scores[piece] = torch.where(finite_rows(query[piece]), won.double(), torch.nan)
     scores = scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
     return gathered_scores(scores[None], spread)[0]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..relevance import BatchGains, Triples, numbered_anew, places_among
-from ..rows import as_embeddings, check_self_index, check_squares
+from ..rows import as_embeddings, check_self_index, check_squares, finite_rows
 from .distance import Distance
 from .filter import Filter
 from .ways import kept_of, settled
@@ -157,7 +157,7 @@ class Batch:
         deltas = functools.partial(distance.of_pairs, query, reference, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
         nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
-        finite = query.isfinite().all(1)
+        finite = finite_rows(query)
         nearest = nearest.masked_fill(~finite[:, None], -1).view(count, queries, k)
         proven = ((proven | ~finite).view(count, queries) | ~present[0]).all(1)
         return torch.where(nearest < 0, -1, nearest - first), proven

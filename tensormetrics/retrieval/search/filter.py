@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
+from ..rows import finite_rows
 from ..sums import halving_sum
 from . import operators
 from .distance import Distance, rows_at_once
@@ -35,7 +36,7 @@ def middle(rows: Tensor, distance: Distance) -> Tensor:
     """A point in the midst of most rows."""
     enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # to take little memory, however many columns there are
     some = distance.prepared(rows[:: len(rows) // enough + 1])
-    some = some.where(some.isfinite().all(1, keepdim=True), 0.0)
+    some = some.where(finite_rows(some)[:, None], 0.0)
     # A median of all of these would take longer than a small search.
     away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
     near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..rows import finite_rows
 from . import operators
 from .distance import FunctionDistance
 from .filter import BLOCK
@@ -88,7 +89,7 @@ class NearestSearch:
             if not len(some):
                 break
             left, queries = some if left is None else left[some], queries.at(some)
-            finite = queries.rows.isfinite().all(1)
+            finite = finite_rows(queries.rows)
             nearest[left[~finite]] = -1
             left, queries = left[finite], queries.at(finite)
             if not len(left):

@@ -25,19 +25,6 @@ def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Ten
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
-def _rounded(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    count, dim = rows.shape
-    sizes = rows.new_empty((3, count), dtype=torch.float64)
-    return rows.new_empty((count, (dim + 3) // 4 * 4), dtype=torch.int8), rows.new_empty(count), sizes
-
-
-def _centred(rows: Tensor, order: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    count = len(order)
-    words = rows.new_empty((count, (rows.shape[1] + 3) // 4 * 4), dtype=torch.int8)
-    units = rows.new_empty(count, dtype=torch.float32)
-    return words, order.new_empty(count, dtype=torch.int32), units, rows.new_empty((4, count), dtype=torch.float64)
-
-
 def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(query), arguments[-2]
     return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
@@ -80,33 +67,11 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D) float32  ->  (N, D') int8, (N,) float32, (3, N) float64; see `Rounded` in bytes/search.py
-_to_bytes = define(
-    "to_bytes(Tensor rows) -> (Tensor, Tensor, Tensor)",
-    _rounded,
-    Operator("nearest", "TorchKNN and what searches with it", 5),
-)
-multiplies_bytes = define(
-    "multiplies_bytes(Tensor like) -> Tensor",
-    lambda like: like.new_empty((), dtype=torch.bool),
-    Operator("nearest", "TorchKNN and what searches with it", 1),
-)
-# x: (Q, D') int8, x_scale: (Q,), excess: (Q,) int32, 128 times the sum of the bytes; panels: (P, D' / 4, 64, 4) uint8,
-# references with 128 added; scale, bias, share: (64 P,) float32; width, slack: (Q,) float32 and what is kept of each
-# query: see `Lists`. With start >= 0, a multiple of 128, all of these, from scale on and without own: (Q,), are of N
-# rows, of which x are the first and the panels those from `start` on, and each product serves both of its rows: with 0
-# the queries are the references.
-_keep_possible = define(
-    "keep_possible(Tensor x, Tensor x_scale, Tensor excess, Tensor panels, Tensor scale, Tensor bias, Tensor share, "
-    "Tensor width, Tensor slack, Tensor own, Tensor(a!) lower, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, "
-    "Tensor(e!) upper, int start) -> ()",
-    _nothing,
-    Operator("nearest", "TorchKNN and what searches with it", 20),
-)
-# rows: (N, D) float64 at places first, first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes:
-# (3, 64 P) float64; see `Rounded` in words/search.py
+# rows: (N, D), order: (M,) int64, which of them, -1 = none, centre: (D,) float64; at places first, first + 1, ... of
+# panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3, 64 P) float64; see `Rounded` in words/rounded.py
 _to_words = define(
-    "to_words(Tensor rows, Tensor(a!) panels, Tensor(b!) scale, Tensor(c!) sizes, int first) -> ()",
+    "to_words(Tensor rows, Tensor? order, Tensor centre, float factor, Tensor(a!) panels, Tensor(b!) scale, "
+    "Tensor(c!) sizes, int first) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 5),
 )
@@ -116,8 +81,8 @@ multiplies_words = define(
     Operator("nearest", "TorchKNN and what searches with it", 1),
 )
 # x, panels: queries and references, as `Rounded` holds them; x_scale, scale, bias, share, spread: (64 P,) float32;
-# width, slack, own: (Q,), and what is kept of each query: see `Lists`. With first >= 0, a multiple of 64, queries are
-# the first of the references, and each product with one from `first` on serves both of its rows.
+# width, slack, own: (Q,), and what is kept of each query: see `Lists` in words/rounded.py. With first >= 0, a multiple
+# of 64, queries are the first of the references, and each product with one from `first` on serves both of its rows.
 _keep_by_words = define(
     "keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
     "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
@@ -126,30 +91,22 @@ _keep_by_words = define(
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 # query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs;
-# order: (R,) int64, which reference each of those of what follows is; then as above
+# order: (R,) int64, which reference each column is; then as above
 # ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
 _nearest_of_possible = define(
-    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor share, Tensor spread, "
-    "Tensor width, Tensor slack, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, "
-    "int distance) -> (Tensor, Tensor, Tensor)",
+    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
+    "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
+    "-> (Tensor, Tensor, Tensor)",
     _of_possible,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
-
-# rows: (N, D), order: (M,) int64, centre: (D,) float64; see csrc/nearest/ring_cpu.cpp, as for the next two
-# ->  (M, D') int8, (M,) int32, (M,) float32, (4, M) float64
-_centred_bytes = define(
-    "centred_bytes(Tensor rows, Tensor order, Tensor centre, float scale, int factor) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-    _centred,
-    Operator("nearest", "retrieval scores on several ranks", 5),
-)
-# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; lower
-# to slack: as above, of these lists; shift: (n,), worst: (Q,) float64; delta, index: (Q, k)  ->  (n,) bool
+# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; then as
+# above, of these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/possible_cpu.cpp
+# ->  (n,) bool, of which lists something is known
 _settle_possible = define(
-    "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor lower, Tensor column, "
-    "Tensor number, Tensor limit, Tensor slack, Tensor shift, Tensor worst, float factor, int start, int first, "
-    "int distance, Tensor(a!) delta, Tensor(b!) index) -> Tensor",
+    "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor(a!) bounds, "
+    "Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, Tensor shift, float factor, int first, int distance, "
+    "Tensor(e!) delta, Tensor(f!) index) -> Tensor",
     lambda query, reference, row_of, *_: row_of.new_empty(len(row_of), dtype=torch.bool),
     Operator("nearest", "retrieval scores on several ranks", 20),
 )
@@ -160,11 +117,8 @@ _merge_nearest = define(
     Operator("nearest", "retrieval scores on several ranks", 20),
 )
 
-centred_bytes = interruptible(_centred_bytes, lambda rows, order, *_: len(order) * rows.shape[1])
 settle_possible = interruptible(_settle_possible, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
 merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
-to_bytes = interruptible(_to_bytes, lambda rows: rows.numel())
-keep_possible = interruptible(_keep_possible, lambda x, _, __, panels, *___: len(x) * panels.numel() / 80)
 to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
 keep_by_words = interruptible(_keep_by_words, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
 nearest_of_possible = interruptible(_nearest_of_possible, lambda query, *_: 50 * query.numel())

@@ -9,10 +9,10 @@ from .. import operators
 from ..distance import Distance, rows_at_once
 from ..filter import Filter, Frame
 from ..knn import TorchKNN
-from .byte_pairs import BytePairs, Looking
 from .frame import norms_in
 from .mutual import Known, Side, mutual_neighbours
 from .passing import finish, shift
+from .word_pairs import Looking, WordPairs
 
 LONG = 1e10  # products of numbers, after which ranks tell each other whether they failed
 
@@ -41,7 +41,7 @@ class MutualRing:
         self.distance, self.frame, self.most = knn.order, frame, most
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.first = sum(sizes[: self.rank])
-        self.bytes: BytePairs | None = None
+        self.words: WordPairs | None = None
 
     def __call__(self, known: Known) -> None:
         failure: BaseException | None = None
@@ -122,10 +122,11 @@ class MutualRing:
 
     def _prepare(self, k: int) -> None:
         """What is made of the own rows once."""
-        if BytePairs.pays(self.rows, k, self.memory):
-            self.bytes = BytePairs(k, self.distance, self.frame, self.memory)
-            self.bytes = self.bytes if self.bytes.works(self.rows) else None
-        if self.bytes is None:
+        if WordPairs.pays(self.rows, k, self.memory):
+            cut = -(-len(self.rows) // 2) if self.world % 2 == 0 else 0
+            self.words = WordPairs(k, self.distance, self.frame, self.memory, cut, max(self.sizes))
+            self.words = self.words if self.words.works(self.rows) else None
+        if self.words is None:
             self.norms = norms_in(self.frame, self.rows, self.distance)
             self.scaled = self._scaled()
 
@@ -142,8 +143,8 @@ class MutualRing:
 
     def _among_own(self, known: Known) -> None:
         rows, k = self.rows, known.index.shape[1]
-        if self.bytes:
-            return self.bytes(Looking.of(rows, self.first, known))
+        if self.words:
+            return self.words(Looking.of(rows, self.first, known))
         own = torch.arange(len(rows), device="cpu")
         index = self.knn.search(rows, k, rows, own)[1]
         step = max(self.memory // 8 // (16 * rows.shape[1] + 64 * k), 1)
@@ -170,8 +171,8 @@ class MutualRing:
         _nothing(found)
         of_block = Known(found[0], torch.full(found[1].shape, -1, device="cpu"))
         first = sum(self.sizes[:owner]) + start
-        if self.bytes:
-            self.bytes(Looking.of(self.rows, 0, known), Looking(block, first, of_block, worst), skipped)
+        if self.words:
+            self.words(Looking.of(self.rows, 0, known), Looking(block, first, of_block, worst), skipped)
         else:
             self._multiplied(block, worst, skipped, first, known, of_block)
         found[1].copy_(of_block.index)

@@ -1,4 +1,4 @@
-"""Products of bytes of two sets of rows: the neighbours in each other, whatever the rows and however they are split."""
+"""Products of words of two sets of rows: the neighbours in each other, whatever the rows and however they are split."""
 
 import pytest
 import torch
@@ -7,17 +7,16 @@ from tensormetrics import _native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.ring import byte_pairs
-from tensormetrics.retrieval.search.ring.byte_pairs import BytePairs, Looking
 from tensormetrics.retrieval.search.ring.frame import frame_of, told_of
 from tensormetrics.retrieval.search.ring.mutual import Known
+from tensormetrics.retrieval.search.ring.word_pairs import Looking, WordPairs
 from tensormetrics.retrieval.search.words.search import WordSearch
 
 N = 450
 SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
-needs_bytes = pytest.mark.skipif(
-    not _native.has_kernel("multiplies_bytes", "cpu") or not operators.multiplies_bytes(torch.zeros(1)),
-    reason="this processor does not multiply bytes",
+needs_words = pytest.mark.skipif(
+    not _native.has_kernel("multiplies_words", "cpu") or not operators.multiplies_words(torch.zeros(1)),
+    reason="this processor does not multiply words",
 )
 
 
@@ -58,7 +57,8 @@ def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skip
     """As ranks do: each share in itself, then each pair of shares; what they find."""
     distance, shares = DISTANCES["l2"], x.split(sizes)
     frame = frame_of([told_of(share, distance) for share in shares], x)
-    pairs = [BytePairs(k, distance, frame, memory) for _ in shares]
+    most = max(sizes)
+    pairs = [WordPairs(k, distance, frame, memory, len(share) // 2 if skips else 0, most) for share in shares]
     known = [Known.nothing(len(share), k) for share in shares]
     first = [sum(sizes[:i]) for i in range(len(sizes))]
     for i, share in enumerate(shares):
@@ -83,7 +83,7 @@ def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skip
     return Known(torch.cat([each.delta for each in known]), torch.cat([each.index for each in known]))
 
 
-@needs_bytes
+@needs_words
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_find_what_one_search_finds(kind, generator, monkeypatch):
     monkeypatch.setattr(WordSearch, "pays", staticmethod(lambda *arguments: False))
@@ -97,30 +97,30 @@ def test_shares_find_what_one_search_finds(kind, generator, monkeypatch):
                 assert torch.equal(found.delta, wanted[0])
 
 
-@needs_bytes
+@needs_words
 def test_a_try_tells_whether_it_says_enough(generator):
     distance = DISTANCES["l2"]
     for kind, works in (("Gaussian", True), ("far from 0", True), ("clusters", False), ("all equal", False)):
         x = rows(kind, 64, generator)
-        pairs = BytePairs(10, distance, frame_of([told_of(x, distance)], x), 2**28)
+        pairs = WordPairs(10, distance, frame_of([told_of(x, distance)], x), 2**28)
         assert pairs.pays(x, 10, 2**28) and pairs.works(x) == works, kind
 
 
-@needs_bytes
+@needs_words
 def test_most_products_are_ruled_out(generator, monkeypatch):
     """Else the answers would be right, and late."""
     x, looked, settle = rows("Gaussian", 128, generator), [], operators.settle_possible
 
     def counted(*arguments):
-        looked.append(int(arguments[6].sum()) / len(arguments[6]))
+        looked.append(int(arguments[7].sum()) / len(arguments[7]))
         return settle(*arguments)
 
-    monkeypatch.setattr(byte_pairs.operators, "settle_possible", counted)
+    monkeypatch.setattr(operators, "settle_possible", counted)
     of_shares(x, SHARES["two"], 10, 2**28, False)
     assert len(looked) == 4 and max(looked) < 100 and max(looked[2:]) < 40
 
 
-@needs_bytes
+@needs_words
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_no_answer(threads, generator):
     x, before = rows("sorted clusters", 64, generator), torch.get_num_threads()

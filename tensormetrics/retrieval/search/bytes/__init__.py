@@ -1,1 +1,0 @@
-"""Products of rows that are rounded to bytes rule most references out, on a CPU that multiplies bytes."""
