@@ -5,15 +5,15 @@
 
 The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
 
-    CPU s of neighbours  p N^2 + r N + s N (W - 1) + e W (W - 1)
+    CPU s of neighbours  p N^2 + r N + s N (W - 1) + f W + e W (W // 2 + 1)
                          products, once a pair of rows; what is listed for a row in its own rank and in each other one;
-                         messages, of each rank to all
-    CPU s of counting    p N^2 + r N W + e W (W - 1)
+                         what a process does beside it; messages, W // 2 blocks of each rank with answers
+    CPU s of counting    p N^2 + r N W + f W + e W (W - 1)
     bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
     bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, with labels and scores besides
     bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
-p, q, r and e are fitted to one and two ranks, and three and four are predicted; of three runs the least counts.
+p, r, s, f and e are fitted to one and two ranks, and three and four are predicted; of three runs the least counts.
 `--plan` takes 2 D / F for the seconds of a product and bytes / B.
 """
 
@@ -56,8 +56,8 @@ def most_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
 
 def terms(rows: int, ranks: int, k: int | None) -> list[float]:
     if k is None:
-        return [rows**2, rows * ranks, ranks * (ranks - 1)]
-    return [rows**2, rows, rows * (ranks - 1), ranks * (ranks - 1)]
+        return [rows**2, rows * ranks, ranks, ranks * (ranks - 1)]
+    return [rows**2, rows, rows * (ranks - 1), ranks, ranks * (ranks // 2 + 1) * (ranks > 1)]
 
 
 def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -189,8 +189,8 @@ def main() -> None:
     columns = ["rows", "ranks", "CPU s predicted", "CPU s", "of one rank's", "bytes predicted, of all rows", "bytes"]
     columns += ["MiB of a rank at most", "MiB"]
     table = Table(options, title, columns, "CPU seconds and bytes of all ranks together, by gloo on one machine.")
-    for k in (10, None):
-        table.add(cases(2_000 if options.quick else 12_000, k))
+    for rows, k in ((12_000, 10), (24_000, 10), (12_000, None)):
+        table.add(cases(rows // 6 if options.quick else rows, k))
     table.finish()
 
 
