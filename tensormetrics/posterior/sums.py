@@ -44,6 +44,9 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     tensor([0.4500, 0.4400], dtype=torch.float64)
     """
     _check_square("matrices", matrices)
+    if weights is not None:
+        _checks.same_device(matrices=matrices, weights=weights)
+        _checks.shape("weights", weights, "W", *matrices.shape[-2:])
     matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
@@ -224,7 +227,7 @@ def _checked(
     _checks.shape("counts", counts, "E", "C", "C")
     non_negative("counts", counts, rows=True)
     names = [str(e) for e in range(len(counts))] if names is None else names
-    if isinstance(names, str) or len(names) != len(counts):
+    if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
         raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
     return counts, names, num_samples
 
