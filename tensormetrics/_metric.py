@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
+from . import _checks
 from ._plots import plot_values, steps_of
 from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._uncertainty import resampling
@@ -87,6 +88,7 @@ class Metric(torchmetrics.Metric):
         return metric
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
+        _checks.no_others(type(self), kwargs.keys() - Options.__annotations__.keys())
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()

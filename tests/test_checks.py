@@ -94,6 +94,12 @@ def test_a_sparse_tensor_is_told_what_to_write():
         (lambda x: association.direct_bias(torch.rand(2, 3), torch.ones(2, 2, 3).long()), "groups: got torch.int64"),
         (lambda x: assignment.linear_sum_assignment(torch.eye(2), maximize="max"), "maximize: got 'max', wanted one"),
         (lambda x: assignment.linear_sum_assignment(torch.eye(2), unmatched_cost="1"), "unmatched_cost: got '1', want"),
+        (lambda x: structured.SpanScores(avrage="micro"), "SpanScores: got the argument 'avrage', wanted one of"),
+        (lambda x: structured.SpanScores(avrage="micro"), "replicates, seed; write average"),
+        (lambda x: structured.SetMatch(policies="x"), "wanted one of constraint, scores, average, policy, empty,"),
+        (lambda x: posterior.ConfusionPosterior(3, metric="acc"), "ConfusionPosterior: got the argument 'metric'"),
+        (lambda x: association.WEAT(colour=1), "WEAT: got the argument 'colour', wanted one of "),
+        (lambda x: posterior.compute_confusion_matrix([1.0, torch.nan], [1, 0]), "none of the labels [0.0, 1.0]"),
         (lambda x: assignment.pairs(torch.eye(2)), "write pairs(linear_sum_assignment(cost))"),
     ],
 )  # fmt: skip
