@@ -372,7 +372,13 @@ class Metric(torchmetrics.Metric):
 
     @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
+        before = {name: (getattr(self, name), default) for name, default in self._defaults.items()}
         module = super()._apply(fn, exclude_state)
+        for name, states in before.items():
+            device, dtype = getattr(self, name).device, getattr(self, name).dtype
+            if dtype != states[0].dtype and not self._dtype_convert:  # `.to(torch.bfloat16)` of a model around it
+                here, self._defaults[name] = (state.to(device) for state in cast("tuple[Tensor, Tensor]", states))
+                setattr(self, name, here)
         self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
         return module
 
