@@ -1,7 +1,7 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import operator
-from collections.abc import Callable, Collection, Sized
+from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any
 
 import torch
@@ -32,6 +32,15 @@ def number(name: str, value: Any, wanted: str, fits: Callable[[float], bool]) ->
 def one_of(name: str, value: Any, choices: Collection) -> None:
     if value not in choices:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
+
+
+def listed(name: str, value: Any) -> list:
+    """What is in a list, an array, ...; TypeError for a text, whose letters nobody means, and for what is no list."""
+    if isinstance(value, str):
+        raise TypeError(f"{name}: got the text {value!r:.60}, wanted a list; write [{value!r:.60}]")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name}: got {value!r:.60}, wanted a list")
+    return list(value)
 
 
 def tensor(name: str, value: Any) -> None:

@@ -26,6 +26,28 @@ MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
         ("row_lengths", lambda: assignment.linear_sum_assignment(torch.rand(2, 2, 2), row_lengths=[1, 2])),
         ("mask", lambda: assignment.linear_sum_assignment(torch.rand(2, 2), mask=MATRIX)),
         ("pred_labels", lambda: structured.BoxMatch().update(*torch.rand(2, 3, 4), None, None, [1], [1])),
+        ("weights", lambda: posterior.sums_from_matrices(torch.eye(2), [MATRIX])),
+        ("preds", lambda: posterior.ConfusionPosterior(2).update(ROW, torch.tensor([0, 1]))),
+        ("samples", lambda: posterior.hdi(ROW)),
+        ("samples", lambda: posterior.kde(ROW)),
+        ("samples", lambda: posterior.estimate_i2(MATRIX)),
+        ("samples", lambda: posterior.pool_fixed_effects(MATRIX, torch.rand(3), (0.0, 1.0))),
+        ("u", lambda: posterior.pool_histogram(torch.rand(5, 2), ROW, (0.0, 1.0))),
+        ("means", lambda: posterior.heterogeneity_dl(ROW, ROW)),
+        ("variances", lambda: posterior.heterogeneity_pm(torch.rand(2), ROW)),
+        ("a", lambda: posterior.compare_folds(ROW, ROW)),
+        ("samples['a']", lambda: posterior.listwise_compare({"a": ROW})),
+        ("p_rank", lambda: posterior.expected_reward(MATRIX)),
+        ("random_diff", lambda: posterior.pairwise_compare(torch.rand(3), random_diff=ROW)),
+        ("p", lambda: posterior.score_interval_width(ROW, 10)),
+        ("u", lambda: posterior.beta_icdf(ROW, torch.tensor(1.0), torch.tensor(1.0))),
+        ("sd", lambda: posterior.truncated_normal_icdf(torch.rand(3), torch.tensor(1.0), ROW, 0.0, 1.0)),
+        ("a", lambda: structured.box_iou([ROW * 2], [ROW * 2])),
+        ("cross", lambda: structured.normalize(ROW, ROW, ROW)),
+        ("adjacency", lambda: structured.reachability(MATRIX)),
+        ("similarity", lambda: structured.graph_overlap(MATRIX, torch.eye(2).bool(), torch.eye(2).bool())),
+        ("pred_self", lambda: structured.SetMatch().update(torch.rand(1, 2, 2), pred_self=ROW)),
+        ("groups", lambda: association.same(torch.rand(2, 3), [MATRIX])),
         ("ref_gain", lambda: structured.RankingScores().update(*torch.ones(2, 1, 3).long(), ref_gain=[ROW])),
     ],
 )
@@ -41,3 +63,41 @@ def test_a_sparse_tensor_is_told_what_to_write():
     assert str(error.value) == (
         "cost: got a tensor of layout torch.sparse_coo, wanted a dense one; write cost.to_dense()"
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: posterior.pool_beta(x, torch.rand(4), (0.0, 1.0)), "samples: got shape (3,), wanted (S, M, ...)"),
+        (lambda x: posterior.pool_gamma(torch.rand(3, 2), torch.rand(4, 5), (0.0, 1.0)), "wanted (S',)"),
+        (lambda x: posterior.pool_correlated(torch.rand(3, 2), x, None), "bounds: got None, wanted (low, high)"),
+        (lambda x: posterior.estimate_i2(x), "samples: got shape (3,), wanted (S, M, ...) of M experiments"),
+        (lambda x: posterior.hdi(x[0]), "samples: got shape (), wanted samples along dimension 0"),
+        (lambda x: posterior.summarize(x, dim=1), "samples: got shape (3,), wanted samples along dimension 1"),
+        (lambda x: posterior.kde(x[0]), "samples: got shape (), wanted (S, ...)"),
+        (lambda x: posterior.kde(x, clip=(1.0,)), "clip: got (1.0,), wanted (low, high)"),
+        (lambda x: posterior.beta_icdf(x[0], x[0], x[0]), "u: got shape (), wanted (S, ...); write u[None]"),
+        (lambda x: posterior.beta_icdf(torch.rand(2, 2), x, x), "shapes do not fit: got (2, 2) of u, (3,) of a"),
+        (lambda x: posterior.heterogeneity_pm(x[0], x[0]), "means: got shape (), wanted (M, ...)"),
+        (lambda x: posterior.compare_folds(x[0], x[0]), "a, b: got shapes () and (), wanted equal ones"),
+        (lambda x: posterior.get_metric("acc")(torch.rand(3, 2)), "matrices: got shape (3, 2), wanted (..., C, C)"),
+        (lambda x: posterior.sums_from_matrices(torch.eye(2), torch.rand(1, 3, 3)), "weights: got shape (1, 3, 3), w"),
+        (lambda x: posterior.sample_sums(torch.eye(2), 3, names="a"), "names: got 'a', wanted a list of 1, one for"),
+        (lambda x: posterior.sample_sums(torch.eye(2), 3, names=[1]), "name: got 1, wanted a text; write '1'"),
+        (lambda x: posterior.sample_metrics(torch.eye(2), None, 3), "metrics: got None, wanted a name such as 'acc'"),
+        (lambda x: posterior.listwise_compare(x), "samples: got a Tensor, wanted a dict of names"),
+        (lambda x: structured.box_iou(x, x), "a: got shape (3,), wanted (..., N, 4)"),
+        (lambda x: structured.box_iou(torch.rand(2, 1, 4), torch.rand(3, 1, 4)), "got (2,) of a, (3,) of b"),
+        (lambda x: structured.SetMatch().update(torch.rand(2, 1, 1), ref_self=x), "ref_self: got shape (3,), wanted ("),
+        (lambda x: structured.SpanScores(labels="PER"), "labels: got the text 'PER', wanted a list; write ['PER']"),
+        (lambda x: structured.read_tags([["O"]], labels="PER"), "labels: got the text 'PER', wanted a list"),
+        (lambda x: association.direct_bias(torch.rand(2, 3), torch.ones(2, 2, 3).long()), "groups: got torch.int64"),
+        (lambda x: assignment.linear_sum_assignment(torch.eye(2), maximize="max"), "maximize: got 'max', wanted one"),
+        (lambda x: assignment.linear_sum_assignment(torch.eye(2), unmatched_cost="1"), "unmatched_cost: got '1', want"),
+        (lambda x: assignment.pairs(torch.eye(2)), "write pairs(linear_sum_assignment(cost))"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(call, message):
+    with pytest.raises((TypeError, ValueError)) as error:
+        call(torch.tensor([0.2, 0.4, 0.5]))
+    assert message in str(error.value)

@@ -118,11 +118,18 @@ class BoxMatch(CountMetric):
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
     """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not.
 
-    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M).
+    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M), float32, or float64 where one is.
 
     >>> box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 3], [4, 4, 5, 5]]))
     tensor([[0.6667, 0.0000]])
     """
+    _checks.shape("a", a, "...", "N", 4)
+    _checks.shape("b", b, "...", "M", 4)
+    _checks.same_device(a=a, b=b)
+    if any(n != m and 1 not in (n, m) for n, m in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+        leads = f"{tuple(a.shape[:-2])} of a, {tuple(b.shape[:-2])} of b"
+        raise ValueError(f"leading dimensions do not broadcast: got {leads}")
+    a, b = (_corners(boxes, "xyxy") for boxes in (a, b))
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
     shared = sides.clamp(min=0).prod(-1)

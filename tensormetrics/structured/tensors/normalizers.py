@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
+from ... import _checks
 from . import policy
 
 Side = TypeVar("Side", float, Tensor)
@@ -161,6 +162,8 @@ def normalize(
     """
     policy.check_zero_division(zero_division)
     normalizer = Normalizer.parse(normalizer)
+    for name, overlap in (("cross", cross), ("pred", pred), ("ref", ref)):
+        _checks.tensor(name, overlap)
     cross, pred, ref = (x if x.is_floating_point() else x.double() for x in (cross, pred, ref))
     numerator, denominator = normalizer.ratio(cross, pred, ref)
     zero = (denominator == 0) & numerator.isfinite()

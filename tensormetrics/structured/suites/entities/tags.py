@@ -69,6 +69,7 @@ def read_tags(
     tensor([[[1, 0, 1],
              [0, 3, 3]]])
     """
+    labels = None if labels is None else _checks.listed("labels", labels)
     vocabulary = Vocabulary(labels or (), suffix)
     codes, lengths = vocabulary.read(documents_of(tags))
     if labels is not None:
