@@ -20,6 +20,7 @@ GROUND = (
     "_exact_sums",
     "_files",
     "_interruptible",
+    "_kept",
     "_native",
     "_plots",
     "_ranks",

@@ -175,12 +175,18 @@ void in_parallel(const char* name, const Work& work) {
   });
 }
 
+Key key_of(const Tensor& key) {
+  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
+  return {uint32_t(words[0]), uint32_t(words[1])};
+}
+
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
   with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel("dirichlet_sums", Sums{problem}); });
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
+  check_log_gamma(out, alpha, keys);
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
     const Logs<T> logs{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
@@ -190,20 +196,22 @@ void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
 }
 
 void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
-  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel("item_sums", ItemSums{make_item_problem(out, cells, {uint32_t(words[0]), uint32_t(words[1])}, start)});
+  common::check_range<int64_t>("item_sums", "cells", cells, out.size(1));
+  ItemSums sums{make_item_problem(out, cells, key, start)};
+  sums.problem.key = key_of(key);
+  in_parallel("item_sums", sums);
 }
 
 void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int64_t start) {
-  STD_TORCH_CHECK(table.numel() == 65536 && out.size(1) == units.numel(), "wanted a table of 2^16, and a unit for each column");
-  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel("item_weights", ItemWeights{{uint32_t(words[0]), uint32_t(words[1])}, out.size(1), out.size(0), start,
-                                          static_cast<const int64_t*>(units.data_ptr()), doubles_of(table), doubles_of(out)});
+  common::check("item_weights", "out: float64 R N, units: int64 N, table: float64 65536, key: int64 2", out, units, table, key);
+  in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start,
+                                          static_cast<const int64_t*>(units.data_ptr()),
+                                          static_cast<const double*>(table.data_ptr()), static_cast<double*>(out.data_ptr())});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
-  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  in_parallel("uniforms", Uniforms{{uint32_t(words[0]), uint32_t(words[1])}, uint32_t(draw), out.numel(), doubles_of(out)});
+  check_uniforms(out, key);
+  in_parallel("uniforms", Uniforms{key_of(key), uint32_t(draw), out.numel(), static_cast<double*>(out.data_ptr())});
 }
 
 }  // namespace dirichlet

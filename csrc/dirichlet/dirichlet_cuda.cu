@@ -204,6 +204,7 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
 }
 
 void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
+  check_log_gamma(out, alpha, keys);
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
   dispatch(out, [&](auto zero) {
@@ -231,8 +232,8 @@ std::pair<Tensor, Tensor> by_cell(const Tensor& cells) {
 void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
+  const ItemProblem problem = make_item_problem(out, cells, key, start);
   if (out.numel() == 0) return;
-  const ItemProblem problem = make_item_problem(out, cells, {}, start);
   const auto [sorted, order] = by_cell(cells);
   const Tensor bounds = torch::stable::new_empty(cells, {problem.experiments * (problem.cells + 1)});
   auto* const of_cells = static_cast<int64_t*>(bounds.data_ptr());
@@ -250,12 +251,14 @@ void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
 }
 
 void uniforms_on_cuda(Tensor out, Tensor key, int64_t draw) {
+  check_uniforms(out, key);
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
   if (out.numel() == 0) return;
   const auto blocks = static_cast<unsigned>((out.numel() + 4 * 128 - 1) / (4 * 128));
   uniforms_kernel<<<blocks, 128, 0, current_stream(device)>>>(static_cast<const int64_t*>(key.data_ptr()),
-                                                              uint32_t(draw), out.numel(), doubles_of(out));
+                                                              uint32_t(draw), out.numel(),
+                                                              static_cast<double*>(out.data_ptr()));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/arguments.h"
 #include "dirichlet_sticks.h"
 
 namespace dirichlet {
@@ -111,13 +112,16 @@ struct Problem {
 template <class T>
 Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tensor& alphas,
                         const std::optional<Tensor>& weights, const Tensor& keys, int64_t start) {
+  common::check("dirichlet_sums",
+                "out: real E F S, prevalence: float64 E C, cells: float64 E C C, weights: float64 G C C, keys: int64 E 3 2",
+                out, prevalence, alphas, weights, keys);
   Problem<T> problem{};
   problem.experiments = static_cast<int32_t>(alphas.size(0));
   problem.classes = static_cast<int32_t>(alphas.size(1));
   problem.forms = weights ? static_cast<int32_t>(weights->size(0)) : 0;
   problem.margins = out.size(1) > 2 * alphas.size(1);
-  STD_TORCH_CHECK(out.size(0) == alphas.size(0) && out.size(1) == problem.fields(), "out: got ", out.size(0), " x ",
-                  out.size(1), " fields, wanted ", alphas.size(0), " x ", problem.fields());
+  STD_TORCH_CHECK(out.size(1) == problem.fields(), "dirichlet_sums: got out of ", out.size(1), " fields, wanted ",
+                  problem.fields());
   problem.samples = out.size(2);
   problem.start = start;
   problem.prevalence = static_cast<const double*>(prevalence.data_ptr());
@@ -139,24 +143,25 @@ struct ItemProblem {
   DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + row(e, item) * samples; }
 };
 
-inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, Key key, int64_t start) {
-  STD_TORCH_CHECK(out.scalar_type() == ScalarType::Double && out.size(0) == cells.size(0),
-                  "out: wanted float64, and as many experiments as cells has");
+// The key is left out, which CUDA reads on the device.
+inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, const Tensor& key, int64_t start) {
+  common::check("item_sums", "out: float64 E C S, cells: int64 E N, key: int64 2", out, cells, key);
   return {out.size(0), cells.size(1), out.size(1), out.size(2), start, static_cast<const int64_t*>(cells.data_ptr()),
-          key, static_cast<double*>(out.data_ptr())};
+          {}, static_cast<double*>(out.data_ptr())};
 }
 
-inline double* doubles_of(const Tensor& out) {
-  STD_TORCH_CHECK(out.scalar_type() == ScalarType::Double, "out: wanted float64");
-  return static_cast<double*>(out.data_ptr());
+inline void check_log_gamma(const Tensor& out, const Tensor& alpha, const Tensor& keys) {
+  common::check("log_gamma", "out: real E R C S, alpha: float64 E R C, keys: int64 E 2", out, alpha, keys);
+}
+
+inline void check_uniforms(const Tensor& out, const Tensor& key) {
+  common::check("uniforms", "out: float64 N, key: int64 2", out, key);
 }
 
 // draw(T()), for the type that `out` holds.
 template <class Draw>
 void dispatch(const Tensor& out, Draw draw) {
-  const ScalarType type = out.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "out: wanted float32 or float64");
-  if (type == ScalarType::Float) draw(float());
+  if (out.scalar_type() == ScalarType::Float) draw(float());
   else draw(double());
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "common/arguments.h"
 #include "lsa_batch.h"
 
 namespace lsa {
@@ -90,10 +91,12 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
 // The operator of a device, from its solve_all<float> and solve_all<double>.
 template <class SolveAll>
 Results dispatch(const Inputs& in, SolveAll solve_all) {
-  const ScalarType type = in.cost.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "cost: wanted float32 or float64");
+  common::check("lsa",
+                "cost: strided real ... R C, row_lengths: int64 ..., col_lengths: int64 ..., "
+                "mask: strided bool ... R C, col_capacity: int64 ... C, unmatched_cost: real ...",
+                in.cost, in.row_lengths, in.col_lengths, in.mask, in.col_capacity, in.unmatched_cost);
   const Outputs out(in.cost);
-  if (type == ScalarType::Float) solve_all(make_batch<float>(in, out));
+  if (in.cost.scalar_type() == ScalarType::Float) solve_all(make_batch<float>(in, out));
   else solve_all(make_batch<double>(in, out));
   return out.results();
 }

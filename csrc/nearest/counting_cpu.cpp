@@ -3,6 +3,7 @@
 #include <torch/csrc/stable/library.h>
 
 #include "canonical.h"
+#include "common/arguments.h"
 #include "tiles.h"
 
 namespace nearest {
@@ -28,7 +29,7 @@ class Places {
   // For one query the columns have to ascend.
   int64_t operator()(int64_t number, const double* query, int64_t column, const Positives& positives) {
     const int64_t same = equal_[column];
-    Known& known = known_[same % known_.size()];
+    Known& known = known_[static_cast<uint64_t>(same) % known_.size()];
     if (known.query != number || known.same != same) {
       const double other = canonical_(query, column), *begin = positives.delta, *end = begin + positives.count;
       const int64_t first = std::lower_bound(begin, end, other) - begin;
@@ -190,6 +191,14 @@ class Counter {
 void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                   Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
                   Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {
+  common::check("count_before",
+                "x: float32 Q D, rows: float32 C D, bias: float32 B, own: int64 Q, ignored: strided bool Q J, "
+                "query: float64 Q E, reference: strided rows R E, equal: int64 R, delta: float64 Q P, index: int64 Q P, "
+                "relevant: int64 Q, factor: float64 Q, shift: float64 Q, error: float64 Q, before: int64 Q P+1",
+                x, rows, bias, own, ignored, query, reference, equal, delta, index, relevant, factor, shift, error, before);
+  STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= std::min(bias.size(0), reference.size(0)),
+                  "count_before: got rows ", first, " to ", first + rows.size(0), " of ", reference.size(0));
+  common::check_range<int64_t>("count_before", "relevant", relevant, index.size(1) + 1);
   const Asked asked{query, delta, index, relevant, factor, shift, error};
   const int64_t width = asked.width();
   Locks locks(x.size(0));

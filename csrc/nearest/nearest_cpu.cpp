@@ -4,6 +4,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "common/arguments.h"
 #include "tiles.h"
 
 namespace nearest {
@@ -12,9 +13,7 @@ constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which then fits i
 
 template <class F>
 void for_type(const Tensor& tensor, F f) {
-  const ScalarType type = tensor.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "wanted float32 or float64");
-  if (type == ScalarType::Float) f(float{});
+  if (tensor.scalar_type() == ScalarType::Float) f(float{});
   else f(double{});
 }
 
@@ -81,8 +80,19 @@ struct Least {
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
 void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
+  common::check("keep_least",
+                "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
+                "number: int32 N, limit: real N",
+                x, rows, bias, own, ignored, keys, number, limit);
   const bool halved = start >= 0;
+  const int64_t queries = limit.size(0), references = bias.size(0);
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "keep_least: got ", references,
+                  " references, but columns are 32 bits wide");
+  STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= references && 0 < kept && kept < keys.size(1) &&
+                      (halved ? start + x.size(0) <= std::min(references, queries) && first + rows.size(0) <= queries
+                              : x.size(0) == queries),
+                  "keep_least: first, kept or start do not fit to the tensors");
+  common::check_range<int32_t>("keep_least", "number", number, keys.size(1));
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));
   for_type(x, [&](auto zero) {
@@ -135,6 +145,8 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
 // The `kept` least values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
 // are fewer.
 std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
+  common::check("sorted_least", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
+  common::check_range<int32_t>("sorted_least", "number", number, keys.size(1) + 1);
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);

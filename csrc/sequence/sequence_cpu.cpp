@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/stop.h"
 
@@ -80,15 +81,15 @@ void solve_all(const Batch<T>& batch, bool by_row, bool by_column) {
   else by_column ? run(std::false_type(), std::true_type()) : run(std::false_type(), std::false_type());
 }
 
-// (B, N, M) contiguous, N, M > 0  ->  (B,) float64
+// (B, N, M), N, M > 0  ->  (B,) float64
 Tensor heaviest_chain(Tensor similarity, bool by_row, bool by_column) {
+  common::check("heaviest_chain", "similarity: real B N M", similarity);
   const int64_t documents = similarity.size(0), rows = similarity.size(1), columns = similarity.size(2);
+  STD_TORCH_CHECK(rows > 0 && columns > 0, "heaviest_chain: got ", rows, " x ", columns, " similarities, wanted some");
   Tensor value = torch::stable::new_empty(similarity, {documents}, ScalarType::Double);
   double* out = static_cast<double*>(value.data_ptr());
   const void* in = similarity.data_ptr();
-  const ScalarType type = similarity.scalar_type();
-  STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "similarity: wanted float32 or float64");
-  if (type == ScalarType::Float)
+  if (similarity.scalar_type() == ScalarType::Float)
     solve_all(Batch<float>{static_cast<const float*>(in), out, documents, rows, columns}, by_row, by_column);
   else
     solve_all(Batch<double>{static_cast<const double*>(in), out, documents, rows, columns}, by_row, by_column);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/stop.h"
 #include "words.h"
@@ -111,6 +112,10 @@ struct Draws {
 // the first `size` places, or, without these, each place or not.
 Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor> size, std::optional<Tensor> low,
                      std::optional<Tensor> high, int64_t begin, int64_t iterations) {
+  common::check("extreme_draws", "units: float64 B N, n: int64 G, size: int64 G, low: int64 B, high: int64 B", units, n, size,
+                low, high);
+  STD_TORCH_CHECK(bool(n) == bool(size) && (!n || n->size(0) == 1 || n->size(0) == units.size(0)),
+                  "extreme_draws: wanted n and size of one query or of all, or neither");
   const auto data = [](const std::optional<Tensor>& of) {
     return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
   };

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/stop.h"
 
@@ -164,6 +165,8 @@ inline int64_t count_large(const char* name, const Query& query, const stop::Fla
 Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, std::optional<Tensor> low,
                        std::optional<Tensor> high) {
   const char* const name = "extreme_subsets";
+  common::check(name, "units: int64 B N, present: bool B N, n: int64 B, low: int64 B, high: int64 B", units, present, n, low,
+                high);
   const int64_t batch = units.size(0), places = units.size(1);
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
   const auto at = [](const std::optional<Tensor>& of, int64_t b) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/stop.h"
 #include "words.h"
@@ -20,6 +21,8 @@ using torch::stable::Tensor;
 // Replicates `start` and following of the stream at `begin`. Addresses run through the groups first, so that a width
 // takes none from the words; queries of equal sizes share their draws.
 Tensor resampled_counts(Tensor size, int64_t width, int64_t begin, int64_t start, int64_t rows) {
+  common::check("resampled_counts", "size: int64 B G", size);
+  common::check_range<int64_t>("resampled_counts", "size", size, width + 1);
   const int64_t batch = size.size(0), groups = size.size(1), row_size = groups * width;
   Tensor counts = torch::stable::new_empty(size, {batch, rows, groups, width}, ScalarType::Long);
   int64_t* const out = static_cast<int64_t*>(counts.data_ptr());

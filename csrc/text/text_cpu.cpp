@@ -10,10 +10,12 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 
 namespace text {
@@ -75,7 +77,11 @@ Tensor of(const Tensor& like, std::initializer_list<int64_t> sizes) {
 // (bytes,) uint8, whole lines of `columns` fields, of which `kept` are asked for  ->  (kept, rows, 2) int64, and (2,)
 // int64: the number of the first line that does not fit, from 1, and how many fields it has; 0, 0 if all do.
 std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> kept) {
+  common::check("split_columns", "data: uint8 B", data);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
+  STD_TORCH_CHECK(!kept.empty() && kept[0] >= 0 && kept.back() < columns &&
+                      std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end(),
+                  "split_columns: wanted some of ", columns, " columns, ascending");
   std::vector<bool> asked(columns);
   for (const int64_t column : kept) asked[column] = true;
   std::vector<Stretch> parts = stretches(bytes, data.size(0));
@@ -101,6 +107,16 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
     place += 2 * n;
   }
   return {places, wrong};
+}
+
+// Do all fields stand within the bytes?
+void check_places(const char* operation, const Tensor& data, const Tensor& places) {
+  common::check(operation, "data: uint8 B, places: int64 N 2", data, places);
+  const auto* place = static_cast<const int64_t*>(places.data_ptr());
+  const int64_t n = places.size(0), bytes = data.size(0);
+  bool wrong = false;
+  for (int64_t i = 0; i < n; ++i) wrong |= place[2 * i] < 0 || place[2 * i] > place[2 * i + 1] || place[2 * i + 1] > bytes;
+  STD_TORCH_CHECK(!wrong, operation, ": got places outside of 0 to ", bytes, ", or that end before they begin");
 }
 
 constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
@@ -145,6 +161,7 @@ bool read(const uint8_t* begin, const uint8_t* end, double& value) {
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which are no numbers
 std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
+  check_places("numbers_of_fields", data, places);
   const int64_t n = places.size(0);
   Tensor values = torch::stable::new_empty(data, {n}, ScalarType::Double);
   Tensor wrong = torch::stable::new_empty(data, {n}, ScalarType::Bool);
@@ -163,6 +180,8 @@ std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, and 0 behind them
 Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
+  check_places("words_of_fields", data, places);
+  STD_TORCH_CHECK(width >= 0, "words_of_fields: got a width of ", width);
   const int64_t n = places.size(0);
   Tensor words = of(data, {n, width});
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
@@ -259,6 +278,8 @@ int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t
 // (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, where the words stand, (n, columns) float32,
 // rounded from float64 as numpy does; and () bool: whether some line is another, and nothing here means anything.
 std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
+  common::check("rows_of_words", "data: uint8 B", data);
+  STD_TORCH_CHECK(columns > 0, "rows_of_words: got ", columns, " columns, wanted at least 1");
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
   const int64_t size = data.size(0);
   std::vector<int64_t> starts;

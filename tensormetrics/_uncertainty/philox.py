@@ -39,6 +39,8 @@ def philox4x32(counter, key):
 def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
     """The two key words of one stream of draws, low word first."""
     words = "tensormetrics.posterior/1", str(seed), name, method, stream
+    if others := [word for word in words if not isinstance(word, str)]:
+        raise TypeError(f"name: got {others[0]!r:.60}, wanted a text; write {str(others[0])!r:.60}")
     if wrong := [word for word in words if "\x1f" in word]:
         raise ValueError(f"name: got {wrong[0]!r} with the character U+001F, which separates the words of a key")
     text = "\x1f".join(words)

@@ -5,7 +5,6 @@ and split of the items, on any number of ranks. It is one of 2^16 equally likely
 table that the CPU writes, so that weighted sums are exact and have no order.
 """
 
-import functools
 import hashlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,6 +17,7 @@ from torch import Tensor
 from .. import _checks, _native
 from .._exact_sums import parts, total
 from .._interruptible import interruptible
+from .._kept import kept
 from .philox import WORD, philox4x32, philox_key
 
 REPLICATES = 1000
@@ -100,7 +100,7 @@ def weighted_sums(
     split = torch.cat(parts(rows, grids=GRIDS), 1)
     used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
     key = torch.tensor(philox_key(seed, name, "weights", "exponential"), device=rows.device)
-    for out, table in zip(sums, _tables(rows.device), strict=False):
+    for out, table in zip(sums, _tables(rows), strict=False):
         for drawn, items in _tiles(len(rows), replicates, rows.device):
             weights = rows.new_empty(drawn.stop - drawn.start, items.stop - items.start)
             draw = item_weights if rows.device.type == "cpu" else _item_weights
@@ -119,7 +119,7 @@ def replicate_weights(units: Tensor, replicates: int, seed: int) -> Iterator[tup
     """The weights of all items, for what is no function of sums; see `weighted_sums`."""
     units = units.contiguous()
     key = torch.tensor(philox_key(seed, "items", "weights", "exponential"), device=units.device)
-    table = _tables(units.device)[0]
+    table = _tables(units)[0]
     draw = item_weights if units.device.type == "cpu" else _item_weights
     step = 8 * max(LANES[units.device.type] // max(len(units), 1), 1)
     for start in range(0, replicates, step):
@@ -162,13 +162,12 @@ item_weights = interruptible(
 _native.reference("item_weights")(_item_weights)
 
 
-@functools.cache
+@kept
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     # ->  (VALUES,) float64 each: weights, and which half
-    with torch.inference_mode(False):
-        number = torch.arange(VALUES, device="cpu")
-        weights = (-((number + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
-        return weights.to(device), (number & 1).double().to(device)
+    number = torch.arange(VALUES, device="cpu")
+    weights = (-((number + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
+    return weights.to(device), (number & 1).double().to(device)
 
 
 def fingerprint(units: Tensor) -> Tensor:

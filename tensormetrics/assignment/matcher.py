@@ -1,7 +1,8 @@
 """Matching predictions to targets in set-prediction losses (DETR and its descendants)."""
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -72,8 +73,12 @@ class HungarianMatcher(nn.Module):
     ) -> None:
         super().__init__()
         _checks.one_of("nonfinite", nonfinite, ("avoid", "raise"))
+        weights = cost_class, cost_bbox, cost_giou, cost_mask, cost_dice
         _checks.one_of("class_cost", class_cost, ("softmax", "focal"))
-        self.weights = dict(zip(INPUTS, (cost_class, cost_bbox, cost_giou, cost_mask, cost_dice), strict=True))
+        numbers = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
+        for name, number in numbers:
+            _checks.number(name, number, "a finite number", math.isfinite)
+        self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
         self.class_cost: ClassCost = class_cost
@@ -91,11 +96,12 @@ class HungarianMatcher(nn.Module):
         `targets`, one per image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
         `generator` draws the points at which masks are compared.
         """
-        if len(targets) == 0:
+        lengths = self._check(outputs, targets)
+        if not lengths:
             self.status = torch.zeros(0, dtype=torch.int8, device="cpu")
             return []
         with torch.autocast(next(iter(outputs.values())).device.type, enabled=False):
-            cost, lengths = self._costs(outputs, targets, generator)
+            cost = self._costs(outputs, targets, max(lengths), generator)
         counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True)
         inside = torch.arange(cost.shape[2], device=cost.device) < counts[:, None, None]
         broken = inside & ~cost.isfinite()
@@ -112,15 +118,15 @@ class HungarianMatcher(nn.Module):
         ]
 
     def _costs(
-        self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]], generator: Generator | None
-    ) -> tuple[Tensor, list[int]]:
-        # ->  (B, Q, N), number of targets of each image
-        lengths = self._check(outputs, targets)
-        n, terms = max(lengths), {}
+        self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]], n: int, generator: Generator | None
+    ) -> Tensor:
+        # ->  (B, Q, n)
+        terms = {}
         given = {name: tensor.float() if tensor.dtype.itemsize < 4 else tensor for name, tensor in outputs.items()}
         if self.weights["cost_class"]:
-            labels = pad_to(n, [target["labels"] for target in targets])
+            labels = pad_to(n, [target["labels"].long() for target in targets])
             logits = given["pred_logits"]
+            check_labels(labels, logits.shape[2])
             probable = class_costs(logits, self.class_cost, self.alpha, self.gamma)
             terms["cost_class"] = probable.gather(2, labels[:, None].expand(-1, logits.shape[1], -1))
         if self.weights["cost_bbox"] or self.weights["cost_giou"]:
@@ -132,7 +138,7 @@ class HungarianMatcher(nn.Module):
             sampled = at_points(given["pred_masks"], masks, self.num_points, n, generator)
             terms["cost_mask"], terms["cost_dice"] = mask_costs(*sampled)
         weighted = [self.weights[name] * term for name, term in terms.items() if self.weights[name]]
-        return functools.reduce(torch.add, weighted), lengths
+        return functools.reduce(torch.add, weighted)
 
     def _raise(self, broken: Tensor, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> None:
         image, query, target = broken.nonzero()[0].tolist()
@@ -147,6 +153,12 @@ class HungarianMatcher(nn.Module):
         )
 
     def _check(self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> list[int]:
+        if not isinstance(outputs, Mapping):
+            raise TypeError(f"outputs: got a {type(outputs).__name__}, wanted a dict such as {{'pred_logits': ...}}")
+        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in _checks.listed("targets", targets)):
+            raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
+        if not targets:
+            return []
         lengths: dict[str, list[int]] = {}
         for weight, (given, given_shape, wanted, wanted_shape) in INPUTS.items():
             if not self.weights[weight] or wanted in lengths:
@@ -154,6 +166,7 @@ class HungarianMatcher(nn.Module):
             if given not in outputs:
                 raise ValueError(f"outputs: got {sorted(outputs)}, wanted {given!r} too, or {weight}=0")
             _checks.shape(f"outputs[{given!r}]", outputs[given], *given_shape)
+            _checks.floating(f"outputs[{given!r}]", outputs[given])
             if len(outputs[given]) != len(targets):
                 raise ValueError(f"targets: got {len(targets)} for {len(outputs[given])} images, wanted one per image")
             for i, target in enumerate(targets):
@@ -161,11 +174,23 @@ class HungarianMatcher(nn.Module):
                     raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {wanted!r} too, or {weight}=0")
                 _checks.shape(f"targets[{i}][{wanted!r}]", target[wanted], *wanted_shape)
                 _checks.same_device(outputs=outputs[given], targets=target[wanted])
+                if wanted == "labels":
+                    _checks.integral(f"targets[{i}]['labels']", target[wanted])
             lengths[wanted] = [len(target[wanted]) for target in targets]
         counts = list(lengths.values())
         if any(other != counts[0] for other in counts):
             raise ValueError(f"targets: {' and '.join(lengths)} differ in length: {counts}")
         return counts[0]
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    # labels: (B, n), zeros behind
+    """On a CPU; a GPU would have to be waited for, and stops by itself."""
+    if labels.device.type == "cpu" and labels.numel():
+        low, high = (int(end) for end in labels.aminmax())
+        if low < 0 or high >= classes:
+            wanted = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
+            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {wanted}")
 
 
 def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:

@@ -76,8 +76,9 @@ def linear_sum_assignment(
         _checks.shape("mask", mask, *cost.shape)
         if mask.dtype != torch.bool:
             raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
-    if isinstance(unmatched_cost, float | int) and not math.isfinite(unmatched_cost):
-        raise ValueError(f"unmatched_cost: got {unmatched_cost}, wanted a finite number, or None where not allowed")
+    if unmatched_cost is not None and not isinstance(unmatched_cost, Tensor):
+        _checks.number("unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite)
+    _checks.one_of("maximize", maximize, (False, True))
 
     working = torch.float32 if cost.dtype in (torch.float16, torch.bfloat16) else torch.float64
     costs = cost if cost.dtype in (torch.float32, torch.float64) else cost.to(working)
@@ -87,7 +88,7 @@ def linear_sum_assignment(
     rows, cols, capacity = (None if count is None else count.long().contiguous() for count in counts.values())
     if check and cost.dtype == torch.int64:
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
-    result = _op.lsa(costs.detach(), maximize, rows, cols, mask, capacity, unmatched_cost)
+    result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
     col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
     if derivative_wanted(costs) and costs.shape[-1]:
         chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
@@ -146,6 +147,9 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     >>> pairs(linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])))
     (tensor([0, 1]), tensor([1, 0]))
     """
+    if not isinstance(assignment, Assignment):
+        wanted = "what linear_sum_assignment returns; write pairs(linear_sum_assignment(cost))"
+        raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {wanted}")
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]

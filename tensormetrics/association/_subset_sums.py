@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _native
 from .._interruptible import interruptible
+from .._kept import kept
 from ._random import Null
 
 BUDGET = 2**22  # integers held at a time, but for the one table over 44 places
@@ -58,20 +59,12 @@ def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
     return _binomials(size)[0, size, n]
 
 
-def _binomials(like: Tensor) -> Tensor:
+@kept
+def _binomials(device: torch.device) -> Tensor:
     # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
-    return (
-        _kept_binomials(like.device) if type(like) is Tensor else _made_binomials(like.device)
-    )  # none of fake tensors
-
-
-def _made_binomials(device: torch.device) -> Tensor:
     exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]
     fewer = [list(itertools.accumulate(row[:-1], initial=0)) for row in exact]
     return torch.tensor([exact, fewer], device=device)
-
-
-_kept_binomials = functools.cache(_made_binomials)
 
 
 def _count_sums(keys: Tensor, null: Null) -> Tensor:

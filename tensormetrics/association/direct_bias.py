@@ -88,8 +88,9 @@ def direct_bias(
         raise ValueError(
             f"n_components: got {k}, wanted at most {most} for {size} groups of {pairs} words with {dims} dimensions"
         )
-    least = _sets.resolution(groups)
+    given = groups
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
+    least = _sets.resolution(given)
     vectors, count = (
         _sets.unit(groups.vectors),
         groups.weights[..., 0, :] if groups.weights.ndim > 1 else groups.weights,

@@ -61,8 +61,13 @@ def ml_eat(
     effect = _sets.contrast(*associations(*sides), correction)[1]
     by_target = [_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
     spread = [[_spread(target, attribute, correction) for attribute in attributes] for target in targets]
-    mean, deviation = (torch.stack([torch.stack([each[i] for each in row], -1) for row in spread], -2) for i in (0, 1))
-    return Levels(effect, torch.stack(by_target, -1), mean, deviation)
+    mean, deviation = (_table([[each[i] for each in row] for row in spread]) for i in (0, 1))
+    return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
+
+
+def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->  (..., rows, columns)
+    numbers = torch.broadcast_tensors(*(number for row in rows for number in row))
+    return torch.stack(numbers, -1).unflatten(-1, (len(rows), -1))
 
 
 def _with(target: _sets.Words, a: _sets.Words, b: _sets.Words) -> tuple[_sets.Values, _sets.Values]:

@@ -85,8 +85,9 @@ def same(
     tensor(0.5000, dtype=torch.float64)
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
-    least = max(1e-10, _sets.resolution(groups))
+    given = groups
     t, groups = _sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
+    least = max(1e-10, _sets.resolution(given))
     if groups.vectors.shape[-3] < 2:
         raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
     centres = groups.unit().mean()

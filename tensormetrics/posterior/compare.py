@@ -174,6 +174,8 @@ def pairwise_compare(
     check_probability("ci_probability", ci_probability)
     if min_sig_diff is not None:
         _checks.number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
+    if random_diff is not None:
+        _checks.floating("random_diff", random_diff)
     ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
     median, low, high = estimate_sorted(ordered, number, ci_probability)
     diff = diff.double()
@@ -283,6 +285,9 @@ def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:
     >>> score_interval_width(torch.tensor(0.2), 1000)
     tensor(0.0248)
     """
+    _checks.floating("p", p)
+    if not isinstance(n, Tensor):
+        _checks.number("n", n, "a number > 0, or a tensor", lambda x: x > 0)
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 

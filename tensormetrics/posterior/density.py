@@ -50,7 +50,9 @@ def kde(
     grid_samples = _checks.integer_at_least("grid_samples", grid_samples, 2)
     _checks.number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
     _checks.number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
-    if clip is not None and not clip[0] < clip[1]:
+    if samples.ndim == 0:
+        raise ValueError("samples: got shape (), wanted (S, ...)")
+    if clip is not None and not (isinstance(clip, tuple | list) and len(clip) == 2 and clip[0] < clip[1]):
         raise ValueError(f"clip: got {clip!r}, wanted (low, high) with low < high")
     if boundary == "reflect" and clip is None:
         raise ValueError("clip: got None with boundary='reflect', wanted (low, high), where to reflect")

@@ -49,10 +49,12 @@ def compare_folds(
     0.0175, p = 0.096, P(equivalent) = 0.17
     """
     check_probability("ci_probability", ci_probability)
-    if a.shape != b.shape or len(a) < 2:
+    _checks.tensor("a", a)
+    _checks.tensor("b", b)
+    _checks.same_device(a=a, b=b)
+    if a.shape != b.shape or a.ndim == 0 or len(a) < 2:
         raise ValueError(f"a, b: got shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted equal ones of n >= 2 folds")
     _checks.number("min_sig_diff", min_sig_diff, "a number >= 0", lambda x: x >= 0)
-    _checks.same_device(a=a, b=b)
     d = a.double() - b.double()
     n = len(d)
     mean, scale = d.mean(0), correlated_variance(d, rho).sqrt()

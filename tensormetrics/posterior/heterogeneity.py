@@ -49,6 +49,7 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
     >>> round(float(heterogeneity_dl(means, variances)), 5)
     0.00213
     """
+    _check(means, variances)
     w = 1 / variances
     scale = w.sum(0) - w.square().sum(0) / w.sum(0)
     excess = weighted_squares(means, w) - (len(means) - 1)
@@ -67,7 +68,7 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
     >>> round(float(heterogeneity_pm(means, variances)), 5)
     0.00213
     """
-    _checks.same_length(means=means, variances=variances)
+    _check(means, variances)
     degrees = len(means) - 1
     target = _chi_square_median(means, degrees) if use_viechtbauer_correction and degrees else degrees
     low = torch.zeros_like(means.mean(0))
@@ -93,6 +94,9 @@ def estimate_i2(samples: Tensor) -> HeterogeneityResult:
     >>> round(float(estimate_i2(samples).i2), 2)
     0.84
     """
+    _checks.floating("samples", samples)
+    if samples.ndim < 2:
+        raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M experiments")
     means, variances = finite_moments(samples)
     within = variances.mean(0)
     single = len(means) == 1
@@ -109,9 +113,16 @@ def interpret_i2(i2: float) -> str:
     >>> interpret_i2(0.8)
     'considerable heterogeneity'
     """
-    if not 0 <= i2 <= 1:
-        raise ValueError(f"i2: got {i2!r}, wanted a number in [0, 1]")
+    _checks.number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
     return next(words for limit, words in INTERPRETATIONS if i2 < limit) + " heterogeneity"
+
+
+def _check(means: Tensor, variances: Tensor) -> None:  # (M, ...), (M, ...)
+    for name, values in (("means", means), ("variances", variances)):
+        _checks.floating(name, values)
+        if values.ndim == 0:
+            raise ValueError(f"{name}: got shape (), wanted (M, ...) of M experiments")
+    _checks.same_length(means=means, variances=variances)
 
 
 def weighted_squares(means: Tensor, w: Tensor) -> Tensor:  # (M, ...) -> (...)

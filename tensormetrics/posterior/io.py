@@ -19,6 +19,8 @@ from .errors import ConfMatIOError, ConfMatIOWarning
 
 SEPARATED = re.compile(r"[+-]?[0-9]+([.,][0-9]+)+")
 GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perhaps of thousands
+GAP = "[ \u00a0\u202f'\u2019]"
+GAPPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}({GAP})[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
 COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -145,13 +147,18 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
     delimiter = delimiter or delimiter_of(lines)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+        rows = [(reader.line_num, [_without_gaps(cell.strip()) for cell in cells]) for cells in reader]
     except csv.Error as error:
         raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
     rows = [(line, cells) for line, cells in rows if any(cells)]
     while rows and len(rows[0][1]) > 1 and all(cells[-1:] == [""] for _, cells in rows):
         rows = [(line, cells[:-1]) for line, cells in rows]  # columns that a spreadsheet only thinks are in use
     return _with_points(location, rows, delimiter)
+
+
+def _without_gaps(cell: str) -> str:
+    """Spaces and apostrophes between groups of thousands, as in French and Swiss tables, left out."""
+    return re.sub(GAP, "", cell) if GAPPED.fullmatch(cell) else cell
 
 
 def _with_points(
@@ -240,6 +247,7 @@ def _places(
         labels = np.arange(_checks.integer_at_least("num_classes", num_classes, 2))
     if labels is None:
         labels = np.union1d(true, pred)
+        labels = labels[labels == labels]  # nan is none
     labels = _labels("labels", labels)
     C, order = len(labels), np.argsort(labels, kind="stable")
     if len(np.unique(labels)) != C:

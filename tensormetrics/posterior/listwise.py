@@ -41,10 +41,14 @@ def listwise_compare(
     >>> found.experiment_names, round(float(found.p_rank_given_experiment[0, 0]), 2)  # the first is first
     (['b', 'a'], 0.85)
     """
+    if not isinstance(samples, Mapping):
+        raise TypeError(f"samples: got a {type(samples).__name__}, wanted a dict of names and their samples (S,)")
     if not samples:
         nothing = torch.zeros(0, 0, dtype=torch.float64, device="cpu")
         return ListwiseComparisonResult([], metric, nothing, nothing.flatten())
-    _checks.same_length(**samples)
+    for name, values in samples.items():
+        _checks.shape(f"samples[{name!r}]", values, "S")
+    _checks.same_length(**{str(name): values for name, values in samples.items()})
     shares = rank_shares(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = shares @ (1 / torch.arange(1, len(shares) + 1, dtype=shares.dtype, device=shares.device))
     order = reciprocal.argsort(descending=True, stable=True)
@@ -81,6 +85,9 @@ def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None
     >>> expected_reward(torch.tensor([[0.75, 0.25], [0.25, 0.75]]), rewards=[10.0, 4.0])
     tensor([8.5000, 5.5000])
     """
+    _checks.floating("p_rank", p_rank)
+    _checks.shape("p_rank", p_rank, "...", "E", *p_rank.shape[-1:])
+    _checks.shape("p_rank", p_rank, "...", *p_rank.shape[-1:] * 2)
     E = p_rank.shape[-1]
     rewards = torch.as_tensor([1.0] if rewards is None else rewards, dtype=p_rank.dtype, device=p_rank.device)
     if rewards.ndim > 1 or rewards.numel() > E:

@@ -136,6 +136,7 @@ class ConfusionPosterior(Metric):
         behind N, such as pixels, is of its item's group.
         """
         C, batch = self.num_classes, self.batch_shape
+        _checks.tensor("preds", preds)
         _checks.integral("target", target)
         _checks.same_device(preds=preds, target=target, state=self.counts)
         scored = preds.is_floating_point()

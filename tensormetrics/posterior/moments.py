@@ -19,7 +19,7 @@ def sum_of(samples: Tensor, terms: Callable[[Tensor, Tensor], tuple[Tensor, ...]
     # samples: (S, ...)  terms: a tile (..., s) float64 and memory like it, both to be used up -> tensors (..., s')
     # ->  number and sums (...), float64
     """How many samples are finite, and over these the sums of the terms, one of which is not finite where x is not."""
-    x = samples.movedim(0, -1)
+    x = samples.detach().movedim(0, -1)
     step = max(FEWEST, TILE[x.device.type] // max(1, math.prod(x.shape[:-1])))
     memory = torch.empty(2, *x.shape[:-1], min(step, len(samples)), dtype=torch.float64, device=x.device)
     tiles = [(part, *memory[..., : part.shape[-1]]) for part in x.split(step, -1)]
@@ -72,7 +72,7 @@ def deviations(samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How many samples are finite, their mean, and the sum of their squared deviations from it."""
     pivot = samples.new_zeros(samples.shape[1:], dtype=torch.float64)
     if len(samples):  # near the mean, and equal samples have a variance of exactly 0
-        pivot.copy_(samples[0]).nan_to_num_(0, 0, 0)
+        pivot.copy_(samples[0].detach()).nan_to_num_(0, 0, 0)
 
     def powers(x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         distance = x.sub_(pivot[..., None])

@@ -41,6 +41,7 @@ def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.82, 0.87]
     """
+    _check(samples, u, bounds)
     mean, variance = _inverse_variance(*finite_moments(samples))
     return truncated_normal_icdf(u, mean, variance.sqrt(), *bounds)
 
@@ -67,6 +68,7 @@ def pool_random_effects(
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.78, 0.91]
     """
+    _check(samples, u, bounds)
     means, variances = finite_moments(samples)
     estimate = heterogeneity_pm if paule_mandel_heterogeneity else heterogeneity_dl
     certain = (variances == 0).any(0)
@@ -94,6 +96,7 @@ def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | 
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.84 in [0.54, 0.98]
     """
+    _check(samples, u, bounds)
     degrees = _degrees(samples, "'correlated'")
     means = finite_moments(samples)[0]
     scale2 = correlated_variance(means, rho)
@@ -121,6 +124,7 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.84 in [0.81, 0.86]
     """
+    _check(samples, u, bounds)
     a, b = fit_beta(samples, bounds, estimation_method=estimation_method)
     M = len(a)
     a, b = a.sum(0) - (M - 1), b.sum(0) - (M - 1)
@@ -178,12 +182,13 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.82, 0.87]
     """
+    _check(samples, u, bounds)
     low, high = bounds
     if not shifted and low < 0:
         raise ValueError(f"bounds: got {bounds}, 'gamma' wants a lower one >= 0; write shifted=True, or {ADVICE}")
     if shifted and not len(samples):
         raise ValueError(f"samples: got none, shifted=True wants at least one to start at; {ADVICE}")
-    loc = torch.where(samples.isfinite(), samples, torch.inf).amin((0, 1)).double() - EDGE if shifted else low
+    loc = torch.where(samples.isfinite(), samples.detach(), torch.inf).amin((0, 1)).double() - EDGE if shifted else low
     shape, scale = fit_gamma(samples, loc)
     shape, scale = shape.sum(0) - (len(shape) - 1), 1 / (1 / scale).sum(0)
     if not (shape > 0).all():
@@ -227,6 +232,7 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     0.83 in [0.78, 0.92]
     """
     _checks.number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
+    _check(samples, u, bounds)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     least, most = finite.least, finite.most
@@ -251,6 +257,21 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     part = ((target - below.gather(-1, at)) / share.gather(-1, at)).clamp(0, 1)
     found = torch.where(target.isfinite(), start + width * (at + part), torch.nan)
     return found.movedim(-1, 0).clamp(*bounds)
+
+
+def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), (S', ...)
+    for name, values in (("samples", samples), ("u", u)):
+        _checks.floating(name, values)
+    if samples.ndim < 2 or not samples.shape[1]:
+        raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M >= 1 experiments")
+    if not u.ndim or u.shape[1:] != samples.shape[2:]:
+        wanted = ", ".join(map(str, ("S'", *samples.shape[2:])))
+        raise ValueError(f"u: got shape {tuple(u.shape)}, wanted ({wanted}{',' * (samples.ndim == 2)})")
+    _checks.same_device(samples=samples, u=u)
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
+    for name, end in zip(("low", "high"), bounds, strict=True):
+        _checks.number(f"bounds, {name}", end, "a number", lambda x: x == x)
 
 
 def hksj_factor(means: Tensor, variances: Tensor) -> Tensor:  # (M, ...) -> (...)

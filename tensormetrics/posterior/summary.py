@@ -145,6 +145,8 @@ def check_probability(name: str, value: float) -> None:
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     # (..., S, ...)  ->  samples in order, nan last: (..., S) float64, S >= 1; how many are not nan: (..., 1)
     _checks.floating("samples", samples)
+    if not (isinstance(dim, int) and -samples.ndim <= dim < samples.ndim):
+        raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted samples along dimension {dim!r}")
     x = samples.detach().movedim(dim, -1)
     x = x if x.shape[-1] >= RADIX else x.contiguous()
     if x.shape[-1] == 0:

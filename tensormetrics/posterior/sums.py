@@ -4,7 +4,7 @@ Rows of a matrix are the truth, columns the prediction; the matrix is divided by
 up to 1. Model: Tötsch & Hoffmann 2021, doi:10.7717/peerj-cs.398, for any number of classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -21,6 +21,7 @@ Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
 NEEDS = "diag", "margins", "weighted"
 
+TILE = 2**23  # cells of matrices at a time
 LEAST = 2.0**-100  # concentration of a whole row
 
 
@@ -44,6 +45,9 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     tensor([0.4500, 0.4400], dtype=torch.float64)
     """
     _check_square("matrices", matrices)
+    if weights is not None:
+        _checks.same_device(matrices=matrices, weights=weights)
+        _checks.shape("weights", weights, "W", *matrices.shape[-2:])
     matrices = shares(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
@@ -140,11 +144,12 @@ def sample_confusion_matrices(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The matrices whose sums `sample_sums` gives, each summing to 1; all their cells stand in memory.
+    """The matrices whose sums `sample_sums` gives, each summing to 1.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C, C).
 
-    They are drawn in float64. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
+    They are drawn in float64, some at a time: beside the result some 0.5 GB are in use, or those of one sample
+    where these are larger. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
     a rounding error decides whether a proposal is accepted.
 
     >>> counts = torch.tensor([[90, 10], [12, 88]])
@@ -157,9 +162,13 @@ def sample_confusion_matrices(
         return shares(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
     start = _checks.integer_at_least("start", start, 0)
-    tp, _, wrong = _drawn(model, num_samples, True, seed=seed, names=names, method=method, start=start)
-    assert wrong is not None
-    return (torch.diag_embed(tp) + wrong).to(dtype)
+    draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
+    right, wrong = _right_and_wrong(model, num_samples, **draws)
+    out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
+    for place, spread in _spread(model, wrong, **draws):
+        out[place] = spread
+    out.diagonal(dim1=-2, dim2=-1).copy_(right)
+    return out
 
 
 class _Model(NamedTuple):
@@ -174,26 +183,27 @@ class _Model(NamedTuple):
 def _shared_sums(
     model: _Model, weights: Tensor | None, need: str, dtype: torch.dtype, num_samples: int, **draws: Any
 ) -> ConfusionSums:
-    tp, fn, wrong = _drawn(model, num_samples, need != "diag" or weights is not None, **draws)
-    if wrong is None:
+    tp, fn = _right_and_wrong(model, num_samples, **draws)
+    if need == "diag" and weights is None:
         return ConfusionSums(tp.to(dtype), None, fn.to(dtype), None)
-    fp, tn = column_sums(tp, wrong)
-    matrices = torch.diag_embed(tp) + wrong
-    weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights, matrices).to(dtype)
+    fp, tn = torch.empty_like(tp), torch.empty_like(tp)
+    weighted = None if weights is None else tp.new_empty(*tp.shape[:-1], len(weights))
+    for place, spread in _spread(model, fn, **draws):
+        fp[place], tn[place] = column_sums(tp[place], spread)
+        if weights is not None and weighted is not None:
+            matrices = torch.diag_embed(tp[place]) + spread
+            weighted[place] = torch.einsum("wij,...ij->...w", weights, matrices)
+    weighted = None if weighted is None else weighted.to(dtype)
     return ConfusionSums(tp.to(dtype), fp.to(dtype), fn.to(dtype), tn.to(dtype), weighted)
 
 
-def _drawn(
-    model: _Model, num_samples: int, spread: bool, *, seed: int, names: Sequence[str], method: str, start: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    # ->  the diagonal (S, E, C), what is beside it in each row (S, E, C) and, with `spread`, where (S, E, C, C)
-    def logs(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (E, R, K, S)
-        out = alpha.new_empty(*alpha.shape, num_samples)
-        _op.log_gamma(out, alpha.contiguous(), stream_keys(seed, names, method, stream, alpha.device), start)
-        return out
-
+def _right_and_wrong(
+    model: _Model, num_samples: int, *, seed: int, names: Sequence[str], method: str, start: int
+) -> tuple[Tensor, Tensor]:
+    # ->  the diagonal and what is beside it in each row, (S, E, C) each
     def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
-        return normalised(logs(stream, alpha))
+        keys = stream_keys(seed, names, method, stream, alpha.device)
+        return normalised(_logs(alpha, num_samples, keys, start))
 
     beside = without_diagonal(model.cells)
     if model.right is None or model.wrong is None:
@@ -202,15 +212,33 @@ def _drawn(
         split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
     share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
     right, wrong = (share * split).unbind(-1)
-    if not spread:
-        return right, wrong, None
+    return right, wrong
+
+
+def _spread(
+    model: _Model, wrong: Tensor, *, seed: int, names: Sequence[str], method: str, start: int
+) -> Iterator[tuple[slice, Tensor]]:
+    # wrong: (S, E, C)  ->  some samples, and the cells (s, E, C, C) their wrong answers lie in, TILE at a time or one
+    beside = without_diagonal(model.cells)
     group = in_groups(beside)
-    if group is None:
-        return right, wrong, wrong[..., None] * drawn("spread", beside)
     keys = stream_keys(seed, names, method, "spread", beside.device)
-    alone = logs("spread", beside.masked_fill(group, 0)).movedim(-1, 0).contiguous()
-    number = torch.arange(start, start + num_samples, device=beside.device)
-    return right, wrong, wrong[..., None] * shares_of_groups(alone, beside, group, keys, number)
+    tile = max(1, TILE // max(1, beside.numel()))
+    for first in range(0, len(wrong), tile):
+        place = slice(first, first + tile)
+        share = wrong[place, ..., None]
+        if group is None:
+            shares = normalised(_logs(beside, len(share), keys, start + first))
+        else:
+            number = torch.arange(start + first, start + first + len(share), device=beside.device)
+            alone = _logs(beside.masked_fill(group, 0), len(share), keys, start + first).movedim(-1, 0).contiguous()
+            shares = shares_of_groups(alone, beside, group, keys, number)
+        yield place, share * shares
+
+
+def _logs(alpha: Tensor, num_samples: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
+    out = alpha.new_empty(*alpha.shape, num_samples)
+    _op.log_gamma(out, alpha.contiguous(), keys, start)
+    return out
 
 
 def _checked(
@@ -224,7 +252,7 @@ def _checked(
     _checks.shape("counts", counts, "E", "C", "C")
     non_negative("counts", counts, rows=True)
     names = [str(e) for e in range(len(counts))] if names is None else names
-    if isinstance(names, str) or len(names) != len(counts):
+    if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
         raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
     return counts, names, num_samples
 

@@ -187,6 +187,8 @@ class MetricCollection:
             self._metrics[metrics.name] = find_metric(metrics, self.zero_division)
         elif isinstance(metrics, MetricCollection):
             self._metrics |= {name: find_metric(metric, self.zero_division) for name, metric in metrics.items()}
+        elif not isinstance(metrics, Iterable):
+            raise TypeError(f"metrics: got {metrics!r:.60}, wanted a name such as 'acc', a metric, or a list of them")
         else:
             for metric in sorted(metrics, key=str) if isinstance(metrics, set | frozenset) else metrics:
                 self.add(metric)

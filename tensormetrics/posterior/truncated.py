@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from .. import _checks
 from .log_concave import Table, quantile, tabulate
 from .moments import TILE
 
@@ -28,6 +29,8 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
     >>> truncated_normal_icdf(torch.tensor([0.0, 0.5]), torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
     tensor([1.0000, 1.3364], dtype=torch.float64)
     """
+    u, mean, sd = _parameters(u, mean=mean, sd=sd)
+    low, high = _ends(low, high)
     a, b = (low - mean) / sd, (high - mean) / sd
     upper = a > 0  # mirrored, because log_ndtr is precise in the lower tail
     a, b = torch.where(upper, -b, a), torch.where(upper, -a, b)
@@ -55,6 +58,8 @@ def truncated_t_icdf(
     >>> truncated_t_icdf(torch.tensor([0.0, 0.5]), 4.0, torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
     tensor([1.0000, 1.3615], dtype=torch.float64)
     """
+    u, loc, scale = _parameters(u, loc=loc, scale=scale)
+    df, low, high = _ends(df, low, high)
     root = torch.as_tensor(df, dtype=torch.float64, device=u.device).sqrt()
     low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
     table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
@@ -71,6 +76,8 @@ def truncated_gamma_icdf(
     >>> truncated_gamma_icdf(torch.tensor([0.5, 1.0]), torch.tensor(2.0), torch.tensor(1.0), 0.0, 3.0)
     tensor([1.3776, 3.0000], dtype=torch.float64)
     """
+    u, shape, scale = _parameters(u, shape=shape, scale=scale)
+    low, high = _ends(low, high)
     k = shape[..., None]
     low_y, high_y = ((end / scale).log() for end in (low, high))
     table = tabulate(lambda y: k * y - y.exp(), shape.log(), low_y, high_y)
@@ -85,10 +92,30 @@ def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     >>> beta_icdf(torch.tensor([0.025, 0.5]), torch.tensor(9.0), torch.tensor(3.0))
     tensor([0.4822, 0.7642], dtype=torch.float64)
     """
+    u, a, b = _parameters(u, a=a, b=b)
     wide = torch.full_like(a, math.inf)
     a1, b1 = a[..., None], b[..., None]
     table = tabulate(lambda y: -a1 * softplus(-y) - b1 * softplus(y), (a / b).log(), -wide, wide)
     return _quantiles(table, u).sigmoid_()
+
+
+def _parameters(u: Tensor, **given: Tensor) -> list[Tensor]:
+    # u: (S, ...)  given: (...)  ->  u (S, ...) and these (...) float64, broadcast
+    _checks.floating("u", u)
+    if u.ndim == 0:
+        raise ValueError("u: got shape (), wanted (S, ...); write u[None]")
+    _checks.same_device(u=u, **given)
+    try:
+        lead = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in given.values()))
+    except RuntimeError:
+        shapes = ", ".join(f"{tuple(value.shape)} of {name}" for name, value in {"u": u, **given}.items())
+        raise ValueError(f"shapes do not fit: got {shapes}, wanted (S, ...) of u and (...) of the others") from None
+    u = u.reshape(len(u), *[1] * (len(lead) - u.ndim + 1), *u.shape[1:]).expand(-1, *lead)
+    return [u, *(value.double().expand(lead) for value in given.values())]
+
+
+def _ends(*ends: Tensor | float) -> list[Tensor | float]:
+    return [end.double() if isinstance(end, Tensor) else end for end in ends]
 
 
 def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:

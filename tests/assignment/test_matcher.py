@@ -62,7 +62,8 @@ def cost_loop(outputs, target, image, weights, class_cost):
 def test_equals_a_loop_over_images_with_scipy(scene, weights, class_cost):
     outputs, targets = scene
     matcher = HungarianMatcher(*weights, class_cost=class_cost, num_points=None)
-    costs, lengths = matcher._costs(outputs, targets, None)
+    lengths = [len(target["labels"]) for target in targets]
+    costs = matcher._costs(outputs, targets, max(lengths), None)
     found = matcher(outputs, targets)
     assert lengths == [4, 0, 9] and len(found) == 3
     for image, (queries, chosen) in enumerate(found):
@@ -79,7 +80,7 @@ def test_points_follow_the_generator(scene):
         target["masks"] = torch.rand(len(target["labels"]), 16, 18)  # another resolution than the prediction
     matcher = HungarianMatcher(0, 0, 0, 1, 1, num_points=50)
     first, again, other = (
-        matcher._costs(outputs, targets, torch.Generator().manual_seed(seed))[0] for seed in (3, 3, 4)
+        matcher._costs(outputs, targets, 9, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)
     )
     assert torch.equal(first, again) and not torch.equal(first, other)
 
@@ -88,8 +89,8 @@ def test_points_are_interpolated_between_pixels():
     logits = torch.linspace(-4, 4, 64).expand(1, 1, 64, 64)  # one prediction, equal to the target's logits
     target = [{"masks": (logits[0] > 0).float()}]
     opposite = torch.cat([logits, -logits], 1)
-    costs, _ = HungarianMatcher(0, 0, 0, 1, 1, num_points=4000)._costs({"pred_masks": opposite}, target, None)
-    pixels, _ = HungarianMatcher(0, 0, 0, 1, 1, num_points=None)._costs({"pred_masks": opposite}, target, None)
+    costs = HungarianMatcher(0, 0, 0, 1, 1, num_points=4000)._costs({"pred_masks": opposite}, target, 1, None)
+    pixels = HungarianMatcher(0, 0, 0, 1, 1, num_points=None)._costs({"pred_masks": opposite}, target, 1, None)
     torch.testing.assert_close(costs, pixels, rtol=0.05, atol=0.02)
     assert costs[0, 0, 0] < costs[0, 1, 0]
 
@@ -222,6 +223,18 @@ def test_raise_names_the_image_and_what_is_broken(scene):
             lambda o, t: o.update(pred_logits=torch.zeros(3, 5)),
             "outputs['pred_logits']: got shape (3, 5), wanted (B, Q, K)",
         ),
+        (
+            lambda o, t: o.update(pred_logits=o["pred_logits"].long()),
+            "outputs['pred_logits']: got torch.int64, wanted a floating dtype; write outputs['pred_logits'].float()",
+        ),
+        (
+            lambda o, t: t[0]["labels"].fill_(7),
+            "targets: got the label 7, wanted 0 to 4 for 5 classes in outputs['pred_logits']",
+        ),
+        (
+            lambda o, t: t[0].update(labels=t[0]["labels"].float()),
+            "targets[0]['labels']: got torch.float32, wanted an integer dtype; write targets[0]['labels'].long()",
+        ),
     ],
 )
 def test_bad_input(scene, change, message):
@@ -231,7 +244,26 @@ def test_bad_input(scene, change, message):
     assert str(error.value) == message
 
 
+def test_labels_of_one_byte(scene):
+    outputs, targets = scene
+    small = [target | {"labels": target["labels"].to(torch.uint8)} for target in targets]
+    for found, wanted in zip(HungarianMatcher()(outputs, small), HungarianMatcher()(outputs, targets), strict=True):
+        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1], wanted[1])
+
+
+def test_what_is_no_dict(scene):
+    outputs, targets = scene
+    with pytest.raises(TypeError, match="outputs: got a list, wanted a dict such as"):
+        HungarianMatcher()(list(outputs.values()), targets)
+    with pytest.raises(TypeError, match="targets: got no list of dicts, wanted one for each image"):
+        HungarianMatcher()(outputs, targets[0])
+    with pytest.raises(TypeError, match="targets: got None, wanted a list"):
+        HungarianMatcher()(outputs, None)
+
+
 def test_bad_options():
+    with pytest.raises(ValueError, match="cost_bbox: got '1', wanted a finite number"):
+        HungarianMatcher(cost_bbox="1")
     with pytest.raises(ValueError, match="got weights 0 for all of cost_class, cost_bbox"):
         HungarianMatcher(0, 0, 0)
     with pytest.raises(ValueError, match="class_cost: got 'sigmoid', wanted one of 'softmax', 'focal'"):

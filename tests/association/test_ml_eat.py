@@ -37,6 +37,13 @@ def test_levels_are_those_of_a_loop():
     assert ml_eat(*sets(), correction=0).effect == pytest.approx(weat_effect_size(*sets()))
 
 
+def test_one_set_of_attributes_serves_many_targets():
+    x, y, a, b = sets()
+    many = torch.stack([x, 2 * x.flip(-1)])
+    for levels, alone in zip(zip(*ml_eat(many, y, a, b), strict=True), many, strict=True):
+        assert flat(levels) == pytest.approx(flat(ml_eat(alone, y, a, b)), rel=1e-12)
+
+
 def test_what_is_masked_does_not_matter():
     wide, masks = [], {}
     for name, side in zip("xyab", sets(), strict=True):

@@ -48,6 +48,7 @@ def test_labels_are_numbers_or_words(tmp_path):
         ("l.csv", b"3.0\n-1.0\n", [3, -1]),
         ("l.txt", b"\xef\xbb\xbf3\r\n\r\n+1\r\n", [3, 1]),
         ("l.jsonl", b"3\n\n-1\n", [3, -1]),
+        ("l.csv", b"label\r\n cat\r\ncat \r\n", ["label", "cat", "cat"]),
         ("l.txt", b"Nice, France\n\xc2\xb2\n", ["Nice, France", "\u00b2"]),
     ],
 )
@@ -149,6 +150,8 @@ def test_bad_files(tmp_path, name, write, message):
         ("l.csv", "1\n2,3\n", ", line 2: got 2 columns, wanted one label"),
         ("l.txt", "1\n2.5\n", ", line 2: got '2.5', wanted an integer of at most 64 bits or a word"),
         ("l.txt", "1\nnan\n", ", line 2: got 'nan', wanted an integer of at most 64 bits or a word"),
+        ("l.csv", "cat;3\ndog;4\n", ", line 1: got 2 columns, wanted one label"),
+        ("l.csv", 'cat\n""\ndog\n', ", line 2: got an empty cell, wanted a label"),
         ("l.csv", f"1\n{2**63}\n", f", line 2: got '{2**63}', wanted an integer of at most 64 bits or a word"),
         ("l.txt", "\n\n", ": got no label, wanted one per line"),
         ("l.jsonl", "1\n1.5\n", ", line 2: got 1.5, wanted an integer of at most 64 bits"),

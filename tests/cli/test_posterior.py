@@ -179,3 +179,14 @@ def test_what_is_not_finite_is_in_no_range(folder, option, value):
 def test_a_width_that_no_number_of_items_reaches_is_told(folder):
     result = run(folder / "a.csv", "--metric", "acc", "--width", "1e-30")
     assert result.exit_code == 0 and "--width: got 1e-30, which even 1e+12 items would not reach" in result.output
+
+
+def test_blanks_around_answers_are_none_of_them(folder):
+    (folder / "items.csv").write_text("truth, mlp\ncat, cat\ndog ,dog\n")
+    result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
+    (row,) = json.loads(result.stdout)["scores"]["acc"]["summaries"]
+    assert (row["Group"], row["Observed"]) == ("mlp", 1)
+    (folder / "items.csv").write_text("truth,mlp\ncat,cat\n")
+    result = run("--paired", folder / "items.csv")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"tensormetrics: {folder}/items.csv: got the one label 'cat', wanted at least two\n"

@@ -288,3 +288,11 @@ def test_ones_own_aggregator_is_called_with_arrays():
 
         found = get_experiment_aggregator("middle")(SAMPLES.numpy(), UNIT)
         torch.testing.assert_close(found, SAMPLES.mean(1).clip(0, 1))
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_samples_with_a_gradient_and_of_half_precision(pool, device):
+    samples, u = SAMPLES.to(device), U.to(device)
+    assert torch.equal(pool(samples.clone().requires_grad_(), u, UNIT).detach(), pool(samples, u, UNIT))
+    half = samples.bfloat16()
+    torch.testing.assert_close(pool(half, u.float(), UNIT), pool(half.double(), u.float(), UNIT))

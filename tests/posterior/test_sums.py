@@ -3,6 +3,7 @@ import pytest
 import torch
 from posterior_oracle import GOLDEN, confusion_matrix, numbers, sums_of
 
+import tensormetrics.posterior.sums
 from tensormetrics.posterior import sample_confusion_matrices, sample_sums, sums_from_matrices
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [0, 5, 9]], [[4, 0, 0], [0, 0, 0], [0, 1, 1]]])
@@ -203,3 +204,21 @@ def test_matrices_do_not_depend_on_how_many_there_are(device):
     for start, n in (0, 1), (1, 3), (4, 9), (13, 87):
         part = sample_confusion_matrices(counts, n, start=start, dtype=torch.float64, **options)
         assert torch.equal(part, whole[start : start + n])
+
+
+@pytest.mark.parametrize("prior", ["balanced", "perks", "hierarchical"])
+@pytest.mark.parametrize("C", [3, 70])  # of 70 classes wrong answers are drawn by the few masses they have
+def test_matrices_drawn_some_at_a_time_are_the_same(prior, C, monkeypatch, device):
+    counts = (torch.eye(C) * 5 + torch.arange(C * C).view(C, C) % 2).to(device)
+    weights = torch.arange(2 * C * C, device=device).view(2, C, C)
+
+    def drawn():
+        options = {"confusion_prior": prior, "start": 3}
+        sums = sample_sums(counts, 21, weights=weights, dtype=torch.float64, **options)
+        return [sample_confusion_matrices(counts, 21, **options), *sums]
+
+    at_once = drawn()
+    monkeypatch.setattr(tensormetrics.posterior.sums, "TILE", 5 * C * C)
+    *some, weighted = drawn()
+    assert all(map(torch.equal, some, at_once))
+    torch.testing.assert_close(weighted, at_once[-1], rtol=1e-14, atol=0)  # added up in other blocks

@@ -118,3 +118,22 @@ def test_many_variates_equal_few(ends, generator, device):
     assert torch.equal(beta_icdf(u.float(), a, b), beta_icdf(u.float().double(), a, b))
     assert (truncated_normal_icdf(u, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
     assert (truncated_t_icdf(u, 3.0, a, zero, 0.0, 50.0)[:, 0] == 0.5).all()
+
+
+def test_the_same_shares_of_several_distributions(device):
+    u, a, b = tensors(device, [0.2, 0.9], [2.0, 3.0, 4.0], 5.0)
+    wanted = torch.stack([beta_icdf(u, one, b) for one in a], -1)
+    assert torch.equal(beta_icdf(u, a, b), wanted) and torch.equal(beta_icdf(u[:, None], a, b), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16, torch.float32])
+def test_parameters_of_any_dtype_are_taken_in_float64(dtype, device):
+    u, two, three = (torch.tensor(value, device=device) for value in ([0.2, 0.9], 2, 3))
+    for quantile, ends in (
+        (beta_icdf, ()),
+        (truncated_gamma_icdf, (1, 4)),
+        (truncated_normal_icdf, (1, 4)),
+        (lambda *given: truncated_t_icdf(given[0], 5.0, *given[1:]), (1, 4)),
+    ):
+        found = quantile(u, two.to(dtype), three.to(dtype), *ends)
+        torch.testing.assert_close(found, quantile(u, two.double(), three.double(), *ends), rtol=1e-12, atol=0)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,6 +111,16 @@ COLLECTION = "wanted a collection such as a list"
             ValueError,
             lambda: derive(list[float]).score([1.0], [2.0, math.nan]),
             "refs[0][1]: got nan, which equals nothing; wanted a number or None",
+        ),
+        (
+            ValueError,
+            lambda: derive(list[float]).score([1.0], [np.float32("nan")]),
+            "refs[0][0]: got nan, which equals nothing; wanted a number or None",
+        ),
+        (
+            TypeError,
+            lambda: derive(list[int]).score([1, torch.tensor(2)], [1]),
+            "preds[0][1]: got a tensor, wanted a number or a text; write .item(), or .tolist()",
         ),
         (ValueError, lambda: Doc.metric([GOOD], []), "lengths differ: preds has 1, refs has 0"),
         (ValueError, lambda: GOOD.metric.score_self(GOOD, "left"), "side: got 'left', wanted 'pred' or 'ref'"),

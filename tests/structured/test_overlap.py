@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,8 +13,11 @@ from tensormetrics.structured import (
     Normalizer,
     Policy,
     SetMatch,
+    SpanScores,
+    box_iou,
     multiset_overlap,
     normalize,
+    read_tags,
     sequence_overlap,
     set_overlap,
 )
@@ -213,3 +217,26 @@ def test_refused():
         with pytest.raises(ValueError) as error:
             call()
         assert str(error.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.float16, torch.bfloat16])
+def test_boxes_of_any_dtype_are_compared_in_float32(dtype):
+    # uint8 would wrap below 0, int8 in the area of a box, and 300 x 300 is more than float16 holds.
+    wide = 120 if dtype == torch.int8 else 240
+    boxes = torch.tensor([[0, 0, wide, wide], [10, 10, 20, 20], [30, 30, 40, 45], [0, 0, wide // 2, wide]]).to(dtype)
+    rows = boxes.tolist()
+    wanted = torch.zeros(4, 4)
+    for i, (ax, ay, bx, by) in enumerate(rows):
+        for j, (cx, cy, dx, dy) in enumerate(rows):
+            shared = max(0, min(bx, dx) - max(ax, cx)) * max(0, min(by, dy) - max(ay, cy))
+            wanted[i, j] = shared / ((bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - shared)
+    torch.testing.assert_close(box_iou(boxes, boxes), wanted)
+
+
+def test_labels_may_stand_in_an_array():
+    labels = np.array(["LOC", "PER"])
+    tags = read_tags([["B-PER", "O", "B-LOC"]], labels=labels)
+    assert tags.spans[0, :, 0].tolist() == [1, 0]
+    metric = SpanScores(labels=labels)
+    metric.update(tags.spans, tags.spans, tags.lengths, tags.lengths)
+    assert metric.compute()["f1[PER]"] == 1

@@ -56,7 +56,7 @@ def test_sums_have_no_order_and_no_batches(generator, device, monkeypatch):
 def test_kernel_and_reference_are_equal(device):
     key = torch.tensor(philox_key(3, "items", "weights", "exponential"), device=device)
     units = torch.arange(-70, 70, device=device) * (2**33 + 1)
-    table = weights._tables(device)[0]
+    table = weights._tables(torch.empty(0, device=device))[0]
     found, expected = torch.empty(2, 21, 140, dtype=torch.float64, device=device)
     weights.item_weights(found, units, table, key, 5)
     weights._item_weights(expected, units, table, key, 5)

@@ -64,6 +64,8 @@ def answer(
     if paired:
         truth, models = _read_items(paired)
         classes = classes or _sorted({*truth, *chain(*models.values())})
+        if len(classes) < 2:
+            raise BadInput(f"{paired}: got the one label {classes[0]!r}, wanted at least two")
         for model, answers in models.items():
             with naming(HINTS, **priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
                 study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)

@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,11 @@ class Rows(NamedTuple):
         words = self.ids is not None and self.ids.names is not None
         return int(cell) if not words and re.fullmatch(r"[+-]?\d{1,20}", cell) else cell  # int64 has 19 digits
 
+    def rows(self, cells: Iterable[str]) -> list[int]:
+        """The row that each cell names, -1 for none."""
+        places = self.places()
+        return [places.get(self.key(cell), -1) for cell in cells]
+
     def wanted(self) -> str:
         if self.ids is not None:
             return f"an id in {self.ids_file}"
@@ -47,39 +53,53 @@ class Rows(NamedTuple):
 def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (n,) int64 rows of queries, (n,) int64 rows of references, (n,) float64
     """Each pair once; gains below 0 count as 0."""
-    path, sides = existing(file), (queries, references)
-    places = [queries.places(), references.places()]
-    gains: dict[tuple[int, int], float] = {}
-    for line, *names, gain in _triples(path):
-        rows = []
-        for what, name, side, place in zip(("query", "reference"), names, sides, places, strict=True):
-            row = place.get(side.key(name))
-            if row is None:
-                raise BadInput(f"{path}, line {line}: got the {what} {name!r}, wanted {side.wanted()}")
-            rows.append(row)
-        if not is_number(gain) or not math.isfinite(float(gain)):
-            raise BadInput(f"{path}, line {line}: got the gain {gain!r}, wanted a finite number")
-        if (rows[0], rows[1]) in gains:
-            raise BadInput(f"{path}, line {line}: got {names[1]!r} for {names[0]!r} again, wanted each pair once")
-        gains[rows[0], rows[1]] = max(float(gain), 0.0)
-    if not gains:
-        raise BadInput(f"{path}: got no gain, wanted lines of a query, a reference and a gain")
-    pairs = torch.tensor(list(gains))
-    return pairs[:, 0], pairs[:, 1], torch.tensor(list(gains.values()), dtype=torch.float64)
+    path = existing(file)
+    lines, *names, gains = _columns(path)
+    rows = []
+    for what, given, side in zip(("query", "reference"), names, (queries, references), strict=True):
+        found = _each(given, side.rows, np.int64)
+        if wrong := np.flatnonzero(found < 0).tolist():
+            at = f"{path}, line {lines[wrong[0]]}"
+            raise BadInput(f"{at}: got the {what} {given[wrong[0]]!r}, wanted {side.wanted()}")
+        rows.append(found)
+    values = _each(gains, lambda cells: [float(cell) if is_number(cell) else math.nan for cell in cells], np.float64)
+    if wrong := np.flatnonzero(~np.isfinite(values)).tolist():
+        raise BadInput(f"{path}, line {lines[wrong[0]]}: got the gain {gains[wrong[0]]!r}, wanted a finite number")
+    pairs = rows[0] * references.number + rows[1]
+    first = np.unique(pairs, return_index=True)[1]
+    if len(first) < len(pairs):
+        again = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
+        got = f"got {names[1][again]!r} for {names[0][again]!r} again"
+        raise BadInput(f"{path}, line {lines[again]}: {got}, wanted each pair once")
+    return torch.from_numpy(rows[0]), torch.from_numpy(rows[1]), torch.from_numpy(values.clip(min=0))
 
 
-def _triples(path: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Line number, query, reference and gain; without a heading, and without the second of TREC's four columns."""
-    width, wanted = 0, "a query, a reference and a gain, or TREC's `query 0 document gain`"
-    for number, (line, cells) in enumerate(_rows(path)):
-        if len(cells) not in (3, 4):
-            raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {wanted}")
-        width = width or len(cells)
+def _each(cells: Sequence[str], read: Callable[[Collection[str]], Sequence[float]], dtype: type) -> np.ndarray:
+    """What `read` makes of the cells, each text read once."""
+    distinct = set(cells)
+    table = dict(zip(distinct, read(distinct), strict=True))
+    return np.fromiter(map(table.__getitem__, cells), dtype, len(cells))
+
+
+def _columns(path: Path) -> tuple[list[int], list[str], list[str], list[str]]:
+    """Line numbers, queries, references and gains; without a heading, and without the second of TREC's four columns."""
+    wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
+    lines, queries, references, gains, width = [], [], [], [], 0
+    for line, cells in _rows(path):
         if len(cells) != width:
-            raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {width} as above")
-        query, *_, reference, gain = (cell.strip() for cell in cells)
-        if number or is_number(gain) or any(map(str.isdigit, gain)):  # what else stands first is a heading
-            yield line, query, reference, gain
+            if width or len(cells) not in (3, 4):
+                as_above = f"{width} as above" if width and len(cells) in (3, 4) else wanted
+                raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {as_above}")
+            width = len(cells)
+            if not is_number(cells[-1]) and not any(map(str.isdigit, cells[-1])):  # a heading
+                continue
+        lines.append(line)
+        queries.append(cells[0])
+        references.append(cells[-2])
+        gains.append(cells[-1])
+    if not lines:
+        raise BadInput(f"{path}: got no gain, wanted lines of a query, a reference and a gain")
+    return lines, queries, references, gains
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -99,20 +99,22 @@ def _labels_of_lines(path: Path, most: int | None) -> list[Words]:
 
 
 def _labels_of_table(path: Path, most: int | None) -> list[Words]:
-    rows = list(csv_rows(path))
+    rows = list(csv_rows(path, None))
     width = len(rows[0][1]) if rows else 1
     for line, row in rows:
         if len(row) > (most or len(row)):
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted one label")
         if len(row) != width:
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
-    columns = [[(line, row[i].strip()) for line, row in rows] for i in range(width)]
+    columns = [[(line, row[i]) for line, row in rows] for i in range(width)]
     numbers = [[is_number(cell) for _, cell in column] for column in columns]
     header = len(rows) > 1 and all(not first and all(rest) for first, *rest in numbers)
     return [_whole(path, column[header:]) for column in columns]
 
 
 def _whole(path: Path, cells: list[tuple[int, str]]) -> Words:
+    if empty := [line for line, cell in cells if not cell]:
+        raise BadInput(f"{path}, line {empty[0]}: got an empty cell, wanted a label")
     if not all(is_number(cell) for _, cell in cells):
         return [cell for _, cell in cells]
     labels = []

@@ -35,14 +35,15 @@ def open_text(file: str | Path) -> io.StringIO:
 
 
 def csv_rows(path: Path, delimiter: str | None = ",") -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every row that is not blank; None: by what separates those of the first."""
+    """(line number, cells without blanks around them) of every row that is not blank; None: by what separates those
+    of the first."""
     text = open_text(path)
     if delimiter is None:
         delimiter = delimiter_of(text)
         text.seek(0)
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     try:
-        yield from ((reader.line_num, row) for row in reader if row)
+        yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
     except csv.Error as error:
         raise BadInput(f"{path}, line {reader.line_num}: {error}") from error
 

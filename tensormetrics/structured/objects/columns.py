@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ Where = Callable[[int], str]  # the path of a row, for messages
 CPU = torch.device("cpu")
 FEW = 1000  # rows; more tuples than that keep Python's garbage collector busy
 EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
+MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # from themselves
 COLLECTIONS = frozenset({list, tuple, set, frozenset})
 Read = TypeVar("Read")
 
@@ -124,13 +126,15 @@ def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.dev
 
 
 def check_no_nan(values: Sequence[Any], where: Where) -> None:
-    """ValueError with the path of the first value that does not equal itself."""
-    if EQUAL_THEMSELVES.issuperset(map(type, values)) or not any(
-        issubclass(kind, float) for kind in set(map(type, values))
-    ):
+    """ValueError with the path of the first value that does not equal itself; TypeError for a tensor, which equals no
+    other one where values are looked up."""
+    kinds = set(map(type, values)) - EQUAL_THEMSELVES
+    if not any(issubclass(kind, MAY_DIFFER) for kind in kinds):
         return
     for row, value in enumerate(values):
-        if isinstance(value, float) and value != value:
+        if isinstance(value, Tensor):
+            raise TypeError(f"{where(row)}: got a tensor, wanted a number or a text; write .item(), or .tolist()")
+        if isinstance(value, MAY_DIFFER) and value != value:
             raise ValueError(f"{where(row)}: got nan, which equals nothing; wanted a number or None")
 
 

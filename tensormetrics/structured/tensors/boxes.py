@@ -44,7 +44,9 @@ class BoxMatch(CountMetric):
         _checks.one_of("format", format, ("xyxy", "xywh", "cxcywh"))
         _checks.one_of("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, float | int)
-        thresholds = (threshold,) if isinstance(threshold, float | int) else tuple(threshold)
+        thresholds = (
+            (threshold,) if isinstance(threshold, float | int) else tuple(_checks.listed("threshold", threshold))
+        )
         for t in thresholds:
             if not (isinstance(t, float | int) and 0 <= t <= 1):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")
@@ -118,11 +120,18 @@ class BoxMatch(CountMetric):
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
     """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not.
 
-    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M).
+    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M), float32, or float64 where one is.
 
     >>> box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 3], [4, 4, 5, 5]]))
     tensor([[0.6667, 0.0000]])
     """
+    _checks.shape("a", a, "...", "N", 4)
+    _checks.shape("b", b, "...", "M", 4)
+    _checks.same_device(a=a, b=b)
+    if any(n != m and 1 not in (n, m) for n, m in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+        leads = f"{tuple(a.shape[:-2])} of a, {tuple(b.shape[:-2])} of b"
+        raise ValueError(f"leading dimensions do not broadcast: got {leads}")
+    a, b = (_corners(boxes, "xyxy") for boxes in (a, b))
     a, b = a[..., :, None, :], b[..., None, :, :]
     sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
     shared = sides.clamp(min=0).prod(-1)

@@ -62,6 +62,7 @@ def graph_overlap(
     """
     constraint = Constraint.parse(constraint)
     nodes = check_solver(solver, node_limit)
+    _checks.tensor("similarity", similarity)
     gain, *lengths, valid = read_similarity(similarity.detach(), n_pred, n_ref)
     *batch, n, m = gain.shape
     for name, reach, size in (("pred_reach", pred_reach, n), ("ref_reach", ref_reach, m)):
@@ -112,6 +113,7 @@ def _solve(
 
 
 def _check_square(name: str, relation: Tensor) -> None:
+    _checks.tensor(name, relation)
     _checks.shape(name, relation, "...", *relation.shape[-1:] * 2)
     if relation.dtype != torch.bool:
         raise ValueError(f"{name}: got {relation.dtype}, wanted torch.bool; write {name}.bool()")

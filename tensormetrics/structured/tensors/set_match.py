@@ -59,6 +59,10 @@ class SimilarityMatch(OverlapMetric):
         *batch, n, m = similarity.shape
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, similarity, batch, m)
+        for name, given_self in (("pred_self", pred_self), ("ref_self", ref_self)):
+            if given_self is not None:
+                _checks.shape(name, given_self, *batch)
+        _checks.same_device(similarity=similarity, pred_self=pred_self, ref_self=ref_self)
         if ragged and similarity.device.type == "cpu":
             cross = self._trimmed(similarity.detach(), n_pred, n_ref)
         else:

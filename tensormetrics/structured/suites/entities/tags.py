@@ -1,6 +1,5 @@
 """Readers of chunk tags: B-PER, I-PER, O and their kin."""
 
-import functools
 import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .... import _checks
+from ...._kept import kept
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal
@@ -69,6 +69,7 @@ def read_tags(
     tensor([[[1, 0, 1],
              [0, 3, 3]]])
     """
+    labels = None if labels is None else _checks.listed("labels", labels)
     vocabulary = Vocabulary(labels or (), suffix)
     codes, lengths = vocabulary.read(documents_of(tags))
     if labels is not None:
@@ -169,8 +170,8 @@ def tag_code(tag: str, labels: list[str], where: str, suffix: bool = False) -> t
     return _PREFIXES[prefix], labels.index(label)
 
 
-@functools.cache
-def _rules(mode: str, device: torch.device) -> Tensor:
+@kept
+def _rules(device: torch.device, mode: str) -> Tensor:
     # ->  (3, 50) bool: whether a token begins, continues, ends; by prefix before, prefix, whether labels are equal
     _checks.one_of("mode", mode, MODES)
     prefixes, *kinds = _SCHEMES[mode]
@@ -189,7 +190,7 @@ def mark_spans(prefix: Tensor, label: Tensor, mode: str) -> tuple[Tensor, Tensor
     width = prefix.shape[-1]
     prefix, label = (torch.nn.functional.pad(part, (1, 1), value=value) for part, value in ((prefix, O), (label, -1)))
     rule = (prefix[..., :-1] * 5 + prefix[..., 1:]) * 2 + (label[..., :-1] == label[..., 1:])
-    begins, continues, ends = (kind[rule] for kind in _rules(mode, prefix.device))  # (..., W + 1)
+    begins, continues, ends = (kind[rule] for kind in _rules(prefix, mode))  # (..., W + 1)
     token = torch.arange(width + 1, device=prefix.device)
     # A token that begins a span is in one, another one is if it continues that of the token before.
     decided = (2 * token + begins).where(begins | ~continues, -1).cummax(-1).values

@@ -1,0 +1,75 @@
+"""Tables that are kept hold their numbers, whatever torch was doing when they were first asked for."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+import tensormetrics
+from tensormetrics._kept import kept
+from tensormetrics._uncertainty import weights
+from tensormetrics.association import _subset_sums
+from tensormetrics.structured.suites.entities import tags
+
+TABLES = {
+    "weights": lambda like: weights._tables(like)[0],
+    "rules": lambda like: tags._rules(like, "iob2"),
+    "binomials": _subset_sums._binomials,
+}
+
+
+@pytest.fixture(params=TABLES)
+def table(request):
+    return TABLES[request.param]
+
+
+def test_fake_tensors_leave_no_table_behind(table):
+    with FakeTensorMode():
+        assert type(table(torch.empty(0))) is not torch.Tensor
+    assert type(table(torch.empty(0))) is torch.Tensor
+
+
+def test_fake_tensors_meet_no_table_with_values(table):
+    table(torch.empty(0))
+    with FakeTensorMode():
+        like = torch.empty(0)
+        assert table(like).add(like.sum()).shape == table(like).shape
+
+
+def test_a_table_is_made_once(table):
+    assert table(torch.empty(0)) is table(torch.ones(2, 3))
+
+
+def test_what_no_tensor_tells_is_not_kept():
+    made = kept(lambda device: torch.arange(3, device=device))
+    outside = torch.empty(0)
+    with FakeTensorMode():
+        made(outside)
+    assert made(outside).tolist() == [0, 1, 2]
+
+
+def test_no_table_is_one_of_inference_mode():
+    made = kept(lambda device: torch.arange(3.0, device=device))
+    with torch.inference_mode():
+        made(torch.empty(0))
+    table = made(torch.empty(0))
+    assert not table.is_inference()
+    x = torch.ones(3, requires_grad=True)
+    (x * table).sum().backward()
+    assert x.grad.tolist() == [0, 1, 2]
+
+
+def test_tensors_are_kept_in_no_other_way():
+    """A function that is cached gives no tensor; a `cached_property` ends with its object."""
+    for path in Path(tensormetrics.__file__).parent.rglob("*.py"):
+        if path.name == "_kept.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                cached = [ast.unparse(each) for each in node.decorator_list if "cache" in ast.unparse(each)]
+                given = "" if node.returns is None else ast.unparse(node.returns)
+                assert "Tensor" not in given or cached in ([], ["functools.cached_property"], ["cached_property"]), (
+                    f"{path.name}: {node.name}: write @kept of _kept.py"
+                )

@@ -1,0 +1,128 @@
+"""Anybody may call an operator: a tensor of another dtype, order or size is an error, or gives the same answer.
+
+The wrong calls are made by this file as a program, for a kernel that takes what it is given may end the process.
+"""
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from test_operators import ARGUMENTS, CELLS, random_keys, result_of
+from torch import Tensor
+
+from tensormetrics import _native
+
+LEFT_OUT = {"multiplies_bytes", "multiplies_words"}  # they look at nothing of their tensor
+LEFT_OUT |= {"to_bytes", "keep_possible", "centred_bytes", "settle_possible"}
+LEFT_OUT |= {"to_words", "keep_by_words", "nearest_of_possible", "merge_nearest"}
+WITH_ALL: dict[str, Callable[[], tuple]] = {
+    "lsa": lambda: (
+        torch.rand(2, 3, 4),
+        False,
+        torch.tensor([3, 2]),
+        torch.tensor([4, 3]),
+        torch.rand(2, 3, 4) < 0.9,
+        torch.tensor([[1, 2, 1, 0], [1, 1, 1, 1]]),
+        torch.tensor([0.5, 2.0]),
+    ),
+    "dirichlet_sums": lambda: (
+        torch.zeros(2, 14, 5),
+        CELLS.sum(-1),
+        CELLS,
+        torch.arange(18.0).double().view(2, 3, 3),
+        random_keys(2, 3),
+        0,
+    ),
+}
+# Sizes that an operator may have, and its reference does not take.
+FREE = {
+    ("count_before", 1, "empty in 0"),
+    ("count_before", 5, "short in 1"),
+    ("count_before", 5, "empty in 1"),
+    ("rows_of_words", 0, "empty in 0"),
+    ("sorted_least", 0, "short in 1"),
+    ("sorted_least", 0, "long in 1"),
+}
+TYPES = torch.float16, torch.float32, torch.float64, torch.uint8, torch.int32, torch.int64, torch.bool
+
+
+def variants(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """What the tensor might be by mistake."""
+    yield from ((f"of {dtype}", tensor.to(dtype)) for dtype in TYPES if dtype != tensor.dtype)
+    yield "every other entry", torch.stack([tensor, tensor], -1)[..., 0]
+    if tensor.ndim > 1:
+        yield "transposed", tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    for d, size in enumerate(tensor.shape):
+        yield f"short in {d}", tensor.narrow(d, 0, size - 1).contiguous()
+        yield f"long in {d}", torch.cat([tensor, tensor.narrow(d, 0, 1)], d)
+        yield f"empty in {d}", tensor.narrow(d, 0, 0).contiguous()
+    yield "one dimension more", tensor[None]
+    yield "one dimension less", tensor.flatten(0, 1) if tensor.ndim > 1 else tensor[0]
+
+
+def answer(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
+    """What is defined of the results of an operator."""
+    results = result_of(name, arguments, reference)
+    if name == "keep_least":  # in any order, and with memory behind
+        return result_of("sorted_least", (*results, arguments[9]), reference)[:2]
+    if name == "sorted_least":
+        return results[:2]
+    if name == "count_before":
+        return [results[0][:, :-1]]
+    if name == "rows_of_words" and results[2]:  # some line is another, and nothing else means anything
+        return results[2:]
+    return [results[k] for k in (0, 1, 4, 5)] if name == "lsa" else results
+
+
+def same(answers: list[Tensor], others: list[Tensor]) -> bool:
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b, 1e-5, 1e-12, equal_nan=True)
+        for a, b in zip(answers, others, strict=True)
+    )
+
+
+def is_harmless(name: str, arguments: tuple, k: int, wrong: Tensor) -> bool:
+    """Is there an error, or the answer of the right arguments, or that of the reference for these?"""
+    given = *arguments[:k], wrong, *arguments[k + 1 :]
+    try:
+        found = answer(name, given)
+    except RuntimeError:
+        return True
+    if wrong.dtype == arguments[k].dtype and wrong.shape == arguments[k].shape:
+        return same(found, answer(name, arguments))
+    try:
+        return same(found, answer(name, given, reference=True))
+    except Exception:  # of many kinds
+        return False
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    for name in sorted(set(ARGUMENTS) - LEFT_OUT):
+        arguments = (ARGUMENTS | WITH_ALL)[name]()
+        for k, right in enumerate(arguments):
+            for what, wrong in variants(right) if isinstance(right, Tensor) else ():
+                if (name, k, what) in FREE:
+                    continue
+                print(f"{name}: argument {k}, {what}", end=": ", flush=True)
+                print("harmless" if is_harmless(name, arguments, k, wrong) else "WRONG", flush=True)
+    print("end")
+
+
+def test_wrong_tensors_are_errors():
+    if not all(_native.has_kernel(name, "cpu") for name in ARGUMENTS):
+        pytest.skip("built without native code")
+    program = [sys.executable, Path(__file__).name]
+    told = subprocess.run(program, cwd=Path(__file__).parent, capture_output=True, text=True)
+    lines = told.stdout.splitlines()
+    assert [line for line in lines if not line.endswith(": harmless")] == ["end"], told.stderr[-2000:]
+    assert len(lines) > 700
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
