@@ -139,14 +139,15 @@ void check(const char* operation, const char* wanted, const Tensors&... tensors)
   (arguments.next(given(tensors)), ...);
 }
 
-// Are all entries of an argument on the CPU, whole numbers T, from 0 to end - 1?
+// Are all entries of an argument on the CPU, whole numbers T, from `begin` to end - 1?
 template <class T>
-void check_range(const char* operation, const char* name, const torch::stable::Tensor& tensor, int64_t end) {
+void check_range(const char* operation, const char* name, const torch::stable::Tensor& tensor, int64_t end,
+                 int64_t begin = 0) {
   const T* const entries = static_cast<const T*>(tensor.data_ptr());
   const int64_t count = tensor.numel();
   bool wrong = false;
-  for (int64_t k = 0; k < count; ++k) wrong |= static_cast<uint64_t>(entries[k]) >= static_cast<uint64_t>(end);
-  STD_TORCH_CHECK(!wrong, operation, ": got ", name, " outside of 0 to ", end - 1);
+  for (int64_t k = 0; k < count; ++k) wrong |= static_cast<uint64_t>(entries[k] - begin) >= static_cast<uint64_t>(end - begin);
+  STD_TORCH_CHECK(!wrong, operation, ": got ", name, " outside of ", begin, " to ", end - 1);
 }
 
 }  // namespace common

@@ -4,9 +4,11 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <tuple>
 #include <vector>
 
+#include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/stop.h"
 #include "possible.h"
@@ -17,20 +19,37 @@ namespace {
 
 constexpr int64_t kSoon = 4;  // candidates that are fetched ahead
 
+// Which reference each of the listed columns is.
+class Rows {
+ public:
+  Rows(const Tensor& order, const Tensor& reference)
+      : order_(data<const int64_t>(order)), columns_(order.size(0)), rows_(reference.size(0)) {}
+  int64_t operator()(int64_t column) const {
+    const int64_t row = column >= 0 && column < columns_ ? order_[column] : -1;
+    if (row < 0 || row >= rows_) throw std::out_of_range("a listed column is no reference");
+    return row;
+  }
+
+ private:
+  const int64_t* order_;
+  int64_t columns_, rows_;
+};
+
 // Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
 class Ordered {
  public:
   void clear() { delta_.clear(), index_.clear(); }
   void add(double delta, int64_t index) { delta_.push_back(delta), index_.push_back(index); }
-  // What is below the limit of a list: column c is reference row_of[c], which has the index first + row_of[c].
+  // What is below the limit of a list, of which the references have the indices first + row.
   template <class T>
-  void add(const Possible& possible, int64_t list, const double* x, Canonical<T>& canonical, const int64_t* row_of,
+  void add(const Possible& possible, int64_t list, const double* x, Canonical<T>& canonical, const Rows& rows,
            int64_t first) {
     const int64_t count = possible.keep_below_limit(list);
     const int32_t* const columns = possible.column + list * possible.capacity;
     for (int64_t i = 0; i < count; ++i) {
-      if (i + kSoon < count) canonical.prefetch(row_of[columns[i + kSoon]]);  // they lie anywhere
-      add(canonical(x, row_of[columns[i]]), first + row_of[columns[i]]);
+      if (i + kSoon < count) canonical.prefetch(rows(columns[i + kSoon]));  // they lie anywhere
+      const int64_t row = rows(columns[i]);
+      add(canonical(x, row), first + row);
     }
   }
   void write(int64_t k, double* delta, int64_t* index) {
@@ -101,7 +120,14 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
   const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
-  const auto *const row_of = data<const int64_t>(order), *const lists = data<const int64_t>(place);
+  common::check("nearest_of_possible",
+                "query: float64 Q D, reference: strided rows R D, place: int64 Q, order: int64 O, slack: float32 N, "
+                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
+                query, reference, place, order, slack, bounds, column, number, limit);
+  common::check_range<int64_t>("nearest_of_possible", "place", place, number.size(0));
+  common::check_range<int32_t>("nearest_of_possible", "number", number, capacity + 1);
+  const Rows rows(order, reference);
+  const auto* const lists = data<const int64_t>(place);
   const auto* const x = data<const double>(query);
   Tensor index = torch::stable::new_empty(order, {queries, k});
   Tensor delta = torch::stable::new_empty(query, {queries, k});
@@ -122,7 +148,7 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
           found.clear();
           if (is_known[q]) {
             possible.lower_limit(list, possible.upper(list), possible.number[list]);
-            found.add(possible, list, x + q * dim, canonical, row_of, 0);
+            found.add(possible, list, x + q * dim, canonical, rows, 0);
           }
           found.write(k, deltas + q * k, indices + q * k);
         }
@@ -138,11 +164,20 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
 Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor bounds,
                        Tensor column, Tensor number, Tensor limit, Tensor shift, double factor, int64_t first,
                        int64_t distance, Tensor delta, Tensor index) {
+  common::check("settle_possible",
+                "query: strided rows Q D, reference: strided rows R D, row_of: int64 N, order: int64 O, slack: float32 N, "
+                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N, shift: float64 N, "
+                "delta: float64 Q K, index: int64 Q K",
+                query, reference, row_of, order, slack, bounds, column, number, limit, shift, delta, index);
+  STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "settle_possible: query and reference have two dtypes");
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
+  common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
+  common::check_range<int32_t>("settle_possible", "number", number, capacity + 1);
+  const Rows columns(order, reference);
   Tensor known = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
   const int64_t stride = query.stride(0), step = query.stride(1);
   bool* const is_known = data<bool>(known);
-  const auto *const rows = data<const int64_t>(row_of), *const columns = data<const int64_t>(order);
+  const auto* const rows = data<const int64_t>(row_of);
   const auto* const shifts = data<const double>(shift);
   double* const all_deltas = data<double>(delta);
   int64_t* const all_indices = data<int64_t>(index);
@@ -161,6 +196,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
           const int64_t listed = possible.number[n], q = rows[n];
           is_known[n] = listed < capacity;
           if (!listed || listed == capacity) continue;
+          if (q < 0) throw std::out_of_range("a list with references has no query");
           double* const deltas = all_deltas + q * k;
           int64_t* const indices = all_indices + q * k;
           found.clear();
@@ -185,6 +221,8 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
 
 // Puts neighbours (N, k), in order, among others, in their place; where there are fewer than k, distances are infinite.
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
+  common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
+                of_other, delta, index);
   const int64_t k = delta.size(1);
   const stop::Flag stop;
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {

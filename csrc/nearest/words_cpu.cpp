@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "common/arguments.h"
 #include "possible.h"
 #include "tiles.h"
 
@@ -216,9 +217,15 @@ void take_rows(const Operands& o, int64_t query, int64_t end, std::vector<int32_
 // not finite, 2^41 long or longer, or none becomes zeros, with an infinite |row|.
 void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double factor, Tensor panels, Tensor scale,
               Tensor sizes, int64_t first) {
+  common::check("to_words",
+                "rows: strided rows N D, order: int64 M, centre: float64 D, panels: int16 P H 64 2, scale: float32 64P, "
+                "sizes: float64 3 64P",
+                rows, order, centre, panels, scale, sizes);
+  if (order) common::check_range<int64_t>("to_words", "order", *order, rows.size(0), -1);
   const int64_t count = order ? order->size(0) : rows.size(0), dim = rows.size(1);
   const int64_t depth = panels.size(1), all = scale.size(0);
-  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth == dim + dim % 2, "to_words: rows do not fit into the panels");
+  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth == dim + dim % 2, "to_words: got ", count, " rows of ",
+                  dim, " columns from place ", first, " on, but panels for ", all, " of ", 2 * depth);
   const double most = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less what rounding may add to a length
   const auto* const taken = order ? data<const int64_t>(*order) : nullptr;
   const auto* const middle = data<const double>(centre);
@@ -284,7 +291,18 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
   STD_TORCH_CHECK(common::multiplies_words(), "keep_by_words: this processor does not multiply words (VNNI)");
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "columns are 32 bits wide: too many references");
+  common::check("keep_by_words",
+                "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
+                "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
+                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
+                x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
+  common::check_range<int32_t>("keep_by_words", "number", number, column.size(1) + 1);
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "keep_by_words: got ", bias.size(0),
+                  " references, but columns are 32 bits wide");
+  STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) && 0 < k && k < column.size(1) &&
+                      (first_column < 0 ? own.size(0) == number.size(0)
+                                        : own.size(0) <= number.size(0) && number.size(0) <= bias.size(0)),
+                  "keep_by_words: queries, lists, references and k do not fit together");
   STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_by_words: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(share),

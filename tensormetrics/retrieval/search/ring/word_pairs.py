@@ -150,6 +150,7 @@ class WordPairs:
             self.lists.limit[part.places] = limit
         lists.number.zero_()
         scale, bias, share, spread, width, slack = self.terms[:, every]
+        width, slack = width[: len(lists.number)], slack[: len(lists.number)]
         panels = self.rounded.panels[every.start // BLOCK : every.stop // BLOCK]
         first = y.places.start - x.places.start if both else -1
         references = panels, self.rounded.scale[every], bias, share, spread
