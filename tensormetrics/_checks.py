@@ -1,11 +1,15 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
+import difflib
+import inspect
 import operator
 from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any
 
 import torch
 from torch import Tensor
+
+ASKED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def integer_at_least(name: str, value: Any, minimum: int) -> int:
@@ -41,6 +45,27 @@ def listed(name: str, value: Any) -> list:
     if not isinstance(value, Iterable):
         raise TypeError(f"{name}: got {value!r:.60}, wanted a list")
     return list(value)
+
+
+def no_others(owner: type, unknown: Collection[str]) -> None:
+    """TypeError for an argument that no constructor of a class takes; it names those that they take."""
+    if not unknown:
+        return
+    names: dict[str, None] = {}  # in their order
+    by_place = True  # is passed on to the next constructor
+    for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        kinds = {p.kind for p in parameters}
+        taken = (p.name for p in parameters if p.kind is p.KEYWORD_ONLY or (by_place and p.kind in ASKED))
+        names |= dict.fromkeys(taken)
+        by_place &= inspect.Parameter.VAR_POSITIONAL in kinds
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            break
+    name = min(unknown)
+    close = difflib.get_close_matches(name, names, 1)
+    write = f"; write {close[0]}" if close else ""
+    wanted = f"one of {', '.join(names)}" if names else "none"
+    raise TypeError(f"{owner.__name__}: got the argument {name!r}, wanted {wanted}{write}")
 
 
 def tensor(name: str, value: Any) -> None:

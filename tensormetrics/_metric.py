@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
+from . import _checks
 from ._plots import plot_values, steps_of
 from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._uncertainty import resampling
@@ -87,6 +88,7 @@ class Metric(torchmetrics.Metric):
         return metric
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
+        _checks.no_others(type(self), kwargs.keys() - Options.__annotations__.keys())
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
@@ -370,7 +372,13 @@ class Metric(torchmetrics.Metric):
 
     @one_at_a_time
     def _apply(self, fn: Callable, exclude_state: Any = "") -> torch.nn.Module:
+        before = {name: (getattr(self, name), default) for name, default in self._defaults.items()}
         module = super()._apply(fn, exclude_state)
+        for name, states in before.items():
+            device, dtype = getattr(self, name).device, getattr(self, name).dtype
+            if dtype != states[0].dtype and not self._dtype_convert:  # `.to(torch.bfloat16)` of a model around it
+                here, self._defaults[name] = (state.to(device) for state in cast("tuple[Tensor, Tensor]", states))
+                setattr(self, name, here)
         self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
         return module
 

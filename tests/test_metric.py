@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tensormetrics._metric import Metric
+from tensormetrics.uncertainty import BrierScore
 
 
 class Rows(Metric):
@@ -209,3 +210,20 @@ def test_sums_of_another_shape_are_not_loaded():
     with pytest.raises(RuntimeError, match=r"size mismatch for count: got \(3,\), wanted \(\)"):
         metric.load_state_dict({"count": torch.ones(3)}, strict=False)
     assert metric.count == 2
+
+
+@pytest.mark.parametrize("convert", [lambda m: m.to(torch.bfloat16), lambda m: m.half(), lambda m: m.to(torch.float16)])
+def test_a_model_of_half_precision_leaves_the_states_as_they_are(convert):
+    metric = BrierScore()
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1), metric)
+    metric.update(torch.full((1001,), 0.3), torch.ones(1001, dtype=torch.int64))
+    wanted = metric.compute()
+    kinds = {name: state.dtype for name, state in metric.metric_state.items()}
+    convert(model)
+    assert model[0].weight.dtype != torch.float32
+    assert {name: state.dtype for name, state in metric.metric_state.items()} == kinds
+    assert metric.compute() == wanted
+    metric.reset()
+    assert {name: state.dtype for name, state in metric.metric_state.items()} == kinds
+    metric.set_dtype(torch.float16)
+    assert torch.float16 in {state.dtype for state in metric.metric_state.values()}

@@ -286,7 +286,8 @@ def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:
     tensor(0.0248)
     """
     _checks.floating("p", p)
-    n = torch.as_tensor(n, dtype=p.dtype, device=p.device)
+    if not isinstance(n, Tensor):
+        _checks.number("n", n, "a number > 0, or a tensor", lambda x: x > 0)
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 

@@ -247,6 +247,7 @@ def _places(
         labels = np.arange(_checks.integer_at_least("num_classes", num_classes, 2))
     if labels is None:
         labels = np.union1d(true, pred)
+        labels = labels[labels == labels]  # nan is none
     labels = _labels("labels", labels)
     C, order = len(labels), np.argsort(labels, kind="stable")
     if len(np.unique(labels)) != C:

@@ -226,10 +226,10 @@ def _spread(
     for first in range(0, len(wrong), tile):
         place = slice(first, first + tile)
         share = wrong[place, ..., None]
-        number = torch.arange(start + first, start + first + len(share), device=beside.device)
         if group is None:
             shares = normalised(_logs(beside, len(share), keys, start + first))
         else:
+            number = torch.arange(start + first, start + first + len(share), device=beside.device)
             alone = _logs(beside.masked_fill(group, 0), len(share), keys, start + first).movedim(-1, 0).contiguous()
             shares = shares_of_groups(alone, beside, group, keys, number)
         yield place, share * shares

@@ -135,6 +135,15 @@ def test_judgements_that_cannot_be_read(write, text, message):
         Qrels.read(write("qrels.txt", text))
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("nDCG@10", "ndcg_cut_10"), ("precision@3", "P_3"), ("MRR", "recip_rank"), ("hit_rate@7", "success_7")],
+)
+def test_other_names_of_measures(name, meant):
+    with pytest.raises(ValueError, match=rf"metrics: got '{name}', wanted some of map, .*; perhaps '{meant}'"):
+        evaluate_run({"q": {"d": 1.0}}, {"q": {"d": 1}}, metrics=[name])
+
+
 def test_errors():
     with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
         evaluate_run(RUN, QRELS, ["ndgc"])

@@ -104,6 +104,9 @@ CUT: dict[str, Callable[..., np.ndarray]] = {  # of hits, depth
     "recall": recall,
     "success": success,
 }
+OTHER_NAMES = {"mrr": "recip_rank", "rr": "recip_rank", "ap": "map", "r_precision": "Rprec", "precision": "P"}
+OTHER_FAMILIES = {"precision": "P", "p": "P", "ap": "map_cut", "map": "map_cut", "ndcg": "ndcg_cut", "recall": "recall"}
+OTHER_FAMILIES |= {"r": "recall", "hit_rate": "success", "hits": "success", "success": "success"}
 SUMMED = "num_ret", "num_rel", "num_rel_ret"  # over queries; of the others the mean is taken
 
 
@@ -121,6 +124,15 @@ def measures(names: tuple[str, ...]) -> dict[str, Measure]:
             found[name] = functools.partial(CUT[family], depth=int(depth))
         else:
             known = [*FLAT, *(f"{cut}_10" for cut in CUT)]
-            near = difflib.get_close_matches(name, known, 1, 0)
-            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(known)}; perhaps {near[0]!r}")
+            near = _meant(name) or difflib.get_close_matches(name, known, 1, 0)[0]
+            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(known)}; perhaps {near!r}")
     return found
+
+
+def _meant(name: str) -> str | None:
+    """What "nDCG@10", "MRR", "precision@5" and the like are called here."""
+    word, _, depth = name.lower().partition("@")
+    if not depth:
+        return OTHER_NAMES.get(word)
+    family = OTHER_FAMILIES.get(word)
+    return f"{family}_{depth}" if family and depth.isdecimal() and int(depth) > 0 else None

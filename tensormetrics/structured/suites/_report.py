@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ... import _checks
 from ..._uncertainty.estimates import interval_of
 
 HEAD = ("precision", "recall", "f1-score", "support")
@@ -13,6 +14,8 @@ Row = tuple[str, Sequence[Tensor], int]  # name, scores (1 + R,) whose first is 
 
 def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int, confidence: float) -> str:
     """The form of scikit-learn's and seqeval's `classification_report`, with intervals where there are replicates."""
+
+    digits = _checks.integer_at_least("digits", digits, 0)
 
     def cell(score: Tensor) -> str:
         text = f"{float(score[0]):.{digits}f}"

@@ -81,6 +81,9 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     [('w', 'instance'), ('w', 'arg0')]
     """
     _checks.one_of("top", top, (True, False, "concept"))
+    triples = _checks.listed("triples", triples)
+    if wrong := [triple for triple in triples if not isinstance(triple, tuple | list) or len(triple) != 3]:
+        raise ValueError(f"triples: got {wrong[0]!r:.60}, wanted (source, role, target)")
     triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
     concepts = {source: target for source, role, target in triples if role == "instance"}
     props = [_prop(source, role, target, concepts) for source, role, target in triples if target is not None]

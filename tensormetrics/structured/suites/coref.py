@@ -50,7 +50,7 @@ class CorefScores(CountMetric):
         zero_division: float | str = 0.0,
         **kwargs: Any,
     ) -> None:
-        for metric in metrics:
+        for metric in (metrics := _checks.listed("metrics", metrics)):
             _checks.one_of("metrics", metric, METRICS)
         _checks.one_of("singletons", singletons, ("keep", "drop"))
         policy.check_zero_division(zero_division)

@@ -47,8 +47,8 @@ class RankingScores(CountMetric):
         zero_division: float | str = 0.0,
         **kwargs: Any,
     ) -> None:
-        self.ks = tuple(_checks.integer_at_least("ks", k, 1) for k in ks)
-        for score in scores:
+        self.ks = tuple(_checks.integer_at_least("ks", k, 1) for k in _checks.listed("ks", ks))
+        for score in (scores := _checks.listed("scores", scores)):
             _checks.one_of("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
         policy.check_zero_division(zero_division)
         self.zero_division = zero_division

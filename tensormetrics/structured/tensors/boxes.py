@@ -44,7 +44,9 @@ class BoxMatch(CountMetric):
         _checks.one_of("format", format, ("xyxy", "xywh", "cxcywh"))
         _checks.one_of("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, float | int)
-        thresholds = (threshold,) if isinstance(threshold, float | int) else tuple(threshold)
+        thresholds = (
+            (threshold,) if isinstance(threshold, float | int) else tuple(_checks.listed("threshold", threshold))
+        )
         for t in thresholds:
             if not (isinstance(t, float | int) and 0 <= t <= 1):
                 raise ValueError(f"threshold: got {t!r}, wanted a number in [0, 1], or several")

@@ -50,9 +50,11 @@ class Normalizer(ABC):
         number = re.fullmatch(r"f(\d+\.?\d*(?:e[+-]?\d+)?)", text) if isinstance(text, str) else None
         beta = float(number[1]) if number else 0.0
         if beta == 0 or math.isinf(beta):
+            named = re.fullmatch(r"(.*?)[-_ ]?(micro|macro)[-_ ]?(.*)", text) if isinstance(text, str) else None
+            hint = f"; write {named[2]}_average([{named[1] + named[3] or 'f1'!r}])" if named else ""
             raise ValueError(
                 f"normalizer: got {text!r}, wanted one of {', '.join(map(repr, _NAMED))}, "
-                f"or 'f' and a positive number such as 'f0.5'"
+                f"or 'f' and a positive number such as 'f0.5'{hint}"
             )
         return FScore(beta)
 
@@ -118,8 +120,7 @@ class FScore(Normalizer):
     name: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta < math.inf:
-            raise ValueError(f"beta: got {self.beta!r}, wanted a positive finite number")
+        _checks.number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
         object.__setattr__(self, "name", f"f{self.beta:g}")
 
     def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
