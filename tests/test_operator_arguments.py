@@ -125,6 +125,13 @@ def test_wrong_tensors_are_errors():
     assert len(lines) > 700
 
 
+def test_no_subset_has_more_places_than_there_are():
+    units, present = torch.tensor([[1, 2, 3]]), torch.tensor([[True, False, True]])
+    for n, count in ((0, 1), (1, 2), (2, 1), (3, 0), (4, 0)):
+        found = torch.ops.tensormetrics.extreme_subsets(units, present, torch.tensor([n]), torch.tensor([-99]), None)
+        assert found.tolist() == [count]
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     main()

@@ -101,7 +101,7 @@ struct Query {
   // What is left of n values of N has the same count, and smaller classes where n > N / 2.
   void shrink() {
     const int64_t count = static_cast<int64_t>(values.size());
-    if (n < 0 || 2 * n <= count) return;
+    if (n < 0 || n > count || 2 * n <= count) return;
     int64_t total = 0;
     for (const int64_t value : values) total += value;
     n = count - n;

@@ -41,7 +41,8 @@ def linear_sum_assignment(
     unmatched_cost: (...).
 
     `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
-    integers in float64. Entries of a problem must differ by less than the largest number of that dtype.
+    integers in float64. Entries of a problem must differ by less than the largest number of that dtype, and where pairs
+    are forbidden by less than that number over min(R, C): beyond, sums of them overflow.
     An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
     `row_lengths` and `col_lengths` (int64) say how many rows and columns count; what lies beyond never matters.
     A column may serve `col_capacity` rows (default 1): then min(R, sum of capacities) pairs are matched. With

@@ -119,3 +119,19 @@ def test_too_few_pairs_is_infeasible_however_prices_move() -> None:
             assert Problem(cost).solve(kernel).status == 1
             assert Problem(cost.T).solve(kernel).status == 1
             certify(Problem(cost, unmatched=5.0), Problem(cost, unmatched=5.0).solve(kernel))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_entries_as_large_as_they_may_be(dtype):
+    """Long paths of few allowed pairs, whose lengths come close to the largest number."""
+    n, most = 17, torch.finfo(dtype).max / 17
+    index = torch.arange(n)
+    allowed = torch.eye(n, dtype=torch.bool) | torch.eye(n, dtype=torch.bool).roll(1, 1)
+    for seed in range(200):
+        cost = (torch.rand(n, n, generator=rng(seed), dtype=torch.float64) - 0.5).where(allowed, torch.inf)
+        cost = cost[torch.randperm(n, generator=rng(seed))]
+        expected = KERNELS["op"](cost, False)
+        found = KERNELS["op"]((cost * most).to(dtype), False)
+        assert found[4] == 0
+        best, value = (cost[index, each[0]].sum() for each in (expected, found))
+        assert abs(best - value) < 1e-5
