@@ -42,6 +42,7 @@ FREE = {
     ("count_before", 5, "short in 1"),
     ("count_before", 5, "empty in 1"),
     ("rows_of_words", 0, "empty in 0"),
+    ("settle_possible", 1, "short in 0"),  # which were not looked at
     ("sorted_least", 0, "short in 1"),
     ("sorted_least", 0, "long in 1"),
 }

@@ -139,7 +139,7 @@ def _to_words(
     place = slice(first, first + len(x))
     scale[place] = unit
     sizes[:, place] = torch.stack([length.where(there, torch.inf), rounded.norm(dim=1), left])
-    padded = torch.nn.functional.pad(words, (0, dim % 2)).to(torch.int16).view(len(x), -1, 2)
+    padded = torch.nn.functional.pad(words, (0, dim % 2)).to(torch.int16).view(len(x), -(-dim // 2), 2)
     place_of = torch.arange(first, first + len(x), device="cpu")
     panels[place_of // BLOCK, :, place_of % BLOCK] = padded
 
