@@ -54,19 +54,22 @@ class Ordered {
   }
   void write(int64_t k, double* delta, int64_t* index) {
     const int64_t count = delta_.size(), size = std::min(k, count);
-    if (count > kMost || !by_counting(k, delta, index)) {
-      pairs_.clear();
-      for (int64_t i = 0; i < count; ++i) pairs_.emplace_back(delta_[i], index_[i]);
-      std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
-      std::sort(pairs_.begin(), pairs_.begin() + size);
-      for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
-    }
+    if (count > kMost || !by_counting(k, delta, index)) by_sorting(size, delta, index);
     std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
     std::fill(index + size, index + k, -1);
   }
 
  private:
   static constexpr int64_t kMost = 256;
+
+  // Rare, and long to compile for each width.
+  __attribute__((noinline)) void by_sorting(int64_t size, double* delta, int64_t* index) {
+    pairs_.clear();
+    for (size_t i = 0; i < delta_.size(); ++i) pairs_.emplace_back(delta_[i], index_[i]);
+    std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
+    std::sort(pairs_.begin(), pairs_.begin() + size);
+    for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
+  }
 
   bool by_counting(int64_t k, double* delta, int64_t* index) const {
     const int64_t count = delta_.size();

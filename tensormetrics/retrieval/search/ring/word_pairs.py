@@ -166,7 +166,7 @@ class WordPairs:
         if not proven.all():
             rows, among = order[~proven], self.order[y.places].sort().values
             among = among[among >= 0]
-            own = torch.searchsorted(among, rows) if side is other and x == y else torch.full_like(rows, -1)
+            own = torch.searchsorted(among, rows) if x.places == y.places else torch.full_like(rows, -1)
             delta, near = nearest_of(side.rows[rows], own, other.rows[among], self.k, self.distance, self.memory // 4)
             index = torch.where(near < 0, -1, among[near.clamp(min=0)] + other.first)
             side.known.add(delta, index, rows)
