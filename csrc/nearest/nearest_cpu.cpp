@@ -80,14 +80,15 @@ struct Least {
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
 void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
+  const int64_t references = bias.size(0);
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "keep_least: got ", references,
+                  " references, but columns are 32 bits wide");
   common::check("keep_least",
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
   const bool halved = start >= 0;
-  const int64_t queries = limit.size(0), references = bias.size(0);
-  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "keep_least: got ", references,
-                  " references, but columns are 32 bits wide");
+  const int64_t queries = limit.size(0);
   STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= references && 0 < kept && kept < keys.size(1) &&
                       (halved ? start + x.size(0) <= std::min(references, queries) && first + rows.size(0) <= queries
                               : x.size(0) == queries),

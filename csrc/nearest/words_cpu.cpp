@@ -291,14 +291,14 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
   STD_TORCH_CHECK(common::multiplies_words(), "keep_by_words: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "keep_by_words: got ", bias.size(0),
+                  " references, but columns are 32 bits wide");
   common::check("keep_by_words",
                 "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
                 "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
   common::check_range<int32_t>("keep_by_words", "number", number, column.size(1) + 1);
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "keep_by_words: got ", bias.size(0),
-                  " references, but columns are 32 bits wide");
   STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) && 0 < k && k < column.size(1) &&
                       (first_column < 0 ? own.size(0) == number.size(0)
                                         : own.size(0) <= number.size(0) && number.size(0) <= bias.size(0)),
