@@ -142,7 +142,7 @@ QUOTES = [
         "scipy",
         "assignment",
         "uniform 10000 x 30 x 30",
-        "ours float64 ms",
+        "ours 64 ms",
         "scipy ms",
     ),
     Quote(
@@ -150,7 +150,7 @@ QUOTES = [
         "scipy",
         "assignment",
         "geometric 1 x 1000 x 1000",
-        "ours float64 ms",
+        "ours 64 ms",
         "scipy ms",
     ),
 ]
