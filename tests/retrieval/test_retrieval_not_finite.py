@@ -18,6 +18,7 @@ from tensormetrics.retrieval import (
 from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
+from tensormetrics.retrieval.rows import finite_rows
 from tensormetrics.retrieval.rows import Sides, Spread
 from tensormetrics.retrieval.search.ring.passing import in_places, told_of_places
 
@@ -182,3 +183,13 @@ def test_ranks_of_rows_that_are_spread(rank_results):
     for results in rank_results:
         assert found(results["test_retrieval_not_finite"].rank) == expected
         assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_finite_rows_eager_and_compiled_agree(dtype):
+    rows = torch.full((6, 5), torch.finfo(dtype).max, dtype=dtype)
+    rows[1, 4], rows[2, 0], rows[3, 2], rows[4] = torch.nan, torch.inf, -torch.inf, -torch.finfo(dtype).max
+    for function in (finite_rows, torch.compile(finite_rows, backend="inductor")):
+        assert function(rows).tolist() == [True, False, False, False, True, True]
+    assert finite_rows(rows[:, :0]).tolist() == [True] * 6 and finite_rows(rows[:0]).shape == (0,)
+    assert finite_rows(torch.tensor([[-128, 127]], dtype=torch.int8)).tolist() == [True]
