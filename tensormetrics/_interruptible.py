@@ -22,7 +22,7 @@ def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Call
 
     `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long
     call of the main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc
-    then read the flag of that call (common/stop.h). Short calls are made as they are.
+    then read the flag of that call (common/interrupt.h). Short calls are made as they are.
     """
 
     def call(*arguments: Any, **options: Any) -> Any:

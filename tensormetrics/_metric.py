@@ -15,11 +15,11 @@ from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
 from typing_extensions import Unpack  # torch brings it
 
 from . import _checks
+from ._distributed import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._plots import plot_values, steps_of
-from ._ranks import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
-from ._uncertainty import resampling
-from ._uncertainty.estimates import check_confidence
-from ._uncertainty.weights import check_draws
+from .uncertainty.engine import resampling
+from .uncertainty.engine.estimates import check_confidence
+from .uncertainty.engine.weights import check_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 
 from . import _checks
 from ._metric import Metric, Options
-from ._uncertainty.resampling import Resampled
-from ._uncertainty.weights import GRIDS, check_draws, fingerprint, identity, joined, weighted_sums
+from .uncertainty.engine.resampling import Resampled
+from .uncertainty.engine.weights import GRIDS, check_draws, fingerprint, identity, joined, weighted_sums
 
 
 class SumMetric(Metric):

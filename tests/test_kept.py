@@ -8,10 +8,10 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import tensormetrics
-from tensormetrics._kept import kept
-from tensormetrics._uncertainty import weights
+from tensormetrics._device_cache import kept
 from tensormetrics.association import _subset_sums
 from tensormetrics.structured.suites.entities import tags
+from tensormetrics.uncertainty.engine import weights
 
 TABLES = {
     "weights": lambda like: weights._tables(like)[0],
@@ -64,12 +64,12 @@ def test_no_table_is_one_of_inference_mode():
 def test_tensors_are_kept_in_no_other_way():
     """A function that is cached gives no tensor; a `cached_property` ends with its object."""
     for path in Path(tensormetrics.__file__).parent.rglob("*.py"):
-        if path.name == "_kept.py":
+        if path.name == "_device_cache.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 cached = [ast.unparse(each) for each in node.decorator_list if "cache" in ast.unparse(each)]
                 given = "" if node.returns is None else ast.unparse(node.returns)
                 assert "Tensor" not in given or cached in ([], ["functools.cached_property"], ["cached_property"]), (
-                    f"{path.name}: {node.name}: write @kept of _kept.py"
+                    f"{path.name}: {node.name}: write @kept of _device_cache.py"
                 )

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tensormetrics
 from tensormetrics import _plots, association, posterior
 from tensormetrics.__main__ import main
-from tensormetrics._cli.answers.association import draw
+from tensormetrics._cli.commands.association import draw
 from tensormetrics._cli.output import draw_scores
 from tensormetrics.posterior.plots import ForestGroup, Shown
 

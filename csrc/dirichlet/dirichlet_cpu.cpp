@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "common/parallel.h"
-#include "common/stop.h"
+#include "common/interrupt.h"
 #include "dirichlet_tile.h"
 
 namespace dirichlet {

@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "common/stop.h"
+#include "common/interrupt.h"
 
 #ifdef __CUDACC__
 #define LSA_FN __host__ __device__ inline

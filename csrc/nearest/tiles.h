@@ -16,7 +16,7 @@
 
 #include "canonical.h"
 #include "common/parallel.h"
-#include "common/stop.h"
+#include "common/interrupt.h"
 
 namespace nearest {
 

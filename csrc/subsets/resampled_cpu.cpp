@@ -9,7 +9,7 @@
 
 #include "common/arguments.h"
 #include "common/parallel.h"
-#include "common/stop.h"
+#include "common/interrupt.h"
 #include "words.h"
 
 namespace subsets {

@@ -50,12 +50,12 @@ class Size(click.ParamType):
 
 
 def answer(place: str, /, **options: Any) -> int:
-    """What `answers/FILE.py` makes of the options; `FILE.function` names one of several."""
+    """What `commands/FILE.py` makes of the options; `FILE.function` names one of several."""
     if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
         raise BadInput(f"--{lonely[0]}: is for --plot; write both")
     file, _, function = place.partition(".")
     with leaving_at_once():
-        work = import_module(f"tensormetrics._cli.answers.{file}")
+        work = import_module(f"tensormetrics._cli.commands.{file}")
     return getattr(work, function or "answer")(**options)
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import _native
+from .._device_cache import kept
 from .._interruptible import interruptible
-from .._kept import kept
 from ._random import Null
 
 BUDGET = 2**22  # integers held at a time, but for the one table over 44 places

@@ -13,8 +13,8 @@ from .. import _checks
 from .._exact_sums import GRIDS, parts, total
 from .._plots import steps_of
 from .._sum_metric import SumMetric
-from .._uncertainty.estimates import Estimate, check_confidence
-from .._uncertainty.weights import identity
+from ..uncertainty.engine.estimates import Estimate, check_confidence
+from ..uncertainty.engine.weights import identity
 from . import _sets
 from ._call import Call, bind, check_template
 from .bootstrap import bootstrap_interval

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import _checks, _native
 from .._interruptible import interruptible
-from .._uncertainty.estimates import Estimate, check_confidence
+from ..uncertainty.engine.estimates import Estimate, check_confidence
 from ._draws import chunks
 from ._random import random_uniform, stream
 from ._words import check_words, count_words, word_places

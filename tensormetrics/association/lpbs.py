@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 from .. import _checks
 from .._exact_sums import GRIDS, parts, total
 from .._sum_metric import SumMetric
-from .._uncertainty.weights import Identity, identity
+from ..uncertainty.engine.weights import Identity, identity
 
 
 def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor | None = None) -> Tensor:

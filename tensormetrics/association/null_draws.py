@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._uncertainty.corrections import StepDown
+from ..uncertainty.engine.corrections import StepDown
 from ._draws import chunks, random_partitions, random_signs
 from ._random import stream
 from ._words import word_sums

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._uncertainty.corrections import CORRECTIONS as OF_P_VALUES
-from .._uncertainty.corrections import correct_p_values
-from .._uncertainty.estimates import Estimate
+from ..uncertainty.engine.corrections import CORRECTIONS as OF_P_VALUES
+from ..uncertainty.engine.corrections import correct_p_values
+from ..uncertainty.engine.estimates import Estimate
 from ._call import check_template
 from ._random import stream
 from .base_metric import BaseMetric

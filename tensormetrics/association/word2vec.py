@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from .. import _checks
-from .._columns import rows_of_words
+from .._text_columns import rows_of_words
 
 CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
 PIECE = 2**22  # bytes of text whose numbers are read together

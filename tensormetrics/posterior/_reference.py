@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._uncertainty.philox import WORD, Lanes, philox4x32
+from ..uncertainty.engine.philox import WORD, Lanes, philox4x32
 from ._sticks import in_groups, shares_of_groups
 
 SCRATCH_CELLS = defaultdict(lambda: 2**22, cpu=2**18)  # device -> variates at a time, 250 bytes of scratch each

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._uncertainty.philox import WORD, philox4x32
+from ..uncertainty.engine.philox import WORD, philox4x32
 
 STICK = 2**30  # the attempt numbers of sticks begin here
 ATTEMPTS = 64  # at most 0.002 of the proposals are refused

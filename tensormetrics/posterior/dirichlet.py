@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._uncertainty.philox import philox_key
+from ..uncertainty.engine.philox import philox_key
 from . import _op
 
 STRATEGIES = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .._uncertainty.philox import WORD, philox4x32
+from ..uncertainty.engine.philox import WORD, philox4x32
 from . import _op
 from .dirichlet import normalised, stream_keys
 

@@ -11,9 +11,9 @@ from typing_extensions import Unpack
 
 from .. import _checks
 from .._metric import Metric, Options
-from .._uncertainty.estimates import Estimate, as_scalars, check_confidence
-from .._uncertainty.resampling import Items, Resampled
-from .._uncertainty.weights import Identity, check_draws, identity
+from ..uncertainty.engine.estimates import Estimate, as_scalars, check_confidence
+from ..uncertainty.engine.resampling import Items, Resampled
+from ..uncertainty.engine.weights import Identity, check_draws, identity
 from . import paired
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
 from .engine import sample_metrics

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._uncertainty.weights import joined, weighted_sums
+from ..uncertainty.engine.weights import joined, weighted_sums
 from . import _op
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, normalised, stream_keys
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .._files import written
-from .._uncertainty.weights import units
+from ..uncertainty.engine.weights import units
 from .errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
 from .experiment import Experiment
 from .io import label_cells

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _checks
-from .._uncertainty.estimates import Estimate
+from ..uncertainty.engine.estimates import Estimate
 from .moments import sum_of
 
 RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster

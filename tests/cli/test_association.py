@@ -13,7 +13,7 @@ from fasttext_files import fasttext_file
 from safetensors.torch import save_file
 
 from tensormetrics.__main__ import main
-from tensormetrics._cli.answers.association import METRICS, TESTED
+from tensormetrics._cli.commands.association import METRICS, TESTED
 from tensormetrics.association import RND, WEAT, Query, WordEmbeddingModel, load_weat, run_queries
 
 QUERY = {

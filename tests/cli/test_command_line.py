@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
 from tensormetrics._cli import names, warm_up
-from tensormetrics._cli.answers import posterior
-from tensormetrics._cli.answers.association import METRICS
+from tensormetrics._cli.commands import posterior
+from tensormetrics._cli.commands.association import METRICS
 from tensormetrics.association.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensormetrics.__main__ import main
-from tensormetrics._cli.answers.posterior import draw
+from tensormetrics._cli.commands.posterior import draw
 from tensormetrics.posterior import Study
 
 

@@ -118,7 +118,7 @@ def test_stdout_aside():
 
 
 def test_keops_talks_beside_the_answer(folder, monkeypatch):
-    from tensormetrics._cli.answers import retrieval
+    from tensormetrics._cli.commands import retrieval
 
     def chatty(self, *args, **kwargs):
         print("[KeOps] Generating code...")

@@ -6,8 +6,8 @@ import scipy.stats
 import torch
 from posterior_oracle import GOLDEN, log_gamma, numbers
 
-from tensormetrics._uncertainty.philox import philox4x32, philox_key
 from tensormetrics.posterior import dirichlet_prior, sample_dirichlet, sample_log_gamma
+from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
 
 
 @pytest.mark.parametrize("case", GOLDEN["philox"])

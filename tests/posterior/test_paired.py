@@ -7,7 +7,6 @@ import torch
 from posterior_oracle import log_gamma, normalised
 from study_oracle import KNOWN
 
-from tensormetrics._uncertainty.philox import philox4x32, philox_key
 from tensormetrics.posterior import (
     Items,
     PosteriorWarning,
@@ -17,6 +16,7 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_paired_matrices,
 )
+from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
 
 K = torch.arange(1, 41)
 TRUTH = 7 * K // 3 % 2

@@ -7,8 +7,8 @@ import torch
 from emulated import lanes
 
 from tensormetrics import _native
-from tensormetrics._uncertainty import philox as _philox
 from tensormetrics.posterior import _op, _reference
+from tensormetrics.uncertainty.engine import philox as _philox
 
 START = 2**32 - 100  # the high word of the sample's number changes
 TEAMS = "lane", "warp", "block"

@@ -7,7 +7,6 @@ import scipy.stats
 import torch
 from emulated import lanes
 
-from tensormetrics._uncertainty.philox import philox_key
 from tensormetrics.posterior import (
     _op,
     _reference,
@@ -21,6 +20,7 @@ from tensormetrics.posterior import (
 )
 from tensormetrics.posterior._sticks import in_groups
 from tensormetrics.posterior.scores import SCORES
+from tensormetrics.uncertainty.engine.philox import philox_key
 
 START = 2**32 - 20  # the high word of the sample's number changes
 

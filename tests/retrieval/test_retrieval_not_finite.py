@@ -18,8 +18,7 @@ from tensormetrics.retrieval import (
 from tensormetrics.retrieval.ranks.ranking import Ranking
 from tensormetrics.retrieval.ranks.ranks import joined
 from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
-from tensormetrics.retrieval.rows import finite_rows
-from tensormetrics.retrieval.rows import Sides, Spread
+from tensormetrics.retrieval.rows import Sides, Spread, finite_rows
 from tensormetrics.retrieval.search.ring.passing import in_places, told_of_places
 
 N, CLASSES = 200, 20

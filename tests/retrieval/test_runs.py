@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics._columns import read_columns
+from tensormetrics._text_columns import read_columns
 from tensormetrics.retrieval import Qrels, Run, evaluate_run
 from tensormetrics.retrieval.runs import pairs
 

@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 import torch
 
-from tensormetrics._uncertainty.corrections import StepDown
 from tensormetrics.association import ECT, GWEAT, RIPA, RND, WEAT, Query, WordEmbeddingModel, run_queries
 from tensormetrics.uncertainty import correct_p_values
+from tensormetrics.uncertainty.engine.corrections import StepDown
 
 
 def test_by_hand(device):

@@ -20,7 +20,7 @@ from tensormetrics.uncertainty import (
     average_precision,
     brier_score,
     calibration_error,
-    compare,
+    comparison,
 )
 
 
@@ -73,7 +73,9 @@ def test_by_hand():
 
 @pytest.mark.parametrize(("metric", "score"), [(BinaryAUROC, auroc), (BinaryAveragePrecision, average_precision)])
 def test_intervals_are_quantiles_of_reweighted_scores(metric, score, generator, device, monkeypatch):
-    monkeypatch.setitem(__import__("tensormetrics._uncertainty.weights", fromlist=["LANES"]).LANES, device.type, 100)
+    monkeypatch.setitem(
+        __import__("tensormetrics.uncertainty.engine.weights", fromlist=["LANES"]).LANES, device.type, 100
+    )
     preds, target = drawn(generator, 30)
     made = metric().to(device)
     made.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))
@@ -90,12 +92,12 @@ def test_the_better_ranking_is_found(generator):
     a, b = BinaryAUROC(), BinaryAUROC()
     a.update(target + torch.randn(300, generator=generator), target)
     b.update(target + 3 * torch.randn(300, generator=generator), target)
-    found = compare(a, b)
+    found = comparison(a, b)
     assert found.p_better > 0.99 and found.low > 0 and found.p_value.isnan()
     sharp, blunt = BrierScore(replicates=200), BrierScore(replicates=200)
     sharp.update(0.1 + 0.8 * target.float(), target)
     blunt.update(torch.full((300,), 0.5), target)
-    found = compare(sharp, blunt)
+    found = comparison(sharp, blunt)
     assert found.difference < 0 and found.p_better == 1 and found.p_value == 1 / 201
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._ranks import together as failing_together
-from ..._uncertainty.estimates import Estimate, check_confidence
-from ..._uncertainty.resampling import Resampled, together
-from ..._uncertainty.resampling import interval as intervals
-from ..._uncertainty.weights import check_draws
-from ..._uncertainty.weights import units as units_of
+from ..._distributed import together as failing_together
+from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.resampling import Resampled, together
+from ...uncertainty.engine.resampling import interval as intervals
+from ...uncertainty.engine.weights import check_draws
+from ...uncertainty.engine.weights import units as units_of
 from ..clusters.among import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..ranks.ranking import TIES, Ties

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import Group, check_same_options, described, exchange, options_of
+from ..._distributed import Group, check_same_options, described, exchange, options_of
 from ..._version import __version__
 from ..relevance import Ignore
 from ..rows import as_tensor, budget, need_no_table

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import exchange, gathered, reduced
+from ..._distributed import exchange, gathered, reduced
 from ..._splitmix import mixed
 from ..rows import Spread, few_rows
 from ..sums import by_content, content_keys

@@ -11,8 +11,8 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
-from ..._uncertainty.resampling import Items
-from ..._uncertainty.weights import Identity, identity, or_places
+from ...uncertainty.engine.resampling import Items
+from ...uncertainty.engine.weights import Identity, identity, or_places
 from ..rows import as_labels, as_tensor, budget, check_finite
 from ..sums import distinct
 

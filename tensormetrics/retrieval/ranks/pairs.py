@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import gathered, reduced
+from ..._distributed import gathered, reduced
 from ..rows import Sides, budget
 from ..search.distance import Distance
 from ..search.filter import BLOCK, Filter

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import common_kind, exchange, from_rank, gathered, kind_of, reduced
+from ..._distributed import common_kind, exchange, from_rank, gathered, kind_of, reduced
 from ..relevance import Relevance, triples_of
 from ..rows import Sides, Spread, check_squares, few_rows, finite_rows
 from ..search.backends.sharded import ShardedKNN

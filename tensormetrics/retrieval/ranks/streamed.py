@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._ranks import exchange, from_rank, reduced
+from ..._distributed import exchange, from_rank, reduced
 from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, places_among
 from ..rows import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..search.backend import nearest

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._columns import Fields, read_columns
+from ..._text_columns import Fields, read_columns
 
 MOST = 2**53  # gains above are no exact float64
 MIX = 0x9E3779B97F4A7C15  # an odd number without pattern

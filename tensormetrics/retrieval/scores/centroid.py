@@ -9,8 +9,8 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._distributed import reduced
 from ..._exact_sums import total, unit_of
-from ..._ranks import reduced
 from ..ranks.spread import gathered_scores
 from ..rows import (
     Sides,

@@ -11,9 +11,9 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._distributed import common_kind, exchange, gather, gathered
 from ..._metric import Metric, Options
-from ..._ranks import common_kind, exchange, gather, gathered
-from ..._uncertainty.weights import Identity, units
+from ...uncertainty.engine.weights import Identity, units
 from ..ranks.spread import rows_in_places
 from ..rows import (
     Sides,

@@ -10,8 +10,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.resampling import Items
-from ..._uncertainty.weights import or_places
+from ...uncertainty.engine.resampling import Items
+from ...uncertainty.engine.weights import or_places
 from ..ranks.ranking import TIES, Ranking, Ties
 from ..ranks.ranks import PositiveRanks, count_relevant
 from ..ranks.spread import gathered_scores, tiles_of

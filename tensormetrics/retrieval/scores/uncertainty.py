@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._splitmix import words_at
-from ..._uncertainty.estimates import Comparison, Estimate, check_confidence, interval_of
+from ...uncertainty.engine.estimates import Comparison, Estimate, check_confidence, interval_of
 from ..rows import as_labels, budget, check_finite
 from ..sums import distinct
 

@@ -101,7 +101,7 @@ _nearest_of_possible = define(
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 # query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; then as
-# above, of these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/possible_cpu.cpp
+# above, of these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/candidates_cpu.cpp
 # ->  (n,) bool, of which lists something is known
 _settle_possible = define(
     "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor(a!) bounds, "

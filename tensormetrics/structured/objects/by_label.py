@@ -9,7 +9,7 @@ import torch
 import torchmetrics
 from torch import Tensor
 
-from ..._ranks import check_same_options, described, exchange
+from ..._distributed import check_same_options, described, exchange
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
 from .invalid import EMPTY

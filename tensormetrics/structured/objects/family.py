@@ -12,10 +12,10 @@ from typing_extensions import Self, Unpack
 from ... import _checks
 from ..._metric import Lock, NoDataError, one_at_a_time
 from ..._plots import plot_values, steps_of
-from ..._uncertainty.estimates import Estimate, check_confidence
-from ..._uncertainty.resampling import Resampled, together
-from ..._uncertainty.resampling import interval as intervals
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.resampling import Resampled, together
+from ...uncertainty.engine.resampling import interval as intervals
+from ...uncertainty.engine.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._uncertainty.estimates import check_confidence
+from ...uncertainty.engine.estimates import check_confidence
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ... import _checks
-from ..._uncertainty.estimates import interval_of
+from ...uncertainty.engine.estimates import interval_of
 
 HEAD = ("precision", "recall", "f1-score", "support")
 

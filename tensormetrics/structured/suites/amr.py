@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from ..objects.variable import Variable
 from ..tensors._lengths import in_chunks
 from ..tensors._programme import check_solver

@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total

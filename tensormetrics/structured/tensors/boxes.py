@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from . import _lengths
 from ._lengths import documents, in_chunks
 from .normalizers import normalize

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._sum_metric import SumMetric
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._uncertainty.weights import Identity
+from ...uncertainty.engine.weights import Identity
 from . import _lengths
 from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from .... import _checks
-from ...._ranks import Kind, check_same_options, described, exchange, kind_of, together
+from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together
 from ...relevance import rows_of
 from ...rows import budget, check_squares
 from .. import operators

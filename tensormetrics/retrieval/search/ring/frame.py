@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...._distributed import Group, exchange
 from ...._exact_sums import power_of_two
-from ...._ranks import Group, exchange
 from ..distance import Distance, rows_at_once
 from ..filter import Frame, middle
 

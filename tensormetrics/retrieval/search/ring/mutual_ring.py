@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._ranks import Group, exchange
+from ...._distributed import Group, exchange
 from .. import operators
 from ..distance import Distance, rows_at_once
 from ..filter import Filter, Frame

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._ranks import FEW, Group, exchange, global_rank, reaching
+from ...._distributed import FEW, Group, exchange, global_rank, reaching
 
 FEWEST = 64  # rows that are sent at once
 

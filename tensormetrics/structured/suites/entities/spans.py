@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
-from ...._uncertainty.weights import Identity
+from ....uncertainty.engine.weights import Identity
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores

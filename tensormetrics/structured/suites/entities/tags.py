@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .... import _checks
-from ...._kept import kept
+from ...._device_cache import kept
 
 _PREFIXES = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 _RULED = _PREFIXES | {"!": 0, "=": 1}  # whether labels are equal

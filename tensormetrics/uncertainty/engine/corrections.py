@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .. import _checks
+from ... import _checks
 
 CORRECTIONS = ("holm", "bh")
 

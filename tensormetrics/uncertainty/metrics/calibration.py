@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .. import _checks
-from .._metric import Options
-from .._sum_metric import SumMetric
-from .._uncertainty.weights import Identity
+from ... import _checks
+from ..._metric import Options
+from ..._sum_metric import SumMetric
+from ..engine.weights import Identity
 
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
 

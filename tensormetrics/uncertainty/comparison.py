@@ -4,8 +4,8 @@ from typing import Any
 
 from .. import _checks
 from .._metric import Metric
-from .._uncertainty.estimates import check_confidence
-from .._uncertainty.resampling import comparisons
+from .engine.estimates import check_confidence
+from .engine.resampling import comparisons
 
 
 def compare(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .. import _checks
+from ... import _checks
 
 
 class Estimate(NamedTuple):

@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._uncertainty.estimates import Estimate
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
+from ...uncertainty.engine.estimates import Estimate
 from ..inputs import BadInput, Column, naming
 from ..output import OUTPUTS, Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
-from .sides import FILES, Asked, part_of, read_sides
+from .retrieval_inputs import FILES, Asked, part_of, read_sides
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 HINTS = {  # of the library -> of the command

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics.utilities.data import dim_zero_sum
 
-from .. import _checks
-from .._metric import Lock
-from .._sum_metric import SumMetric
+from ... import _checks
+from ..._metric import Lock
+from ..._sum_metric import SumMetric
 
 
 class Uncertain(SumMetric):

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .. import _checks
-from .._metric import Metric, Options
-from .._uncertainty.resampling import Resampled
-from .._uncertainty.weights import Identity, check_draws, fingerprint, identity, or_places, replicate_weights
+from ... import _checks
+from ..._metric import Metric, Options
+from ..engine.resampling import Resampled
+from ..engine.weights import Identity, check_draws, fingerprint, identity, or_places, replicate_weights
 
 
 def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:

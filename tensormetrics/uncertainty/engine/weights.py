@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _checks, _native
-from .._exact_sums import parts, total
-from .._interruptible import interruptible
-from .._kept import kept
+from ... import _checks, _native
+from ..._device_cache import kept
+from ..._exact_sums import parts, total
+from ..._interruptible import interruptible
 from .philox import WORD, philox4x32, philox_key
 
 REPLICATES = 1000
