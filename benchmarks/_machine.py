@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from tensormetrics.retrieval.search.int16.search import LEAST
 from tensormetrics.retrieval.search.operators import multiplies_words
-from tensormetrics.retrieval.search.words.search import LEAST
 
 SIDE = 2048  # of the matrices that are multiplied
 COPIED = 2**25  # numbers of float32: more than a cache holds

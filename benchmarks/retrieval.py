@@ -25,8 +25,8 @@ from _machine import Machine, measured
 from torch import Tensor
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
-from tensormetrics.retrieval.ranks.ranking import Ranking
-from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.ranking import Ranking
 
 NEEDS = ("faiss", "pytorch_metric_learning")
 METRICS = ("mean_average_precision_at_r", "precision_at_1", "r_precision")

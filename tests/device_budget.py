@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
-from pretended import DEVICE, Device
+from fake_device import DEVICE, Device
 from test_conformance import on
 
 FILE = Path(__file__).with_suffix(".json")

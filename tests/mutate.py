@@ -51,7 +51,7 @@ class Edit(NamedTuple):
         return f"{self.path}:{line}: {text[self.start : self.end]!r} -> {self.new!r}"
 
 
-WAYS = "tensormetrics/retrieval/search/ways.py"
+WAYS = "tensormetrics/retrieval/search/stages.py"
 KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of these lived once
     (WAYS, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
     (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
-from pretended import DEVICE, Device
+from fake_device import DEVICE, Device
 from test_conformance import N, assert_same, on, rows
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics.utilities.data import dim_zero_cat

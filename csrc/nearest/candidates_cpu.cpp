@@ -11,7 +11,7 @@
 #include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/interrupt.h"
-#include "possible.h"
+#include "candidates.h"
 
 namespace nearest {
 

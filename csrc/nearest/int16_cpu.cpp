@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "common/arguments.h"
-#include "possible.h"
+#include "candidates.h"
 #include "tiles.h"
 
 namespace nearest {

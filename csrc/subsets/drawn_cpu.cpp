@@ -16,7 +16,7 @@
 #include "common/arguments.h"
 #include "common/parallel.h"
 #include "common/interrupt.h"
-#include "words.h"
+#include "random_bits.h"
 
 namespace subsets {
 

@@ -34,10 +34,10 @@ from .clusters.pair_counts import AdjustedRand as AdjustedRand
 from .clusters.pair_counts import FowlkesMallows as FowlkesMallows
 from .clusters.pair_counts import adjusted_rand as adjusted_rand
 from .clusters.pair_counts import fowlkes_mallows as fowlkes_mallows
-from .ranks.ranks import PositiveRanks as PositiveRanks
-from .ranks.ranks import count_relevant as count_relevant
-from .ranks.ranks import positive_ranks as positive_ranks
-from .ranks.ranks import ranks_of_neighbours as ranks_of_neighbours
+from .ranking.positive_ranks import PositiveRanks as PositiveRanks
+from .ranking.positive_ranks import count_relevant as count_relevant
+from .ranking.positive_ranks import positive_ranks as positive_ranks
+from .ranking.positive_ranks import ranks_of_neighbours as ranks_of_neighbours
 from .runs.evaluate import RunScores as RunScores
 from .runs.evaluate import evaluate_run as evaluate_run
 from .runs.pairs import Qrels as Qrels

@@ -45,7 +45,7 @@ from .suites.structures import Prop as Prop
 from .suites.structures import Relation as Relation
 from .suites.structures import RelationSet as RelationSet
 from .suites.structures import Trigger as Trigger
-from .tensors._programme import Solved as Solved
+from .tensors._integer_program import Solved as Solved
 from .tensors.boxes import BoxMatch as BoxMatch
 from .tensors.boxes import box_iou as box_iou
 from .tensors.constraints import Constraint as Constraint

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from emulated import lanes
+from emulated_operators import lanes
 from torch import Tensor
 
 from tensormetrics.assignment import _reference

@@ -1,5 +1,5 @@
 import pytest
-from doors import table
+from metric_cases import table
 
 from tensormetrics.association import (
     Query,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from doors import ExampleMetric, Gap
+from metric_cases import ExampleMetric, Gap
 from raising import raises
 from torchmetrics import MetricCollection
 

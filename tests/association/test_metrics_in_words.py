@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from doors import GOLDEN, numbers
+from metric_cases import GOLDEN, numbers
 from raising import raises
 
 from tensormetrics.association import (

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from doors import ALL, GOLDEN, METRICS, ExampleMetric, Gap, table
+from metric_cases import ALL, GOLDEN, METRICS, ExampleMetric, Gap, table
 from raising import raises
 
 from tensormetrics import association

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from doors import CASES, KEYS, METRICS, numbers, table
+from metric_cases import CASES, KEYS, METRICS, numbers, table
 from raising import raises
 
 from tensormetrics.association import (

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from doors import CASES, GOLDEN, KEYS, METRICS, Gap, table
+from metric_cases import CASES, GOLDEN, KEYS, METRICS, Gap, table
 from raising import raises
 from test_permutation import extreme
 

@@ -15,7 +15,7 @@ from tensormetrics._cli.commands.association import METRICS
 from tensormetrics.association.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
-from tensormetrics.retrieval.ranks.ranking import TIES
+from tensormetrics.retrieval.ranking.ranking import TIES
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.structured.suites.entities.tags import MODES
 from tensormetrics.structured.tensors.constraints import Constraint

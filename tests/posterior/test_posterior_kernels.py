@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from emulated import lanes
+from emulated_operators import lanes
 
 from tensormetrics import _native
 from tensormetrics.posterior import _op, _reference

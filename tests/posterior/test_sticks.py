@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from emulated import lanes
+from emulated_operators import lanes
 
 from tensormetrics.posterior import (
     _op,

@@ -8,8 +8,8 @@ from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter
-from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.product_filter import Filter
 
 N, STEP = 3200, 400  # 10,240,000 pairs
 LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # of the kernels, which not every machine has

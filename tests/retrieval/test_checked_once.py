@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, TorchKMeans, TorchKNN, positive_ranks
-from tensormetrics.retrieval import rows as checks
+from tensormetrics.retrieval import inputs as checks
 
 CHECKS = ("as_tensor", "as_embeddings", "check_finite", "check_squares", "labelled")
 FILE = str(Path(checks.__file__))

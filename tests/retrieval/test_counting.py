@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from pretended import DEVICE, Device
+from fake_device import DEVICE, Device
 from ranks_oracle import families
 from ranks_oracle import ranks as oracle
 

@@ -7,12 +7,12 @@ from ranks_oracle import families
 
 from tensormetrics import _native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
-from tensormetrics.retrieval.ranks import counting
+from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter
-from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import KnownQueries
-from tensormetrics.retrieval.search.ways import Coarse
+from tensormetrics.retrieval.search.stages import Coarse
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -124,7 +124,7 @@ def test_ranks(family, ties, both, device):
 
 
 def test_more_positives_than_the_kernel_compares(both, device, monkeypatch):
-    monkeypatch.setattr(counting, "_WIDEST", 2)
+    monkeypatch.setattr(rank_counts, "_WIDEST", 2)
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
     plain, found = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
     assert torch.equal(found.rank, plain.rank)

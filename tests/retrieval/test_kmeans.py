@@ -3,15 +3,15 @@ import re
 import numpy as np
 import pytest
 import torch
-from pretended import DEVICE, Device
+from fake_device import DEVICE, Device
 from retrieval_oracle import CASES, TINY
 
 from tensormetrics._exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.rows import largest_of_columns
-from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.deterministic import by_content
+from tensormetrics.retrieval.inputs import largest_of_columns
+from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import KnownQueries
-from tensormetrics.retrieval.sums import by_content
 
 
 def lloyd(x, centroids, niter):
@@ -318,7 +318,7 @@ def test_an_order_by_content(columns, device):
 
 
 def test_rows_of_equal_keys_are_ordered_by_their_columns(device, monkeypatch):
-    monkeypatch.setattr("tensormetrics.retrieval.sums.halving_sum", lambda terms: terms.new_zeros(len(terms)))
+    monkeypatch.setattr("tensormetrics.retrieval.deterministic.halving_sum", lambda terms: terms.new_zeros(len(terms)))
     x = torch.tensor([[2.0, 1.0], [1.0, 3.0], [2.0, 1.0], [1.0, 2.0]], device=device)
     ordered = x[by_content(x, 3)]
     assert all(torch.equal(x[order][by_content(x[order], 3)], ordered) for order in ([3, 2, 1, 0], [1, 3, 0, 2]))

@@ -9,8 +9,8 @@ from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter, plain_products
-from tensormetrics.retrieval.search.least import smallest
+from tensormetrics.retrieval.search.product_filter import Filter, plain_products
+from tensormetrics.retrieval.search.topk import smallest
 
 N = 45
 

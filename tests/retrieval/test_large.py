@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.ranks.ranking import Ranking
-from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
-from tensormetrics.retrieval.search.ways import Exhaustive
+from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.search.stages import Exhaustive
 
 CHILD = """
 import torch

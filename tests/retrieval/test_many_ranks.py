@@ -15,9 +15,9 @@ from tensormetrics.retrieval import (
     TorchKMeans,
     TorchKNN,
 )
-from tensormetrics.retrieval.clusters import among
+from tensormetrics.retrieval.clusters import communicator
 from tensormetrics.retrieval.scores import embedding_metric
-from tensormetrics.retrieval.search.ring import passing, word_pairs
+from tensormetrics.retrieval.search.ring import int16_pairs, ring_pass
 
 N, DIM, WORLD = 90, 16, 5
 SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
@@ -79,8 +79,8 @@ def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
-    passing.FEWEST = 5  # so that a small budget sends rows in many blocks
-    word_pairs.FEWEST = word_pairs.ROOM = 1  # so that so few rows are multiplied as words
+    ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
+    int16_pairs.FEWEST = int16_pairs.ROOM = 1  # so that so few rows are multiplied as words
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:
@@ -166,11 +166,11 @@ def test_sums_are_those_of_one(ranks, sizes, family):
 def test_different_rows_have_different_digests():
     rows = torch.cat([torch.randint(0, 3, (2000, 3)).float(), -torch.zeros(1, 3)])
     distinct, place = rows.unique(dim=0, return_inverse=True)
-    digests = among._digests(rows)
+    digests = communicator._digests(rows)
     assert len(digests.unique()) == len(distinct) == 27
-    assert torch.equal(digests, among._digests(distinct)[place])
+    assert torch.equal(digests, communicator._digests(distinct)[place])
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # differ in one bit a column, the highest
-    assert len((among._digests(signs) % 2**32).unique()) == len(signs) == 2**10
+    assert len((communicator._digests(signs) % 2**32).unique()) == len(signs) == 2**10
 
 
 def test_who_brings_all_rows_is_told(monkeypatch):

@@ -11,7 +11,7 @@ from ranks_oracle import families
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter
+from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.sources.source import ArrayRows
 
 N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
@@ -91,8 +91,8 @@ import sys, threading, time, warnings
 import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.ranks.ranking import Ranking
-from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.ranks import Given, rank_tiles
 
 def anonymous():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))

@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics import _triton, _warm_up
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter, Frame
-from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.product_filter import Filter, Frame
 
 N = 70
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")

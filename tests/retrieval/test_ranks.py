@@ -14,8 +14,8 @@ from tensormetrics.retrieval import (
     r_precision,
     ranks_of_neighbours,
 )
-from tensormetrics.retrieval.ranks.ranking import Ranking
-from tensormetrics.retrieval.ranks.ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.ranking import Ranking
 
 
 def found(rank):

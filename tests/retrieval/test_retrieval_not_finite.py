@@ -15,11 +15,11 @@ from tensormetrics.retrieval import (
     positive_ranks,
     ranking_auroc,
 )
-from tensormetrics.retrieval.ranks.ranking import Ranking
-from tensormetrics.retrieval.ranks.ranks import joined
-from tensormetrics.retrieval.ranks.spread import gathered_ranks, tiles_of
-from tensormetrics.retrieval.rows import Sides, Spread, finite_rows
-from tensormetrics.retrieval.search.ring.passing import in_places, told_of_places
+from tensormetrics.retrieval.inputs import Sides, Spread, finite_rows
+from tensormetrics.retrieval.ranking.positive_ranks import joined
+from tensormetrics.retrieval.ranking.ranking import Ranking
+from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
+from tensormetrics.retrieval.search.ring.ring_pass import in_places, told_of_places
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]

@@ -6,7 +6,7 @@ import torch
 from tensormetrics import _native
 from tensormetrics.retrieval import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.ways import settled
+from tensormetrics.retrieval.search.stages import settled
 
 COLUMNS = torch.tensor([[4, 7, 2, 9, 5]])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, RecallAtK
-from tensormetrics.retrieval.ranks.counting import RankCounter
+from tensormetrics.retrieval.ranking.rank_counts import RankCounter
 
 N = 48
 SPLITS = [((0, 1, 2), (30, 0, 18)), ((1, 2), (17, 31))]

@@ -9,8 +9,8 @@ from tensor_cores import CARDS, products
 from torch import Tensor
 
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.filter import Filter
-from tensormetrics.retrieval.search.halves import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.product_filter import Filter
 
 LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)
 ROWS, QUERIES = 48, 12

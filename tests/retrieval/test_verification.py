@@ -15,8 +15,8 @@ from tensormetrics.retrieval import (
     pairwise_roc,
     tar_at_far,
 )
-from tensormetrics.retrieval.ranks import pairs
-from tensormetrics.retrieval.rows import Sides
+from tensormetrics.retrieval.inputs import Sides
+from tensormetrics.retrieval.ranking import pairs
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 FAR = (0.0, 1e-3, 1e-2, 0.1, 1.0)

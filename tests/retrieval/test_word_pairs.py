@@ -7,10 +7,10 @@ from tensormetrics import _native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.ring.frame import frame_of, told_of
-from tensormetrics.retrieval.search.ring.mutual import Known
-from tensormetrics.retrieval.search.ring.word_pairs import Looking, WordPairs
-from tensormetrics.retrieval.search.words.search import WordSearch
+from tensormetrics.retrieval.search.int16.search import WordSearch
+from tensormetrics.retrieval.search.ring.int16_pairs import Looking, WordPairs
+from tensormetrics.retrieval.search.ring.normalization import frame_of, told_of
+from tensormetrics.retrieval.search.ring.symmetric import Known
 
 N = 450
 SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}

@@ -13,10 +13,10 @@ from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
+from tensormetrics.retrieval.search.int16.quantize import Rounded
+from tensormetrics.retrieval.search.int16.search import WordSearch
 from tensormetrics.retrieval.search.references import References
-from tensormetrics.retrieval.search.ways import Task
-from tensormetrics.retrieval.search.words.rounded import Rounded
-from tensormetrics.retrieval.search.words.search import WordSearch
+from tensormetrics.retrieval.search.stages import Task
 
 N = 2_100  # one more than a few panels
 needs_words = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tensormetrics.structured import LatentMatch, latent_overlap
 from tensormetrics.structured.tensors import _lengths
-from tensormetrics.structured.tensors._programme import Answer
+from tensormetrics.structured.tensors._integer_program import Answer
 from tensormetrics.structured.tensors.latent import exact as latent_exact
 from tensormetrics.structured.tensors.latent import latent
 from tensormetrics.structured.tensors.latent.terms import Terms

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 
 import pytest
 import torch
-from pretended import DEVICE, Device
+from fake_device import DEVICE, Device
 
 from tensormetrics.structured import RankingScores, dsl
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.engine.estimates import Estimate
 from ...uncertainty.engine.philox import WORD, philox4x32, philox_key
-from ..rows import Sides
+from ..inputs import Sides
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
 from .metric_names import Depth, rank_score, statistic_of

@@ -17,11 +17,11 @@ from ...uncertainty.engine.resampling import Resampled, together
 from ...uncertainty.engine.resampling import interval as intervals
 from ...uncertainty.engine.weights import check_draws
 from ...uncertainty.engine.weights import units as units_of
-from ..clusters.among import AmongRanks
+from ..clusters.communicator import AmongRanks
 from ..clusters.kmeans import TorchKMeans
-from ..ranks.ranking import TIES, Ties
+from ..inputs import Sides, need_no_table
+from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
-from ..rows import Sides, need_no_table
 from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
@@ -29,13 +29,13 @@ from ..search.knn import TorchKNN
 from ..sources.source import RowSource
 from ..sources.state import SECONDS
 from .audit import Auditor, estimates
-from .door import as_numbers, as_sides, called, default_device, with_options
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
 from .scoring import QueryScorer, Result, built_in, of_levels
 from .search import Neighbours, Search
 from .selection import OF_NEIGHBOURS, Keep, calculates, check_comparable, check_keep, check_names, checked_k, joined
 from .streaming import check_blocks, in_blocks, state_of
+from .validation import as_numbers, as_sides, called, default_device, with_options
 
 
 class AccuracyCalculator(EmbeddingMetric):

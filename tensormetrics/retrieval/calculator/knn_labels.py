@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..ranks.ranks import PositiveRanks
+from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Relevance
 from ..scores.average_precision import average_precision, average_precision_at_r
 from ..scores.precision import precision

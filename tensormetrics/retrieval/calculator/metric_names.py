@@ -10,7 +10,7 @@ from torch import Tensor
 from ..clusters.cluster_accuracy import cluster_accuracy
 from ..clusters.mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
 from ..clusters.pair_counts import adjusted_rand, fowlkes_mallows
-from ..ranks.ranks import PositiveRanks
+from ..ranking.positive_ranks import PositiveRanks
 from ..scores.average_precision import average_precision, average_precision_at_r
 from ..scores.ndcg import ndcg
 from ..scores.position import first_rank, inverse_negative_penalty, ranking_auroc

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..ranks.ranks import PositiveRanks, joined
-from ..ranks.spread import gathered_ranks
-from ..rows import Sides
+from ..inputs import Sides
+from ..ranking.positive_ranks import PositiveRanks, joined
+from ..ranking.sharded import gathered_ranks
 from ..scores.centroid import checked_centroids
 from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..ranks.ranking import Ranking, Ties
-from ..ranks.ranks import PositiveRanks, hits, read_off, within_depth
-from ..ranks.spread import tiles_of
+from ..inputs import Sides, alike, budget
+from ..ranking.positive_ranks import PositiveRanks, hits, read_off, within_depth
+from ..ranking.ranking import Ranking, Ties
+from ..ranking.sharded import tiles_of
 from ..relevance import Positives, Relevance
-from ..rows import Sides, alike, budget
 from ..scores.query_metric import log
 from ..search.distance import DistanceName
 from ..search.knn import TorchKNN

@@ -12,8 +12,8 @@ from torch import distributed as dist
 
 from ..._distributed import Group, check_same_options, described, exchange, options_of
 from ..._version import __version__
+from ..inputs import as_tensor, budget, need_no_table
 from ..relevance import Ignore
-from ..rows import as_tensor, budget, need_no_table
 from ..sources.source import ArrayRows, RowSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score

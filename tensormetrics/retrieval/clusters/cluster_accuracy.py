@@ -11,10 +11,10 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Options
 from ...assignment import linear_sum_assignment
-from ..rows import budget
+from ..deterministic import distinct
+from ..inputs import budget
 from ..scores.embedding_metric import EmbeddingMetric
-from ..sums import distinct
-from .among import AmongRanks
+from .communicator import AmongRanks
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 

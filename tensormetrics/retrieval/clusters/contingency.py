@@ -13,8 +13,8 @@ from ... import _checks
 from ..._metric import Metric, Options
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import Identity, identity, or_places
-from ..rows import as_labels, as_tensor, budget, check_finite
-from ..sums import distinct
+from ..deterministic import distinct
+from ..inputs import as_labels, as_tensor, budget, check_finite
 
 
 class Contingency(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..rows import as_embeddings, check_finite
+from ..inputs import as_embeddings, check_finite
 
 
 class FaissKMeans:

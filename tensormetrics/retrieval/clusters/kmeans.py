@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import COARSE, parts, total, unit_of
-from ..rows import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
+from ..deterministic import row_norms
+from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
 from ..search.knn import KnownQueries, TorchKNN
-from ..sums import row_norms
-from .among import ALONE, Among
+from .communicator import ALONE, Among
 
 
 class TorchKMeans:

@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Options
-from ..rows import budget
-from ..sums import distinct_counts, halving_sum
+from ..deterministic import distinct_counts, halving_sum
+from ..inputs import budget
 from .contingency import ClusteringMetric, Contingency, as_contingency
 
 Average = Literal["arithmetic", "geometric", "min", "max"]

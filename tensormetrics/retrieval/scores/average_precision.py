@@ -7,8 +7,8 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..ranks.ranks import PositiveRanks
-from ..sums import sum_by_place
+from ..deterministic import sum_by_place
+from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 

@@ -11,8 +11,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._distributed import reduced
 from ..._exact_sums import total, unit_of
-from ..ranks.spread import gathered_scores
-from ..rows import (
+from ..inputs import (
     Sides,
     as_embeddings,
     both_or_neither,
@@ -23,6 +22,7 @@ from ..rows import (
     finite_rows,
     largest_of_columns,
 )
+from ..ranking.sharded import gathered_scores
 from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
 from .embedding_metric import EmbeddingOptions

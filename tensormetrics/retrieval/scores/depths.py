@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..ranks.ranks import PositiveRanks
+from ..ranking.positive_ranks import PositiveRanks
 
 Depths = int | Sequence[int]
 Score = Callable[[PositiveRanks], Tensor]

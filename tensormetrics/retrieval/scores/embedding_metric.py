@@ -14,17 +14,8 @@ from ... import _checks
 from ..._distributed import common_kind, exchange, gather, gathered
 from ..._metric import Metric, Options
 from ...uncertainty.engine.weights import Identity, units
-from ..ranks.spread import rows_in_places
-from ..rows import (
-    Sides,
-    Spread,
-    both_or_neither,
-    budget,
-    check_finite,
-    check_squares,
-    comparable_labels,
-    labelled,
-)
+from ..inputs import Sides, Spread, both_or_neither, budget, check_finite, check_squares, comparable_labels, labelled
+from ..ranking.sharded import rows_in_places
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -7,9 +7,9 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..ranks.ranks import PositiveRanks
+from ..deterministic import halving_sum, sum_by_place
+from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
-from ..sums import halving_sum, sum_by_place
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, RankOptions
 

@@ -6,7 +6,7 @@ from torch.nn.functional import pad
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
-from ..ranks.ranks import PositiveRanks
+from ..ranking.positive_ranks import PositiveRanks
 from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
-from ..ranks.ranks import PositiveRanks
+from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 

@@ -12,12 +12,12 @@ from typing_extensions import Unpack
 from ... import _checks
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import or_places
-from ..ranks.ranking import TIES, Ranking, Ties
-from ..ranks.ranks import PositiveRanks, count_relevant
-from ..ranks.spread import gathered_scores, tiles_of
-from ..ranks.streamed import counts_by_blocks
+from ..inputs import Sides, as_gains, budget, need_no_table
+from ..ranking.out_of_core import counts_by_blocks
+from ..ranking.positive_ranks import PositiveRanks, count_relevant
+from ..ranking.ranking import TIES, Ranking, Ties
+from ..ranking.sharded import gathered_scores, tiles_of
 from ..relevance import Comparison, Gains, Ignore, Relevance
-from ..rows import Sides, as_gains, budget, need_no_table
 from ..search.distance import DISTANCES, DistanceName
 from .depths import Score
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions

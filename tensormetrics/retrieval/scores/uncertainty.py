@@ -14,8 +14,8 @@ from torch import Tensor
 from ... import _checks
 from ..._splitmix import words_at
 from ...uncertainty.engine.estimates import Comparison, Estimate, check_confidence, interval_of
-from ..rows import as_labels, budget, check_finite
-from ..sums import distinct
+from ..deterministic import distinct
+from ..inputs import as_labels, budget, check_finite
 
 Method = Literal["percentile", "basic", "bca"]
 METHODS: tuple[Method, ...] = get_args(Method)

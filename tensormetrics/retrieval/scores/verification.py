@@ -10,8 +10,8 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..ranks.pairs import Condition, Pairs
-from ..rows import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
+from ..inputs import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
+from ..ranking.pairs import Condition, Pairs
 from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..inputs import as_embeddings, check_self_index
 from ..relevance import rows_of
-from ..rows import as_embeddings, check_self_index
 
 
 class Candidates(TypedDict, total=False):

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
 from ..relevance import BatchGains, Triples, numbered_anew, places_among
-from ..rows import as_embeddings, check_self_index, check_squares, finite_rows
 from .distance import Distance
-from .filter import Filter
-from .ways import kept_of, settled
+from .product_filter import Filter
+from .stages import kept_of, settled
 
 SMALL = 2**16  # pairs of an item that is searched together with others
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks, _native
-from ..rows import alike
-from ..sums import halving_sum, row_norms, sqrt
+from ..deterministic import halving_sum, row_norms, sqrt
+from ..inputs import alike
 from . import operators
 
 DistanceName = Literal["l2", "sqeuclidean", "ip", "cosine"]

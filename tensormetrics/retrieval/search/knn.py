@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._files import written
+from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import rows_of
-from ..rows import as_embeddings, budget, check_squares
 from .backend import Candidates, first_references, search_arguments
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of

@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from ..rows import finite_rows
+from ..inputs import finite_rows
 from . import operators
 from .distance import FunctionDistance
-from .filter import BLOCK
-from .half_search import HalfSearch
-from .least import HalvedTiles
+from .fp16_search import HalfSearch
+from .int16.search import WordSearch
+from .product_filter import BLOCK
 from .references import KnownQueries, References
-from .ways import Coarse, Exhaustive, Fine, Queries, Task, Way, kept_of, sorted_columns
-from .words.search import WordSearch
+from .stages import Coarse, Exhaustive, Fine, Queries, Task, Way, kept_of, sorted_columns
+from .topk import HalvedTiles
 
 
 class NearestSearch:

@@ -6,11 +6,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ..rows import check_count
+from ..inputs import check_count
 from .distance import DISTANCES, Distance, equal_rows, rows_at_once
-from .filter import Filter, Frame
-from .halves import HalfFilter
+from .fp16_filter import HalfFilter
 from .kernels.tables import Halves
+from .product_filter import Filter, Frame
 
 
 class References:

@@ -11,8 +11,8 @@ from typing_extensions import Unpack
 from ... import _checks
 from ...uncertainty.engine.weights import Identity
 from ..objects.variable import Variable
+from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
-from ..tensors._programme import check_solver
 from ..tensors.latent.latent import latent_overlap
 from ..tensors.normalizers import normalize
 from ..tensors.reduction import CountMetric

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ... import _checks
 from ..._native import derivative_wanted
+from ._integer_program import PROOF, Programme, Solved, check_solver, relax, solve
 from ._lengths import cuts, documents
-from ._programme import PROOF, Programme, Solved, check_solver, relax, solve
 from .constraints import Constraint
 from .overlap import read_similarity, set_overlap
 

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from .... import _checks
 from ...._files import written
-from ...rows import as_embeddings
+from ...inputs import as_embeddings
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN

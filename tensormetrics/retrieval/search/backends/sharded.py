@@ -8,16 +8,16 @@ from torch import distributed as dist
 
 from .... import _checks
 from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together
+from ...inputs import budget, check_squares
 from ...relevance import rows_of
-from ...rows import budget, check_squares
 from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-from ..ring.frame import frame_of, told_of
-from ..ring.mutual import Known
-from ..ring.mutual_ring import MutualRing
-from ..ring.passing import Ring, at_once
+from ..ring.normalization import frame_of, told_of
+from ..ring.ring_pass import Ring, at_once
+from ..ring.symmetric import Known
+from ..ring.symmetric_ring import MutualRing
 
 
 class ShardedKNN:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...tensors._integer_program import Solved
 from ...tensors._pairs import expand
-from ...tensors._programme import Solved
 from ...tensors.graph import graph_overlap, reachability
 from ..columns import Keys, Where
 from .node import Part

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...tensors._integer_program import PROOF, Answer, Programme, solve
 from ...tensors._pairs import expand, matched, places
-from ...tensors._programme import PROOF, Answer, Programme, solve
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..columns import Keys, Where, check_type

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._programme import Programme, relax, solve
+from .._integer_program import Programme, relax, solve
 from .search import climb
 from .terms import Terms
 

@@ -11,8 +11,8 @@ from typing_extensions import Unpack
 from .... import _checks
 from ....uncertainty.engine.weights import Identity
 from .. import _lengths
+from .._integer_program import check_solver
 from .._lengths import cuts
-from .._programme import check_solver
 from ..constraints import Constraint
 from ..overlap import Overlap
 from ..reduction import OverlapMetric

@@ -13,7 +13,7 @@ from torch import Tensor
 from .... import _native
 from .. import operators
 from ..distance import rows_at_once
-from ..filter import BLOCK, Filter
+from ..product_filter import BLOCK, Filter
 
 UP = 1 + 2.0**-20  # float32 numbers made of it are not below what they bound
 UNIT = 16 * 2.0**-24  # more than float32 may lose of a term

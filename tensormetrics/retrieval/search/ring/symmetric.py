@@ -9,11 +9,11 @@ from torch import Tensor
 from .. import operators
 from ..backend import nearest
 from ..distance import Distance
-from ..filter import Filter, Frame, plain_products
-from ..least import Least
 from ..nearest import NearestSearch
+from ..product_filter import Filter, Frame, plain_products
 from ..references import References
-from ..ways import kept_of
+from ..stages import kept_of
+from ..topk import Least
 
 TILE = 4096  # rows multiplied at once
 

@@ -7,12 +7,12 @@ from torch import distributed as dist
 from ...._distributed import Group, exchange
 from .. import operators
 from ..distance import Distance, rows_at_once
-from ..filter import Filter, Frame
 from ..knn import TorchKNN
-from .frame import norms_in
-from .mutual import Known, Side, mutual_neighbours
-from .passing import finish, shift
-from .word_pairs import Looking, WordPairs
+from ..product_filter import Filter, Frame
+from .int16_pairs import Looking, WordPairs
+from .normalization import norms_in
+from .ring_pass import finish, shift
+from .symmetric import Known, Side, mutual_neighbours
 
 LONG = 1e10  # products of numbers, after which ranks tell each other whether they failed
 

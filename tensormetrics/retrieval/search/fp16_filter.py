@@ -9,8 +9,8 @@ from torch import Tensor
 from ..._exact_sums import power_of_two
 from . import operators
 from .distance import rows_at_once
-from .filter import Filter
 from .kernels.tables import Halves, Prepared
+from .product_filter import Filter
 
 # The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
 _LIFT = 2.0**8

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..inputs import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..relevance import (
     BatchGains,
     Comparison,
@@ -17,12 +18,11 @@ from ..relevance import (
     same_kind,
     scattered,
 )
-from ..rows import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..search.batch import Batch
 from ..search.distance import DistanceName
 from ..search.nearest import NearestSearch
 from ..search.references import References
-from .counting import RankCounter
+from .rank_counts import RankCounter
 from .ranking import Ranking, Ties
 
 

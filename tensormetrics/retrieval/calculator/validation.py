@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from ... import _checks
-from ..rows import (
+from ..inputs import (
     Sides,
     Stream,
     as_embeddings,

@@ -5,8 +5,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 
 from ... import _checks
+from ..inputs import budget
 from ..relevance import Comparison
-from ..rows import budget
 from ..search.distance import DISTANCES, Distance, DistanceName
 
 Ties = Literal["index", "optimistic", "pessimistic"]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...._distributed import Group, exchange
 from ...._exact_sums import power_of_two
 from ..distance import Distance, rows_at_once
-from ..filter import Frame, middle
+from ..product_filter import Frame, middle
 
 Told = tuple[int, bytes, float]  # number of rows, their middle, how far from it they are at most
 

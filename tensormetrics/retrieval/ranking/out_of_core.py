@@ -14,15 +14,15 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._distributed import exchange, from_rank, reduced
+from ..inputs import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, places_among
-from ..rows import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
 from ..search.backend import nearest
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
-from .counting import RankCounter, ranks_of
-from .measured import Measured, parts_of, pieces
+from .blockwise import Measured, parts_of, pieces
+from .positive_ranks import PositiveRanks, read_off, within_depth
+from .rank_counts import RankCounter, ranks_of
 from .ranking import Ranking
-from .ranks import PositiveRanks, read_off, within_depth
 
 LABELS = 2**16  # references whose labels are compared at once
 BESIDES = 72  # bytes for each reference of a block: what is made of its row

@@ -15,19 +15,19 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._distributed import common_kind, exchange, from_rank, gathered, kind_of, reduced
+from ..inputs import Sides, Spread, check_squares, few_rows, finite_rows
 from ..relevance import Relevance, triples_of
-from ..rows import Sides, Spread, check_squares, few_rows, finite_rows
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
-from ..search.filter import Frame
 from ..search.knn import TorchKNN
-from ..search.ring.frame import common_frame
-from ..search.ring.passing import Ring, at_once, in_places, told_of_places
-from .counting import RankCounter
-from .measured import Measured, parts_of, pieces
+from ..search.product_filter import Frame
+from ..search.ring.normalization import common_frame
+from ..search.ring.ring_pass import Ring, at_once, in_places, told_of_places
+from .blockwise import Measured, parts_of, pieces
+from .out_of_core import streamed_tiles
+from .positive_ranks import PositiveRanks, rank_tiles, read_off, within_depth
+from .rank_counts import RankCounter
 from .ranking import Ranking
-from .ranks import PositiveRanks, rank_tiles, read_off, within_depth
-from .streamed import streamed_tiles
 
 
 def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:

@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..sums import lexsort
-from .filter import Filter
-from .least import HalvedTiles, least_values
+from ..deterministic import lexsort
+from .product_filter import Filter
 from .references import KnownQueries, References
+from .topk import HalvedTiles, least_values
 
 
 class Queries(NamedTuple):

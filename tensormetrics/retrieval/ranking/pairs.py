@@ -15,9 +15,9 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._distributed import gathered, reduced
-from ..rows import Sides, budget
+from ..inputs import Sides, budget
 from ..search.distance import Distance
-from ..search.filter import BLOCK, Filter
+from ..search.product_filter import BLOCK, Filter
 
 BINS = 2**16
 _PAIR = 96  # bytes of a pair of a tile

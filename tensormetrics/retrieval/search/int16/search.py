@@ -8,8 +8,8 @@ from torch import Tensor
 
 from .... import _native
 from .. import operators
-from ..ways import Queries, Task
-from .rounded import Lists, Rounded, capacity_of
+from ..stages import Queries, Task
+from .quantize import Lists, Rounded, capacity_of
 
 SOME = 64  # queries that are tried first
 LEAST = 2048  # references for which it pays

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .references import KnownQueries, References
-from .ways import Queries
+from .stages import Queries
 
 
 class HalfSearch:

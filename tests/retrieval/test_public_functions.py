@@ -26,8 +26,8 @@ from tensormetrics.retrieval import (
     ndcg,
     positive_ranks,
 )
-from tensormetrics.retrieval.ranks.counting import RankCounter
-from tensormetrics.retrieval.ranks.ranking import Ranking
+from tensormetrics.retrieval.ranking.rank_counts import RankCounter
+from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.search import operators
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ... import _native
 from . import operators
-from .filter import Filter, plain_products
+from .product_filter import Filter, plain_products
 
 
 class Least:

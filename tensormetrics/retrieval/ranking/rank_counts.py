@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ... import _native
+from ..inputs import check_count
 from ..relevance import Positives
-from ..rows import check_count
 from ..search import operators
 from ..search.distance import equal_rows
-from ..search.filter import BLOCK, Filter, Frame, plain_products
-from ..search.halves import HalfFilter
+from ..search.fp16_filter import HalfFilter
+from ..search.product_filter import BLOCK, Filter, Frame, plain_products
 from .ranking import TIES, Ranking
 
 _PAIR = 24  # bytes of a pair: a filter value, its place among the edges, and what is made of both

@@ -13,9 +13,9 @@ from .... import _native
 from .. import operators
 from ..backend import nearest as in_order
 from ..distance import DISTANCES, Distance
-from ..filter import BLOCK, Filter, Frame
-from ..words.rounded import LARGEST, UP, Lists, Rounded, capacity_of
-from .mutual import Known, nearest_of
+from ..int16.quantize import LARGEST, UP, Lists, Rounded, capacity_of
+from ..product_filter import BLOCK, Filter, Frame
+from .symmetric import Known, nearest_of
 
 FEWEST, SOME = 256, 64  # rows for which it pays; rows that are tried first
 ROOM = 1024  # rows for which there has to be room

@@ -13,8 +13,8 @@ from torch import distributed as dist
 
 from ..._distributed import exchange, gathered, reduced
 from ..._splitmix import mixed
-from ..rows import Spread, few_rows
-from ..sums import by_content, content_keys
+from ..deterministic import by_content, content_keys
+from ..inputs import Spread, few_rows
 
 
 class Among(Protocol):

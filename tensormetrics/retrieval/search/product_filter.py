@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ..._exact_sums import power_of_two
-from ..rows import finite_rows
-from ..sums import halving_sum
+from ..deterministic import halving_sum
+from ..inputs import finite_rows
 from . import operators
 from .distance import Distance, rows_at_once
 

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from ..relevance import Positives, columns_of
 from ..search.distance import Distance
-from .counting import Asked, RankCounter, in_order, ranks_of
-from .ranks import PositiveRanks, within_depth
+from .positive_ranks import PositiveRanks, within_depth
+from .rank_counts import Asked, RankCounter, in_order, ranks_of
 
 
 class Measured:
