@@ -17,7 +17,7 @@ import pandas as pd
 from _common import Table, arguments
 from _machine import Machine, measured
 
-from tensormetrics.association.word2vec import read_word2vec
+from tensormetrics.association.embeddings.formats.word2vec import read_word2vec
 
 NEEDS = ("pandas",)
 ROUNDS = 7

@@ -56,7 +56,7 @@ KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of the
     (WAYS, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
     (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
     ("tensormetrics/_metric.py", "there.data_ptr() == kept.data_ptr() and ", ""),
-    ("tensormetrics/association/_sets.py", "spread <= GRID**-2", "spread <= 0"),
+    ("tensormetrics/association/sets/word_sets.py", "spread <= GRID**-2", "spread <= 0"),
 ]
 
 

@@ -9,14 +9,14 @@ from torch._subclasses import FakeTensorMode
 
 import tensormetrics
 from tensormetrics._device_cache import kept
-from tensormetrics.association import _subset_sums
+from tensormetrics.association.resampling import subset_sums
 from tensormetrics.structured.suites.entities import tags
 from tensormetrics.uncertainty.engine import weights
 
 TABLES = {
     "weights": lambda like: weights._tables(like)[0],
     "rules": lambda like: tags._rules(like, "iob2"),
-    "binomials": _subset_sums._binomials,
+    "binomials": subset_sums._binomials,
 }
 
 

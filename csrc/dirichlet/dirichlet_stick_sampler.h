@@ -1,4 +1,4 @@
-// Rows with a group of cells (dirichlet_sticks.h), for the samples of one tile.
+// Rows with a group of cells (dirichlet_stick_breaking.h), for the samples of one tile.
 #pragma once
 #include <algorithm>
 

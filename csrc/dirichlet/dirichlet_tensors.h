@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/arguments.h"
-#include "dirichlet_sticks.h"
+#include "dirichlet_stick_breaking.h"
 
 namespace dirichlet {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 
-#include "dirichlet_breaker.h"
+#include "dirichlet_stick_sampler.h"
 
 namespace dirichlet {
 

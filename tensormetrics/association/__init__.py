@@ -1,72 +1,149 @@
 """Association and bias of embeddings between sets of words, sentences or images."""
 
-from .base_metric import BaseMetric as BaseMetric
-from .bootstrap import bootstrap_interval as bootstrap_interval
-from .ceat import CEAT as CEAT
-from .ceat import CombinedEffect as CombinedEffect
-from .ceat import ceat as ceat
-from .ceat import random_effects as random_effects
-from .datasets import fetch_debias_multiclass as fetch_debias_multiclass
-from .datasets import fetch_debiaswe as fetch_debiaswe
-from .datasets import fetch_eds as fetch_eds
-from .datasets import fetch_gn_glove as fetch_gn_glove
-from .datasets import load_bingliu as load_bingliu
-from .datasets import load_weat as load_weat
-from .datasets import load_weat_w2v as load_weat_w2v
-from .direct_bias import DirectBias as DirectBias
-from .direct_bias import direct_bias as direct_bias
-from .double_hard_debias import DoubleHardDebias as DoubleHardDebias
-from .eat_map import plot_eat_map as plot_eat_map
-from .ect import ECT as ECT
-from .ect import ect as ect
-from .embeddings import get_embeddings_from_query as get_embeddings_from_query
-from .embeddings import get_embeddings_from_set as get_embeddings_from_set
-from .embeddings import get_embeddings_from_tuples as get_embeddings_from_tuples
-from .example_metric import ExampleMetric as ExampleMetric
-from .example_metric import example_metric as example_metric
-from .gweat import GWEAT as GWEAT
-from .gweat import group_permutation_p_value as group_permutation_p_value
-from .gweat import gweat as gweat
-from .half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
-from .hard_debias import HardDebias as HardDebias
-from .lookup import PreprocessorArgs as PreprocessorArgs
-from .lookup import preprocess_word as preprocess_word
-from .lpbs import LPBS as LPBS
-from .lpbs import lpbs as lpbs
-from .mac import MAC as MAC
-from .mac import mac as mac
-from .ml_eat import MLEAT as MLEAT
-from .ml_eat import Levels as Levels
-from .ml_eat import ml_eat as ml_eat
-from .model import WordEmbeddingModel as WordEmbeddingModel
-from .multiclass_hard_debias import MulticlassHardDebias as MulticlassHardDebias
-from .permutation import permutation_p_value as permutation_p_value
-from .permutation import sign_flip_p_value as sign_flip_p_value
-from .plots import plot_queries_results as plot_queries_results
-from .plots import plot_ranking as plot_ranking
-from .plots import plot_ranking_correlations as plot_ranking_correlations
-from .query import IndexedQuery as IndexedQuery
-from .query import Query as Query
-from .ranking import calculate_ranking_correlations as calculate_ranking_correlations
-from .ranking import create_ranking as create_ranking
-from .repulsion_attraction_neutralization import RepulsionAttractionNeutralization as RepulsionAttractionNeutralization
-from .ripa import RIPA as RIPA
-from .ripa import ripa as ripa
-from .rnd import RND as RND
-from .rnd import rnd as rnd
-from .rnsb import RNSB as RNSB
-from .rnsb import rnsb as rnsb
-from .run_queries import QueryScores as QueryScores
-from .run_queries import run_queries as run_queries
-from .same import SAME as SAME
-from .same import same as same
-from .sc_weat import SCWEAT as SCWEAT
-from .sc_weat import mean_sc_weat as mean_sc_weat
-from .sc_weat import sc_weat as sc_weat
-from .target_permutation import target_permutation_p_value as target_permutation_p_value
-from .weat import WEAT as WEAT
-from .weat import weat as weat
-from .weat import weat_effect_size as weat_effect_size
+# Subpackages, each built on those before it:
+#   embeddings: models, words and queries
+#   sets: sets of vectors as tensors
+#   resampling: null distributions, permutation tests, bootstrap
+#   metrics: one file for each metric
+#   queries: many queries on many models
+#   debias: methods that remove a bias
 
-# Whatever is imported above: what `import *` brings and the reference shows.
-__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]
+from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
+from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
+from .debias.hard_debias import HardDebias as HardDebias
+from .debias.multiclass_hard_debias import MulticlassHardDebias as MulticlassHardDebias
+from .debias.repulsion_attraction_neutralization import (
+    RepulsionAttractionNeutralization as RepulsionAttractionNeutralization,
+)
+from .embeddings.datasets import fetch_debias_multiclass as fetch_debias_multiclass
+from .embeddings.datasets import fetch_debiaswe as fetch_debiaswe
+from .embeddings.datasets import fetch_eds as fetch_eds
+from .embeddings.datasets import fetch_gn_glove as fetch_gn_glove
+from .embeddings.datasets import load_bingliu as load_bingliu
+from .embeddings.datasets import load_weat as load_weat
+from .embeddings.datasets import load_weat_w2v as load_weat_w2v
+from .embeddings.extraction import get_embeddings_from_query as get_embeddings_from_query
+from .embeddings.extraction import get_embeddings_from_set as get_embeddings_from_set
+from .embeddings.extraction import get_embeddings_from_tuples as get_embeddings_from_tuples
+from .embeddings.lookup import PreprocessorArgs as PreprocessorArgs
+from .embeddings.lookup import preprocess_word as preprocess_word
+from .embeddings.model import WordEmbeddingModel as WordEmbeddingModel
+from .embeddings.query import IndexedQuery as IndexedQuery
+from .embeddings.query import Query as Query
+from .metrics.base import BaseMetric as BaseMetric
+from .metrics.ceat import CEAT as CEAT
+from .metrics.ceat import CombinedEffect as CombinedEffect
+from .metrics.ceat import ceat as ceat
+from .metrics.ceat import random_effects as random_effects
+from .metrics.direct_bias import DirectBias as DirectBias
+from .metrics.direct_bias import direct_bias as direct_bias
+from .metrics.ect import ECT as ECT
+from .metrics.ect import ect as ect
+from .metrics.example_metric import ExampleMetric as ExampleMetric
+from .metrics.example_metric import example_metric as example_metric
+from .metrics.gweat import GWEAT as GWEAT
+from .metrics.gweat import group_permutation_p_value as group_permutation_p_value
+from .metrics.gweat import gweat as gweat
+from .metrics.lpbs import LPBS as LPBS
+from .metrics.lpbs import lpbs as lpbs
+from .metrics.mac import MAC as MAC
+from .metrics.mac import mac as mac
+from .metrics.ml_eat import MLEAT as MLEAT
+from .metrics.ml_eat import Levels as Levels
+from .metrics.ml_eat import ml_eat as ml_eat
+from .metrics.ripa import RIPA as RIPA
+from .metrics.ripa import ripa as ripa
+from .metrics.rnd import RND as RND
+from .metrics.rnd import rnd as rnd
+from .metrics.rnsb import RNSB as RNSB
+from .metrics.rnsb import rnsb as rnsb
+from .metrics.same import SAME as SAME
+from .metrics.same import same as same
+from .metrics.sc_weat import SCWEAT as SCWEAT
+from .metrics.sc_weat import mean_sc_weat as mean_sc_weat
+from .metrics.sc_weat import sc_weat as sc_weat
+from .metrics.weat import WEAT as WEAT
+from .metrics.weat import weat as weat
+from .metrics.weat import weat_effect_size as weat_effect_size
+from .queries.eat_map import plot_eat_map as plot_eat_map
+from .queries.plots import plot_queries_results as plot_queries_results
+from .queries.plots import plot_ranking as plot_ranking
+from .queries.plots import plot_ranking_correlations as plot_ranking_correlations
+from .queries.ranking import calculate_ranking_correlations as calculate_ranking_correlations
+from .queries.ranking import create_ranking as create_ranking
+from .queries.run_queries import QueryScores as QueryScores
+from .queries.run_queries import run_queries as run_queries
+from .resampling.bootstrap import bootstrap_interval as bootstrap_interval
+from .resampling.permutation import permutation_p_value as permutation_p_value
+from .resampling.permutation import sign_flip_p_value as sign_flip_p_value
+from .resampling.target_permutation import target_permutation_p_value as target_permutation_p_value
+
+__all__ = [
+    "BaseMetric",
+    "CEAT",
+    "CombinedEffect",
+    "DirectBias",
+    "DoubleHardDebias",
+    "ECT",
+    "ExampleMetric",
+    "GWEAT",
+    "HalfSiblingRegression",
+    "HardDebias",
+    "IndexedQuery",
+    "LPBS",
+    "Levels",
+    "MAC",
+    "MLEAT",
+    "MulticlassHardDebias",
+    "PreprocessorArgs",
+    "Query",
+    "QueryScores",
+    "RIPA",
+    "RND",
+    "RNSB",
+    "RepulsionAttractionNeutralization",
+    "SAME",
+    "SCWEAT",
+    "WEAT",
+    "WordEmbeddingModel",
+    "bootstrap_interval",
+    "calculate_ranking_correlations",
+    "ceat",
+    "create_ranking",
+    "direct_bias",
+    "ect",
+    "example_metric",
+    "fetch_debias_multiclass",
+    "fetch_debiaswe",
+    "fetch_eds",
+    "fetch_gn_glove",
+    "get_embeddings_from_query",
+    "get_embeddings_from_set",
+    "get_embeddings_from_tuples",
+    "group_permutation_p_value",
+    "gweat",
+    "load_bingliu",
+    "load_weat",
+    "load_weat_w2v",
+    "lpbs",
+    "mac",
+    "mean_sc_weat",
+    "ml_eat",
+    "permutation_p_value",
+    "plot_eat_map",
+    "plot_queries_results",
+    "plot_ranking",
+    "plot_ranking_correlations",
+    "preprocess_word",
+    "random_effects",
+    "ripa",
+    "rnd",
+    "rnsb",
+    "run_queries",
+    "same",
+    "sc_weat",
+    "sign_flip_p_value",
+    "target_permutation_p_value",
+    "weat",
+    "weat_effect_size",
+]

@@ -9,8 +9,8 @@ from scores import SCORES, random_sets
 
 from tensormetrics import association
 from tensormetrics.association import bootstrap_interval
-from tensormetrics.association._random import random_words, stream
-from tensormetrics.association.bootstrap import _counts, resampled_counts
+from tensormetrics.association.resampling.bootstrap import _counts, resampled_counts
+from tensormetrics.association.resampling.random import random_words, stream
 
 METRICS = {
     name: (score, sets)
@@ -73,7 +73,7 @@ def test_pieces_and_seeds(budget, generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
     assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
-    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", budget)
+    monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", budget)
     pieces = bootstrap_interval(association.weat, *tensors)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-12)
 

@@ -10,9 +10,9 @@ import torch
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import _sets
-from tensormetrics.association._random import stream
-from tensormetrics.association.ceat import draw_contexts
+from tensormetrics.association.metrics.ceat import draw_contexts
+from tensormetrics.association.resampling.random import stream
+from tensormetrics.association.sets import word_sets
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())["cases"]
 SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
@@ -49,7 +49,7 @@ def test_random_effects_of_batches(generator, device):
 def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, generator, device):
     tensors = pools(generator, device)
     drawn = []
-    for n, pool in enumerate(_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})):
+    for n, pool in enumerate(word_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})):
         drawn.append(draw_contexts(pool, stream(5) + n, 0, 20).vectors.cpu().numpy())
     effects, variances = [], []
     for x, y, a, b in zip(*drawn, strict=True):
@@ -66,7 +66,7 @@ def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
         [[True, False, True, True], [False, False, False, False], [True, True, True, True]], device=device
     )
     vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
-    (pool,) = _sets.read("x", x=(vectors, mask))
+    (pool,) = word_sets.read("x", x=(vectors, mask))
     drawn = draw_contexts(pool, 1, 0, 6000)
     assert drawn.weights.tolist() == [[1, 0, 1]]
     for word in (0, 2):
@@ -85,7 +85,7 @@ def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
     masked = association.ceat(wide, *tensors[1:], samples=30, x_mask=mask)
     assert not masked.effect.isnan().any()
-    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 500)
+    monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 500)
     pieces = association.ceat(*tensors, samples=30)
     np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-10)
 

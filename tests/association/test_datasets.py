@@ -12,7 +12,6 @@ from raising import raises
 from tensormetrics.association import (
     WEAT,
     Query,
-    _fetch,
     fetch_debias_multiclass,
     fetch_debiaswe,
     fetch_eds,
@@ -21,6 +20,7 @@ from tensormetrics.association import (
     load_weat,
     load_weat_w2v,
 )
+from tensormetrics.association.embeddings import _fetch
 
 W2V = os.environ.get("TENSORMETRICS_WEAT_W2V")
 URL = "https://raw.githubusercontent.com/a/b/words.txt"
@@ -101,7 +101,7 @@ def test_fetched_vectors_are_held_to_their_hash(network):
 def test_a_fetched_file_of_the_right_hash_is_read(network, monkeypatch):
     content = b"1 2\nrose 1 0\n"
     network.append(content)
-    monkeypatch.setattr("tensormetrics.association.datasets.W2V_SHA256", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr("tensormetrics.association.embeddings.datasets.W2V_SHA256", hashlib.sha256(content).hexdigest())
     assert load_weat_w2v()["rose"].tolist() == [1, 0]
 
 

@@ -13,8 +13,8 @@ from tensormetrics.association import (
     RepulsionAttractionNeutralization,
     WordEmbeddingModel,
 )
-from tensormetrics.association.double_hard_debias import two_means
-from tensormetrics.association.repulsion_attraction_neutralization import _nearest
+from tensormetrics.association.debias.double_hard_debias import two_means
+from tensormetrics.association.debias.repulsion_attraction_neutralization import _nearest
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_two_blocks_of_tests(kind, both, generator, device):
 
 
 def test_pieces_and_seeds(both, generator, device, monkeypatch):
-    monkeypatch.setattr("tensormetrics.association._draws.GPU_BUDGET", 1000)
+    monkeypatch.setattr("tensormetrics.association.resampling.draws.GPU_BUDGET", 1000)
     u, v = (scores_of("gaussian", generator, 2, k).to(device) for k in (3, 4))
     for seed in (1, 2**40):
         plain, found = both(lambda: permutation_p_value(u, v, method="approximate", iterations=400, seed=seed))  # noqa: B023

@@ -11,7 +11,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tensormetrics.association import _draw_kernels
+from tensormetrics.association.resampling import kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  # triton's own, from Python 3.13 on
 
@@ -34,7 +34,7 @@ def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
 @pytest.mark.parametrize("places", [32, 64, 128])
 def test_sums_run_on_tensor_cores(places):
     constants = {"PLACES": places, "TESTS": 128, "ROWS": 128}
-    for kernel, stages in ((_draw_kernels._count, 3), (_draw_kernels._count_listed, 1)):
+    for kernel, stages in ((kernels._count, 3), (kernels._count_listed, 1)):
         result = compiled(kernel, constants, stages=stages)
         assert "wgmma.mma_async" in result.asm["ptx"] and "s32.s8.s8" in result.asm["ptx"]
         assert result.metadata.shared <= SHARED
@@ -42,16 +42,16 @@ def test_sums_run_on_tensor_cores(places):
 
 def test_draws_compile():
     types = TYPES | DRAWS
-    assert ".entry" in compiled(_draw_kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
-    assert ".entry" in compiled(_draw_kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
+    assert ".entry" in compiled(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
+    assert ".entry" in compiled(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
 
 
 SUMS = {"TESTS": 128, "ROWS": 128}
 LAUNCHED = {  # kernel, constants, types, stages
-    **{f"draws, {n} places": (_draw_kernels._count, {"PLACES": n, **SUMS}, TYPES, 3) for n in (64, 128)},
-    "listed draws, 128 places": (_draw_kernels._count_listed, {"PLACES": 128, **SUMS}, TYPES, 1),
-    "partitions": (_draw_kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
-    "signs": (_draw_kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
+    **{f"draws, {n} places": (kernels._count, {"PLACES": n, **SUMS}, TYPES, 3) for n in (64, 128)},
+    "listed draws, 128 places": (kernels._count_listed, {"PLACES": 128, **SUMS}, TYPES, 1),
+    "partitions": (kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
+    "signs": (kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
 }
 
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from tensormetrics import _native
-from tensormetrics.association import _draws, _subset_sums, permutation_p_value
-from tensormetrics.association._random import Null, stream
+from tensormetrics.association import permutation_p_value
+from tensormetrics.association.resampling import draws, subset_sums
+from tensormetrics.association.resampling.random import Null, stream
 
 needs_kernel = pytest.mark.skipif(not _native.has_kernel("extreme_draws", "cpu"), reason="built without native code")
 KINDS = ["any", "ties", "equal", "largest"]
@@ -54,7 +55,7 @@ def test_subsets_against_all_of_them(kind, generator, device):
         n = torch.arange(places + 1).minimum(present.sum(-1))
         for null, some in itertools.product(bounds_of(units, generator), (n, None)):
             moved = [None if each is None else each.to(device) for each in (units, present, some, *null)]
-            found = _subset_sums.extreme_subsets(*moved[:3], size if some is n else None, Null(*moved[3:]))
+            found = subset_sums.extreme_subsets(*moved[:3], size if some is n else None, Null(*moved[3:]))
             assert found.tolist() == counted(units, present, some, null)
 
 
@@ -69,8 +70,8 @@ def test_many_subsets_against_the_reference(kind, places, generator):
     present = torch.rand(3, places, generator=generator) < torch.tensor([[0.9], [1.0], [1.0]])
     n = torch.stack([present[0].sum() // 2, torch.tensor(places // 2), torch.tensor(places - 3)])
     for null, some in itertools.product(bounds_of(units, generator)[2:3], (n, None) if places <= 40 else (n,)):
-        found = _subset_sums.OPERATOR(units, present, some, *null)
-        assert torch.equal(found, _subset_sums._extreme_subsets(units, present, some, *null))
+        found = subset_sums.OPERATOR(units, present, some, *null)
+        assert torch.equal(found, subset_sums._extreme_subsets(units, present, some, *null))
 
 
 def drawn(n: int, size: int, places: int, iterations: int) -> np.ndarray:
@@ -100,7 +101,7 @@ def test_draws_against_a_loop(kind, generator, device):
         low, high = (np.inf if null.low is None else null.low[:, None].numpy()), -np.inf
         high = high if null.high is None else null.high[:, None].numpy()
         expected = ((sums >= low) | (sums <= high)).sum(1)
-        assert _draws.extreme_draws(*args).tolist() == expected.tolist()
+        assert draws.extreme_draws(*args).tolist() == expected.tolist()
 
 
 def calls() -> tuple[list[Tensor], list[Tensor]]:
@@ -113,8 +114,8 @@ def calls() -> tuple[list[Tensor], list[Tensor]]:
         n, size = n.minimum(size), size
         for null in bounds_of(units, generator):
             for sizes in ((n, size), (n[:1], size[:1]), (None, None)):
-                found.append(_draws.extreme_draws(units, *sizes, null, 12345, iterations))
-                expected.append(_draws._extreme_draws(units.double(), *sizes, *null, 12345, iterations))
+                found.append(draws.extreme_draws(units, *sizes, null, 12345, iterations))
+                expected.append(draws._extreme_draws(units.double(), *sizes, *null, 12345, iterations))
     return found, expected
 
 
@@ -146,10 +147,8 @@ def test_threads_change_nothing(generator):
 def test_no_queries_and_no_places(device):
     no = torch.zeros(0, 3, dtype=torch.int64, device=device)
     n, null = no[:, 0], Null(no[:, 0], None)
-    assert (
-        _draws.extreme_draws(no, n, n, null, 1, 5).shape == _subset_sums.extreme_subsets(no, no > 0, n, n, null).shape
-    )
+    assert draws.extreme_draws(no, n, n, null, 1, 5).shape == subset_sums.extreme_subsets(no, no > 0, n, n, null).shape
     none = no.new_zeros(2, 0)
     n, null = none.sum(-1), Null(torch.tensor([0, 1], device=device), None)
-    assert _draws.extreme_draws(none, n, n, null, 1, 5).tolist() == [5, 0]
-    assert _subset_sums.extreme_subsets(none, none > 0, n, n, null).tolist() == [1, 0]
+    assert draws.extreme_draws(none, n, n, null, 1, 5).tolist() == [5, 0]
+    assert subset_sums.extreme_subsets(none, none > 0, n, n, null).tolist() == [1, 0]

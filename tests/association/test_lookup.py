@@ -14,7 +14,7 @@ from tensormetrics.association import (
     get_embeddings_from_tuples,
     preprocess_word,
 )
-from tensormetrics.association.lookup import Search
+from tensormetrics.association.embeddings.lookup import Search
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_doors.json").read_text())
 CASING = GOLDEN["casing"]

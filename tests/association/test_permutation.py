@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tensormetrics import association
-from tensormetrics.association import _subset_sums, permutation_p_value, sign_flip_p_value
-from tensormetrics.association._draws import random_partitions
-from tensormetrics.association._random import random_words, stream
+from tensormetrics.association import permutation_p_value, sign_flip_p_value
+from tensormetrics.association.resampling import subset_sums
+from tensormetrics.association.resampling.draws import random_partitions
+from tensormetrics.association.resampling.random import random_words, stream
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SIDES = {"right-sided": "right", "left-sided": "left", "two-sided": "two_sided"}
@@ -178,7 +179,7 @@ def test_draws_are_reproducible_and_independent_of_pieces(generator, device, mon
     assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
     assert not torch.equal(p, permutation_p_value(u, v, iterations=1000, seed=1))
     assert not torch.equal(*(permutation_p_value(u, v, iterations=1000, seed=None) for _ in range(2)))
-    monkeypatch.setattr("tensormetrics.association._draws.BUDGET", 999)
+    monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 999)
     assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
     if device.type == "cuda":
         assert torch.equal(p.cpu(), permutation_p_value(u.cpu(), v.cpu(), iterations=1000))
@@ -255,5 +256,5 @@ def test_errors(device):
 def test_exact_p_values_send_no_table_twice(generator, device, monkeypatch):
     u, v = torch.randn(2, 3, 6, generator=generator).to(device)
     expected = permutation_p_value(u, v, method="exact")
-    monkeypatch.setattr(_subset_sums.math, "comb", None)
+    monkeypatch.setattr(subset_sums.math, "comb", None)
     assert permutation_p_value(u, v, method="exact").equal(expected)

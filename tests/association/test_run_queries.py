@@ -55,7 +55,7 @@ def test_goldens(case, device):
 @pytest.mark.parametrize("metric", [*ALL, Gap, ExampleMetric], ids=lambda metric: metric.__name__)
 @pytest.mark.parametrize("budget", [2**22, 200])
 def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
-    monkeypatch.setattr("tensormetrics.association.scoring.BUDGET", budget)  # small pieces
+    monkeypatch.setattr("tensormetrics.association.queries.scoring.BUDGET", budget)  # small pieces
     if metric.paired:  # lists of one length but for one
         sides = sets_of([4, 4, 4, 3], 0), sets_of([4, 4, 4], 1)
         query = Query(*sides, query.target_sets_names, query.attribute_sets_names)

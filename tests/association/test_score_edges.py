@@ -6,8 +6,8 @@ import torch
 from scores import agrees, random_sets
 
 from tensormetrics import association
-from tensormetrics.association import _sets
-from tensormetrics.association._logistic import logistic_regression
+from tensormetrics.association.metrics._logistic import logistic_regression
+from tensormetrics.association.sets import word_sets
 
 
 def test_a_pair_of_equal_vectors_does_not_count(device):
@@ -164,7 +164,7 @@ def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, devi
         return [scale * torch.randn(3, n, dims, generator=generator, dtype=torch.float64).to(device) for n in sizes]
 
     for a, b in (sets(9, 12), sets(1, 1), (sets(5)[0] + 9 * scale, sets(7)[0] - 9 * scale)):  # the last: separable
-        w, c = logistic_regression(*_sets.read(a=(a, None), b=(b, None)), 1.0, penalize_intercept)
+        w, c = logistic_regression(*word_sets.read(a=(a, None), b=(b, None)), 1.0, penalize_intercept)
         x = torch.cat([a, b], -2)
         y = torch.cat([a.new_ones(a.shape[-2]), -a.new_ones(b.shape[-2])])
         pull = y * torch.sigmoid(-y * ((x * w.unsqueeze(-2)).sum(-1) + c.unsqueeze(-1)))
@@ -180,7 +180,7 @@ def test_rnsb_finds_far_minima(penalize_intercept, generator, device):
 
 def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
-    monkeypatch.setattr("tensormetrics.association._logistic.MOST_STEPS", 2)
+    monkeypatch.setattr("tensormetrics.association.metrics._logistic.MOST_STEPS", 2)
     score, p = association.rnsb(t, a, b, per_word=True)
     assert score.isnan() and p.isnan().all()
 

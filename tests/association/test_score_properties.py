@@ -7,7 +7,7 @@ from scores import MASK, SCORES, agrees, every_score, mask_shape, random_sets
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association
-from tensormetrics.association import _sets
+from tensormetrics.association.sets import word_sets
 
 
 @every_score
@@ -44,9 +44,9 @@ def test_sizes_choose_a_plan_and_no_values(limits, generator, device, monkeypatc
     """Few vectors are copied together, many are read a set at a time."""
     sets = [t.requires_grad_() for t in random_sets("xyab", generator, device, 2)]
     answers = []
-    for few, many in (limits, (_sets.FEW, _sets.MANY)):
-        monkeypatch.setattr(_sets, "FEW", few)
-        monkeypatch.setattr(_sets, "MANY", many)
+    for few, many in (limits, (word_sets.FEW, word_sets.MANY)):
+        monkeypatch.setattr(word_sets, "FEW", few)
+        monkeypatch.setattr(word_sets, "MANY", many)
         scores = [score(*(t[0] for t in sets)) for score in (association.weat, association.weat_effect_size)]
         scores += [association.weat(*sets), association.weat_effect_size(*sets, correction=1)]
         total = sum(score.sum() for score in scores)
@@ -81,7 +81,7 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
         lambda: association.rnsb(*sets[:3], per_word=True)[1],
     )
     whole = [call() for call in calls]
-    monkeypatch.setattr("tensormetrics.association._sets.PIECE", sets.numel() // 12)
+    monkeypatch.setattr("tensormetrics.association.sets.word_sets.PIECE", sets.numel() // 12)
     for call, expected in zip(calls, whole, strict=True):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
 

@@ -10,7 +10,7 @@ from fasttext_files import fasttext_file
 from raising import raises
 
 from tensormetrics.association import WEAT, Query, WordEmbeddingModel
-from tensormetrics.association.word2vec import read_word2vec
+from tensormetrics.association.embeddings.formats.word2vec import read_word2vec
 
 QUERY = Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]])
 

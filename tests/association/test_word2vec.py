@@ -8,7 +8,7 @@ import pytest
 from raising import raises
 
 from tensormetrics.association import WordEmbeddingModel
-from tensormetrics.association.word2vec import read_word2vec
+from tensormetrics.association.embeddings.formats.word2vec import read_word2vec
 
 WORDS = ["the", "New York", "naïve"]
 VECTORS = np.array([[0.5, -1.25, 3e-4], [1, 2, 3], [-0.0, 1e10, 7]], np.float32)
@@ -46,7 +46,7 @@ def test_text(write, name):
 def test_binary(write, name, newline, monkeypatch):
     words, vectors = read_word2vec(write(binary().replace(b"New York", b"NewYork"), name))
     assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
-    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 5)  # rows longer than a chunk
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 5)  # rows longer than a chunk
     words, vectors = read_word2vec(write(binary(newline).replace(b"New York", b"NewYork"), name), binary=True)
     assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
 
@@ -73,7 +73,7 @@ def test_binary_without_control_bytes_is_binary(write):
 
 
 def test_text_of_rows_longer_than_the_first_read(write, monkeypatch):
-    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 64)
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 64)
     table = np.arange(90, dtype=np.float32).reshape(3, 30) / 4
     for header in ("3 30\n", ""):
         rows = "".join(f"w{i} {' '.join(map(repr, row))}\n" for i, row in enumerate(table.tolist()))
@@ -260,8 +260,8 @@ def test_numbers_of_every_length(write, width):
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 2**22])
 def test_lines_are_whole_wherever_the_file_is_cut(write, monkeypatch, piece):
-    monkeypatch.setattr("tensormetrics.association.word2vec.PIECE", piece)
-    monkeypatch.setattr("tensormetrics.association.word2vec.CHUNK", 2**9)
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.PIECE", piece)
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 2**9)
     words = [f"word  {n}" * (1 + n % 3) for n in range(200)]
     rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     lines = (f"{word}\t{' '.join(map(str, row.tolist()))} \r" for word, row in zip(words, rows, strict=True))

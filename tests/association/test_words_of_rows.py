@@ -30,9 +30,9 @@ from tensormetrics.association import (
     target_permutation_p_value,
 )
 from tensormetrics.association import ExampleMetric as BuiltIn
-from tensormetrics.association._random import stream
-from tensormetrics.association._words import joined_words
-from tensormetrics.association.bootstrap import _counts
+from tensormetrics.association.resampling.bootstrap import _counts
+from tensormetrics.association.resampling.random import stream
+from tensormetrics.association.sets.word_ids import joined_words
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())

@@ -12,7 +12,7 @@ from tensormetrics.__main__ import COMMANDS, main
 from tensormetrics._cli import names, warm_up
 from tensormetrics._cli.commands import posterior
 from tensormetrics._cli.commands.association import METRICS
-from tensormetrics.association.run_queries import CORRECTIONS
+from tensormetrics.association.queries.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY
 from tensormetrics.retrieval.calculator.metric_names import NAMES
 from tensormetrics.retrieval.ranking.ranking import TIES

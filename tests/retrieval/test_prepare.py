@@ -156,7 +156,7 @@ def test_warming_up_launches_every_kernel(device, monkeypatch):
             _warm_up.run(job, str(device))
     sources = [
         *Path(_triton.__file__).parent.rglob("kernels/*.py"),
-        Path(_triton.__file__).parent / "association/_draw_kernels.py",
+        Path(_triton.__file__).parent / "association/resampling/kernels.py",
     ]
     assert launched == {
         name for source in sources for name in re.findall(r"^ +(_\w+)\[", source.read_text(), re.MULTILINE)

@@ -15,8 +15,8 @@ import numpy as np
 from ... import association as domain
 from ..._plots import COLORS, FONT, LINE, broken, dress, inches, ink, legend_below, lines_of, name_rows, new_axes
 from ...association import BaseMetric, Query, WordEmbeddingModel
-from ...association._fasttext import is_fasttext
-from ...association.plots import LEVEL
+from ...association.embeddings.formats.fasttext import is_fasttext
+from ...association.queries.plots import LEVEL
 from ..inputs import BadInput, existing, naming, open_text
 from ..output import Size, Table, find_device, percent, publish
 

@@ -1,0 +1,178 @@
+"""Double-hard debiasing: one principal component, where word frequency shows, is taken out before the direction."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..embeddings.lookup import check_flag
+from ..embeddings.model import WordEmbeddingModel
+from ..resampling.random import random_uniform, stream
+from ..sets import word_sets
+from . import base
+from .base import Debias
+
+
+class DoubleHardDebias(Debias):
+    """v -> v - mean - (u.v) u, then without g, where u is the principal component that leaves the least bias to see.
+
+    g is the first right singular vector of the definitional pairs, each centred; mean and principal components are
+    those of the whole table. Of the words that are debiased, the `n_words` nearest to each of the two words of
+    `bias_representation` are judges: for each of the first `n_components` u they are debiased and parted by 2-means
+    (10 starts, drawn by `seed`); the u wins whose parts agree least with the two groups.
+    `scope="all"` debiases every chosen word, "biased" only those judges. `incremental_pca` and `pca_args` have no
+    effect: the components come from one pass over the table. Wang et al. 2020, arXiv:2005.00965.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> words = ["he", "she", *(f"word {k}" for k in range(18))]
+    >>> model = WordEmbeddingModel.from_tensor(torch.randn(20, 8, generator=generator), words)
+    >>> method = DoubleHardDebias(n_words=5, n_components=2)
+    >>> method.fit(model, definitional_pairs=[["he", "she"]], bias_representation=["he", "she"]).transform(model)
+    <WordEmbeddingModel named 'Unnamed model_debiased' with 20 word embeddings of 8 dims>
+    """
+
+    fitted = ("bias_direction", "mean", "components", "representation")
+
+    def __init__(
+        self,
+        pca_args: dict[str, int] | None = None,
+        *,
+        n_words: int = 1000,
+        n_components: int = 4,
+        seed: int | None = 0,
+        scope: str = "all",
+        incremental_pca: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("scope", scope, ("all", "biased"))
+        check_flag("incremental_pca", incremental_pca)
+        base.subspace_size(pca_args)
+        self.n_words = _checks.integer_at_least("n_words", n_words, 1)
+        self.n_components = _checks.integer_at_least("n_components", n_components, 1)
+        self.seed = None if seed is None else _checks.integer_at_least("seed", seed, 0)
+        self.scope = scope
+
+    def fit(
+        self, model: WordEmbeddingModel, definitional_pairs: Sequence[Sequence[str]], bias_representation: Sequence[str]
+    ) -> "DoubleHardDebias":
+        """`bias_representation`: two words, one for each group. Pairs with an unknown word are left out.
+
+        ValueError for other than two words, for an unknown word of the two, if no pair is left, or if a vector of the
+        table is not finite, as all have a part in its principal components.
+        """
+        base.check_table(model)
+        pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
+        two = base.word_tuples("bias_representation", [bias_representation], 2)
+        representation = base.found_vectors("bias_representation", model, two)[0]
+        vectors = base.found_vectors("definitional_pairs", model, pairs)
+        base.check_finite("model", model, torch.arange(len(model.vectors), device=model.vectors.device))
+        self.say("finding the principal components of the table")
+        return self.fit_tensors(vectors, model.vectors, representation)
+
+    @torch.no_grad()
+    def fit_tensors(self, pairs: Tensor, table: Tensor, representation: Tensor) -> "DoubleHardDebias":
+        # pairs: (..., P, 2, D)  table: (..., V, D)  representation: (..., 2, D)
+        pairs = base.read("pairs", pairs, "...", "P", 2, "D")
+        self.bias_direction = base.subspace(pairs, 1).squeeze(-2)
+        self.representation = base.read("representation", representation, "...", 2, pairs.shape[-1]).clone()
+        self.mean, self.components = _principal(table, self.n_components)
+        return self
+
+    @torch.no_grad()
+    def forward(self, vectors: Tensor) -> Tensor:
+        """vectors: (..., N, D), N >= 2 -> the debiased ones, (..., N, D) float64."""
+        self.check_fitted()
+        vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
+        judges = _extremes(self._leaning(vectors), self.n_words)
+        component = self._best_component(_rows(vectors, judges))
+        result = self._debiased(vectors, component)
+        if self.scope == "all":
+            return result
+        biased = torch.zeros(result.shape[:-1], dtype=torch.bool, device=result.device).scatter(-1, judges, True)
+        return result.where(biased.unsqueeze(-1), vectors)
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        leaning = torch.cat([self._leaning(vectors) for _, vectors in base.chunks(table, rows)])
+        judges = rows[_extremes(leaning, self.n_words)]
+        self.say(f"comparing {self.n_components} principal components on {len(judges)} words")
+        component = self._best_component(word_sets.as_words(table[judges], None).vectors)
+        base.rewrite(table, rows if self.scope == "all" else judges, lambda vectors: self._debiased(vectors, component))
+
+    def _leaning(self, vectors: Tensor) -> Tensor:
+        # vectors: (..., N, D)  ->  (..., N), positive: towards the first word of the representation
+        first, second = word_sets.unit(self.representation).unbind(-2)
+        return word_sets.times(word_sets.unit(vectors), first - second)
+
+    def _best_component(self, judges: Tensor) -> Tensor:
+        # judges: (..., 2 n, D), one group after the other  ->  (..., 1, D)
+        n = judges.shape[-2] // 2
+        second = torch.arange(2 * n, device=judges.device) >= n
+        agreement = []
+        for component in self.components.unbind(-2):
+            part = two_means(self._debiased(judges, component.unsqueeze(-2)), self.seed)
+            same = (part == second).double().mean(-1)
+            agreement.append(torch.maximum(same, 1 - same))
+        best = torch.stack(agreement, -1).argmin(-1, keepdim=True)
+        return _rows(self.components, best)
+
+    def _debiased(self, vectors: Tensor, component: Tensor) -> Tensor:
+        # vectors: (..., N, D)  component: (..., 1, D)  ->  (..., N, D)
+        rest = base.without(vectors, component) - self.mean.unsqueeze(-2)
+        return base.without(rest, self.bias_direction.unsqueeze(-2))
+
+
+def two_means(points: Tensor, seed: int | None, starts: int = 10, steps: int = 100) -> Tensor:
+    # points: (..., N, D)  ->  (..., N) bool, which of two clusters
+    """k-means++ for two clusters: the best of several starts."""
+    # Draws on the host give the same starts on every device.
+    first, second = random_uniform(stream(seed), 0, 2, starts, torch.device("cpu")).to(points).unbind(0)
+    points = points - points.mean(-2, keepdim=True)
+    squares = points.square().sum(-1, keepdim=True)
+    begin = points[..., (first * points.shape[-2]).long(), :]  # (..., starts, D)
+    away = (squares - 2 * points @ begin.mT + begin.square().sum(-1).unsqueeze(-2)).clamp(min=0).mT.cumsum(-1)
+    drawn = torch.searchsorted(away.contiguous(), (second.unsqueeze(-1) * away[..., -1:]).contiguous(), right=True)
+    centres = torch.stack([begin, _rows(points, drawn.squeeze(-1).clamp(max=points.shape[-2] - 1))], -3)
+    for _ in range(steps):  # without a look at whether they still move, which would wait for the device
+        apart = centres[..., 1, :, :] - centres[..., 0, :, :]
+        half_way = (apart * centres.sum(-3)).sum(-1).unsqueeze(-2) / 2
+        nearer = (points @ apart.mT > half_way).to(points.dtype)  # (..., N, starts): to the second
+        members = torch.stack([1 - nearer, nearer], -3).mT  # (..., 2, starts, N)
+        sizes = members.sum(-1, keepdim=True)
+        means = members @ points.unsqueeze(-3) / sizes.clamp(min=1)
+        centres = means.where(sizes > 0, centres)
+    between = (sizes * means.square().sum(-1, keepdim=True)).sum(-3)  # largest where the clusters are tightest
+    best = between.squeeze(-1).argmax(-1)
+    return _rows(nearer.mT, best.unsqueeze(-1)).squeeze(-2) > 0
+
+
+def _principal(table: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    # table: (..., V, D)  ->  mean (..., D), components (..., k, D)
+    """The mean and the first principal components, from one covariance matrix, a chunk of rows at a time."""
+    _checks.shape("table", table, "...", "V", "D")
+    _checks.floating("table", table)
+    parts = table.split(max(1, base.CHUNK * table.shape[-1] // max(1, table[..., :1, :].numel())), -2)
+    sums = (word_sets.as_words(part, None).vectors.sum(-2) for part in parts)
+    mean = functools.reduce(torch.add, sums) / table.shape[-2]
+    centred = (word_sets.as_words(part, None).vectors - mean.unsqueeze(-2) for part in parts)
+    covariance = functools.reduce(torch.add, (rows.mT @ rows for rows in centred))
+    _, axes = torch.linalg.eigh(covariance)  # ascending
+    return mean, axes.mT.flip(-2)[..., :k, :]
+
+
+def _extremes(leaning: Tensor, n: int) -> Tensor:
+    # leaning: (..., N)  ->  (..., 2 n), the places of the n lowest and the n highest, n <= N / 2
+    n = min(n, leaning.shape[-1] // 2)
+    if not n:
+        raise ValueError(f"DoubleHardDebias: got {leaning.shape[-1]} vectors, wanted at least 2 to compare")
+    order = leaning.argsort(stable=True, dim=-1)
+    return torch.cat([order[..., :n], order[..., -n:]], -1)
+
+
+def _rows(vectors: Tensor, places: Tensor) -> Tensor:
+    # vectors: (..., N, D), or without batch dims  places: (..., K)  ->  (..., K, D)
+    vectors = vectors.expand(*places.shape[:-1], *vectors.shape[-2:])
+    return torch.take_along_dim(vectors, places.unsqueeze(-1), -2)

@@ -1,0 +1,55 @@
+"""Half-sibling regression."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..embeddings.model import WordEmbeddingModel
+from . import base
+from .base import Debias
+
+
+class HalfSiblingRegression(Debias):
+    """What ridge regression on definitional words explains of the other words is taken away: v -> P v.
+
+    P = I - B (B'B + alpha I)^-1 B' with the definitional vectors as columns of B: one fixed linear map, so vectors
+    keep their lengths otherwise. Definitional words do not change. Yang & Feng 2020, doi:10.1609/aaai.v34i05.6486.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> method = HalfSiblingRegression().fit(model, definitional_words=["he", "him", "she", "her"], alpha=1.0)
+    >>> method.transform(model)["work"].round(3)
+    array([ 0.103, -0.064], dtype=float32)
+    """
+
+    fitted = ("definitional", "coefficients")
+
+    def fit(
+        self, model: WordEmbeddingModel, definitional_words: Sequence[str], alpha: float = 60.0
+    ) -> "HalfSiblingRegression":
+        """Unknown words are left out; ValueError if none is left or `alpha` is not positive."""
+        base.check_table(model)
+        words = [[word] for word in base.word_list("definitional_words", definitional_words)]
+        self.fit_tensors(base.found_vectors("definitional_words", model, words).squeeze(-2), alpha)
+        self.words = {"definitional": words}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, definitional: Tensor, alpha: float = 60.0) -> "HalfSiblingRegression":
+        # definitional: (..., d, D)
+        if not alpha > 0:
+            raise ValueError(f"alpha: got {alpha!r}, wanted a number > 0")
+        rows = base.read("definitional", definitional, "...", "d", "D").clone()  # the table may change
+        ridge = rows @ rows.mT + alpha * torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
+        self.definitional, self.coefficients = rows, torch.linalg.solve(ridge, rows)
+        return self
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """vectors: (..., N, D) -> the debiased ones, (..., N, D) float64."""
+        self.check_fitted()
+        vectors = base.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
+        return vectors - vectors @ self.definitional.mT @ self.coefficients
+
+    def untouched(self, model: WordEmbeddingModel) -> list[int]:
+        return sum(base.found_rows(model, self.words.get("definitional", []), quiet=True), [])

@@ -1,0 +1,88 @@
+"""Hard debiasing: a direction is taken out of words, and pairs are put at equal distance from the others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..embeddings.model import WordEmbeddingModel
+from ..sets import word_sets
+from . import base
+from .base import Debias
+
+FORMS = (str.lower, str.title, str.upper)
+
+
+class HardDebias(Debias):
+    """Unit vectors u become unit(u - (u.g) g); the two words of an equalised pair then differ along g alone.
+
+    g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
+    centred, and points to their first words. Equalised pairs keep their mean beside g; they change also if they are
+    ignored. All rows of the transformed model have length 1, zero rows stay.
+    Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> fair = HardDebias().fit(model, definitional_pairs=[["he", "she"], ["him", "her"]]).transform(model)
+    >>> fair["work"].round(3), fair["home"].round(3)
+    (array([0.707, 0.707], dtype=float32), array([0.707, 0.707], dtype=float32))
+    """
+
+    fitted = ("bias_direction",)
+
+    def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        base.subspace_size(pca_args)  # only the first component is used
+
+    def fit(
+        self,
+        model: WordEmbeddingModel,
+        definitional_pairs: Sequence[Sequence[str]],
+        equalize_pairs: Sequence[Sequence[str]] | None = None,
+    ) -> "HardDebias":
+        """Without `equalize_pairs` the definitional ones are equalised, in their lower, title and upper forms.
+
+        Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left.
+        """
+        base.check_table(model)
+        pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
+        equalize = pairs if equalize_pairs is None else base.word_tuples("equalize_pairs", equalize_pairs, 2)
+        forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
+        definitional = base.found_vectors("definitional_pairs", model, pairs)
+        base.found_some("equalize_pairs", model, list(forms), quiet=True)
+        self.fit_tensors(definitional)
+        self.words = {"equalize": [list(pair) for pair in forms]}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, pairs: Tensor) -> "HardDebias":
+        # pairs: (..., P, 2, D)
+        pairs = word_sets.unit(base.read("pairs", pairs, "...", "P", 2, "D"))
+        self.bias_direction = base.subspace(pairs, 1).squeeze(-2)
+        return self
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the direction."""
+        self.check_fitted()
+        vectors = base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
+        return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
+
+    def equalize(self, pairs: Tensor) -> Tensor:
+        """Each pair moved to mirror images of one another across the plane orthogonal to the direction.
+
+        Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
+        """
+        self.check_fitted()
+        pairs = word_sets.unit(base.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
+        g = self.bias_direction.unsqueeze(-2)
+        middle = base.without(pairs.mean(-2), g)  # (..., E, D)
+        side = (1 - middle.square().sum(-1)).clamp(min=0).sqrt()
+        side = side * word_sets.times(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
+        along = side.unsqueeze(-1) * g
+        return torch.stack([middle + along, middle - along], -2)
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        pairs = base.found_rows(model, self.words.get("equalize", []), quiet=True)
+        self.say(f"equalising {len(pairs)} pairs")
+        base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)

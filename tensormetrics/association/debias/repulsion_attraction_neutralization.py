@@ -1,0 +1,137 @@
+"""Repulsion, attraction and neutralization."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..embeddings.model import WordEmbeddingModel
+from ..sets import word_sets
+from . import base
+from .base import Debias
+
+CHUNK = 2**22  # numbers of neighbours' vectors, or similarities, at a time
+
+
+class RepulsionAttractionNeutralization(Debias):
+    """Every word moves, by Adam, away from neighbours that it shares only bias with, and from the bias direction.
+
+    On unit vectors, from w_d = w, the objective is the mean of |cos(w_d, n)| over the repulsion set, |cos(w_d, w) - 1|
+    / 2 and |cos(w_d, g)|, times `weights`. The repulsion set are those of the `n_neighbours` nearest words v (by
+    cosine) whose indirect bias (w.v - cos(w', v')) / (w.v) is above `theta`, w' = w - (w.g) g; an empty one adds 0.
+    g is the first right singular vector of the unit vectors of the definitional pairs, each centred. All rows of the
+    transformed model have length 1. `pca_args` is accepted; only the first component is used.
+    Kumar, Bhotia & Chakraborty 2020, doi:10.1162/tacl_a_00327, arXiv:2006.01938.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> method = RepulsionAttractionNeutralization(epochs=10, n_neighbours=2)
+    >>> method = method.fit(model, definitional_pairs=[["he", "she"], ["him", "her"]])
+    >>> method.transform(model, target=["work"])["work"].round(2)
+    array([0.99, 0.11], dtype=float32)
+    """
+
+    fitted = ("bias_direction",)
+
+    def __init__(
+        self,
+        pca_args: dict[str, int] | None = None,
+        *,
+        epochs: int = 300,
+        theta: float = 0.05,
+        n_neighbours: int = 100,
+        learning_rate: float = 0.01,
+        weights: Sequence[float] = (0.33, 0.33, 0.33),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.epochs = _checks.integer_at_least("epochs", epochs, 1)
+        self.n_neighbours = _checks.integer_at_least("n_neighbours", n_neighbours, 1)
+        if len(weights) != 3:
+            raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
+        if not learning_rate > 0:
+            raise ValueError(f"learning_rate: got {learning_rate!r}, wanted a number > 0")
+        base.subspace_size(pca_args)
+        self.theta, self.learning_rate, self.weights = theta, learning_rate, tuple(weights)
+
+    def fit(
+        self, model: WordEmbeddingModel, definitional_pairs: Sequence[Sequence[str]]
+    ) -> "RepulsionAttractionNeutralization":
+        """Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left."""
+        base.check_table(model)
+        pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
+        return self.fit_tensors(base.found_vectors("definitional_pairs", model, pairs))
+
+    @torch.no_grad()
+    def fit_tensors(self, pairs: Tensor) -> "RepulsionAttractionNeutralization":
+        # pairs: (..., P, 2, D)
+        pairs = word_sets.unit(base.read("pairs", pairs, "...", "P", 2, "D"))
+        self.bias_direction = base.subspace(pairs, 1).squeeze(-2)
+        return self
+
+    @torch.no_grad()
+    def forward(self, vectors: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The debiased rows; all of `vectors` may be their neighbours.
+
+        Shapes: vectors: (..., N, D); rows: (R,) int64, None for all -> (..., R, D) float64 unit vectors.
+        """
+        self.check_fitted()
+        units = word_sets.unit(base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1]))
+        units, _ = torch.broadcast_tensors(units, self.bias_direction.unsqueeze(-2))
+        n, dims = units.shape[-2:]
+        rows = torch.arange(n, device=units.device) if rows is None else rows
+        batch = units[..., 0, 0].numel()
+        size = max(1, CHUNK // max(1, batch * max(n, min(self.n_neighbours, n) * dims)))
+        done = [self._debiased(units, chunk) for chunk in rows.split(size)]
+        return torch.cat(done, -2) if done else units[..., :0, :]
+
+    def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
+        self.say(f"{self.epochs} steps for {len(rows)} words")
+        changed = self.forward(table, rows).to(table.dtype)
+        base.rewrite(table, torch.arange(len(table), device=table.device), word_sets.unit)
+        table[rows] = changed
+
+    def _debiased(self, units: Tensor, rows: Tensor) -> Tensor:
+        # units: (..., N, D)  rows: (R,)  ->  (..., R, D)
+        words = units[..., rows, :]
+        neighbours, repels = self._repulsion_sets(units, rows)
+        share = repels / repels.sum(-1, keepdim=True).clamp(min=1)  # (..., R, K)
+        repulsion, attraction, neutralization = self.weights
+        with torch.enable_grad():
+            moved = words.clone().requires_grad_()
+            adam = torch.optim.Adam([moved], lr=self.learning_rate)
+            for _ in range(self.epochs):
+                w = word_sets.unit(moved)
+                repelled = ((neighbours @ w.unsqueeze(-1)).squeeze(-1).abs() * share).sum(-1)
+                attracted = (word_sets.dot(w, words) - 1).abs() / 2
+                neutral = word_sets.times(w, self.bias_direction).abs()
+                loss = repulsion * repelled + attraction * attracted + neutralization * neutral
+                (moved.grad,) = torch.autograd.grad(loss.sum(), moved)
+                adam.step()
+        return word_sets.unit(moved.detach())
+
+    def _repulsion_sets(self, units: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # units: (..., N, D)  rows: (R,)  ->  nearest (..., R, K, D), which of them repel (..., R, K) float64
+        own = torch.arange(units.shape[-2], device=units.device) == rows.unsqueeze(-1)
+        cosines = (units[..., rows, :] @ units.mT).masked_fill(own, -torch.inf)
+        places = _nearest(cosines, min(self.n_neighbours, units.shape[-2] - 1))
+        cosines = torch.take_along_dim(cosines, places, -1)
+        flat = places.flatten(-2)
+        nearest = torch.take_along_dim(units, flat.unsqueeze(-1), -2).unflatten(-2, places.shape[-2:])
+        along = word_sets.times(units, self.bias_direction)  # (..., N)
+        w, v = along[..., rows].unsqueeze(-1), torch.take_along_dim(along, flat, -1).unflatten(-1, places.shape[-2:])
+        lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # of w' times of v'
+        rest_cosines = (cosines - w * v) / lengths.masked_fill(lengths == 0, torch.inf)
+        return nearest, ((cosines - rest_cosines) / cosines > self.theta).to(units.dtype)
+
+
+def _nearest(cosines: Tensor, k: int) -> Tensor:
+    # cosines: (..., R, N)  ->  (..., R, k) int64
+    """The places of the largest, rounded to 2^-40, equal ones in the order of their rows; NaN is the smallest."""
+    rows = cosines.shape[-1]
+    shift = rows.bit_length()
+    rank = (cosines * 2.0 ** min(40, 61 - shift)).round().nan_to_num(-torch.inf).clamp(min=-(2.0 ** (61 - shift)))
+    # One integer holds the rounded cosine and, below it, the place from the end.
+    return ((rank.long() << shift) + torch.arange(rows - 1, -1, -1, device=cosines.device)).topk(k, -1).indices

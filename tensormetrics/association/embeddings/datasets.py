@@ -1,0 +1,201 @@
+"""Published word sets and vectors for association tests and debiasing.
+
+Only the sets of `load_weat` come with the package. The others are read from a local folder, `path=`, with the same
+file names, or fetched from where their authors keep them; an error of the network is a ConnectionError.
+"""
+
+import csv
+import json
+import tempfile
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+
+from ... import _checks
+from ._fetch import read_file
+from .model import WordEmbeddingModel
+
+WordSets = dict[str, list]
+Folder = str | PathLike | None
+
+WEFE = "dccuchile/wefe/master/wefe/datasets/data/"
+W2V_NAME = "weat_w2v____old.txt"
+W2V_SHA256 = "4dab4d3a604b2f021d57c99957919ab4d021ce699d28aad1d8168e54c754927f"
+
+
+def load_weat() -> WordSets:
+    """The 31 word sets of the WEAT experiments, by name; the file `weat_word_sets.json` names their papers.
+
+    Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> load_weat()["career"]
+    ['executive', 'management', 'professional', 'corporation', 'salary', 'office', 'business', 'career']
+    """
+    text = resources.files(__package__).joinpath("weat_word_sets.json").read_text("utf-8")
+    return json.loads(text)["word_sets"]
+
+
+def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordEmbeddingModel:
+    """word2vec vectors (300 dimensions) of 347 words of `load_weat`, as WEFE distributes them; `path` is that file.
+
+    A fetched file is held to its SHA-256.
+
+    >>> from pathlib import Path
+    >>> _ = Path("words.txt").write_text("rose 0.5 0.1")
+    >>> load_weat_w2v("words.txt")  # of the file; without it, it is downloaded
+    <WordEmbeddingModel named 'weat_w2v' with 1 word embeddings of 2 dims>
+    """
+    if path is not None:
+        return WordEmbeddingModel.from_word2vec(path, binary=False, name="weat_w2v")
+    content = read_file(WEFE, W2V_NAME, None, n_retries, timeout, W2V_SHA256)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / W2V_NAME
+        file.write_bytes(content)
+        return WordEmbeddingModel.from_word2vec(file, binary=False, name="weat_w2v")
+
+
+def load_bingliu(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordSets:
+    """Opinion words: positive_words (2006) and negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073.
+
+    >>> from pathlib import Path
+    >>> _ = Path("positive-words.txt").write_text("good"), Path("negative-words.txt").write_text("bad")
+    >>> load_bingliu(".")  # of a folder with the two files; without it they are downloaded
+    {'positive_words': ['good'], 'negative_words': ['bad']}
+    """
+
+    def words(name: str) -> list[str]:
+        lines = _lines(read_file(WEFE, name, path, n_retries, timeout).decode("latin-1"))
+        return [line for line in lines if not line.startswith(";")]
+
+    return {"positive_words": words("positive-words.txt"), "negative_words": words("negative-words.txt")}
+
+
+def fetch_eds(
+    occupations_year: int = 2015,
+    top_n_race_occupations: int = 10,
+    *,
+    path: Folder = None,
+    n_retries: int = 3,
+    timeout: float = 30,
+) -> WordSets:
+    """Adjectives, names and words of groups, and occupations of one census year.
+
+    male_occupations have at least as many men as women; occupations_white, _black, _asian and _hispanic are the
+    `top_n_race_occupations` in which that group has the highest share. ValueError for a year that is not there.
+    Garg et al. 2018, doi:10.1073/pnas.1720347115.
+
+    >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
+    True
+    """
+    top = _checks.integer_at_least("top_n_race_occupations", top_n_race_occupations, 1)
+
+    def text(name: str) -> str:
+        folder = "nikhgarg/EmbeddingDynamicStereotypes/master/data/"
+        return read_file(folder, name, path, n_retries, timeout).decode("utf-8-sig")
+
+    def words(name: str) -> list[str]:
+        return _lines(text(f"{name}.txt"))
+
+    def occupations(by: str) -> list[dict[str, str]]:
+        rows = list(csv.DictReader(text(f"occupation_percentages_{by}_occ1950.csv").splitlines()))
+        years = {int(row["Census year"]) for row in rows}
+        if occupations_year not in years:
+            raise ValueError(
+                f"occupations_year: got {occupations_year!r}, wanted one of {', '.join(map(str, sorted(years)))}"
+            )
+        return [row for row in rows if int(row["Census year"]) == occupations_year]
+
+    kinds = {"adjectives": "appearance otherization sensitive", "words": "christianity islam terrorism"}
+    kinds["names"] = "asian black chinese hispanic russian white"
+    names = [f"{kind}_{group}" for kind in ("adjectives", "names", "words") for group in kinds[kind].split()]
+    sets = {name: words(name) for name in names}
+    by_gender = [row for row in occupations("gender") if row["Male"] and row["Female"]]
+    for group, wanted in (("male", True), ("female", False)):
+        chosen = [row["Occupation"] for row in by_gender if (float(row["Male"]) >= float(row["Female"])) == wanted]
+        sets[f"{group}_occupations"] = chosen
+    by_race = occupations("race")
+    for group in ("white", "black", "asian", "hispanic"):
+        known = [row for row in by_race if row[group]]
+        highest = sorted(known, key=lambda row: float(row[group]), reverse=True)  # noqa: B023
+        sets[f"occupations_{group}"] = [row["Occupation"] for row in highest[:top]]
+    sets |= {"male_terms": words("male_pairs"), "female_terms": words("female_pairs")}
+    return sets | {"adjectives_intelligence": words("adjectives_intelligencegeneral")}
+
+
+def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
+    """Words of gender: terms, definitional pairs (the female word first), equalize pairs, specific words, professions.
+
+    Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> from pathlib import Path
+    >>> for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions"):
+    ...     _ = Path(f"{name}.json").write_text('[["she", "he"]]')
+    >>> fetch_debiaswe(path=".")["female_terms"]  # of a folder with the four files; without it they are downloaded
+    ['she']
+    """
+    definitional, equalize, specific, professions = (
+        json.loads(read_file("tolga-b/debiaswe/master/data/", f"{name}.json", path, n_retries, timeout))
+        for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions")
+    )
+    return {
+        "male_terms": [second for _, second in definitional],
+        "female_terms": [first for first, _ in definitional],
+        "definitional_pairs": definitional,
+        "equalize_pairs": equalize,
+        "gender_specific": specific,
+        "professions": [word for word, *_ in professions],
+    }
+
+
+def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
+    """Words of gender, ethnicity and religion, each on its own, and the definitional sets that debiasing takes.
+
+    Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+
+    >>> "islam_terms" in fetch_debias_multiclass()  # doctest: +SKIP
+    True
+    """
+    folder = "TManzini/DebiasMulticlassWordEmbedding/master/Debiasing/data/vocab/"
+    gender, ethnicity, religion = (
+        json.loads(read_file(folder, f"{name}_attributes_optm.json", path, n_retries, timeout))
+        for name in ("gender", "race", "religion")
+    )
+    roles, biased = gender["analogy_templates"]["role"], ethnicity["analogy_templates"]["role"]
+    attributes = religion["analogy_templates"]["attribute"]
+
+    def columns(of: dict, *names: str) -> WordSets:
+        return {
+            name: sorted(set(words)) for name, words in zip(names, zip(*of["definite_sets"], strict=True), strict=True)
+        }
+
+    males, females = (list(words) for words in zip(*gender["definite_sets"], strict=True))
+    sets = {"male_terms": males, "female_terms": females, "male_roles": roles["man"], "female_roles": roles["woman"]}
+    sets |= columns(ethnicity, "black_terms", "white_terms", "asian_terms")
+    keys = {"black": "black", "white": "caucasian", "asian": "asian"}
+    sets |= {f"{group}_biased_words": biased[key] for group, key in keys.items()}
+    sets |= columns(religion, "judaism_terms", "christianity_terms", "islam_terms")
+    sets |= {"greed": attributes["jew"], "conservative": attributes["christian"], "terrorism": attributes["muslim"]}
+    kinds = {"gender": (gender, roles), "ethnicity": (ethnicity, biased), "religion": (religion, attributes)}
+    sets |= {f"{kind}_definitional_sets": source["definite_sets"] for kind, (source, _) in kinds.items()}
+    sets |= {f"{kind}_analogy_templates": templates for kind, (_, templates) in kinds.items()}
+    return sets | {f"{kind}_eval_target": source["eval_targets"] for kind, (source, _) in kinds.items()}
+
+
+def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
+    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521.
+
+    >>> from pathlib import Path
+    >>> _ = Path("male_word_file.txt").write_text("he"), Path("female_word_file.txt").write_text("she")
+    >>> fetch_gn_glove(path=".")  # of a folder with the two files; without it they are downloaded
+    {'male_terms': ['he'], 'female_terms': ['she']}
+    """
+
+    def words(group: str) -> list[str]:
+        content = read_file("uclanlp/gn_glove/master/wordlist/", f"{group}_word_file.txt", path, n_retries, timeout)
+        return _lines(content.decode())
+
+    return {"male_terms": words("male"), "female_terms": words("female")}
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

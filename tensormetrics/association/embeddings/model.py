@@ -1,0 +1,399 @@
+"""`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from .formats.arrays import npz_table, safetensors_table
+from .formats.fasttext import FastText
+from .formats.transformers import MARK, Transformer
+from .formats.word2vec import Options, read_word2vec
+from .lookup import (
+    AS_THEY_STAND,
+    PreprocessorArgs,
+    Search,
+    as_preprocessors,
+    check_flag,
+    check_threshold,
+    look_up,
+)
+from .query import IndexedQuery, Query, check_query, check_words
+from .vocabulary import (
+    Encode,
+    EncodedTable,
+    Table,
+    check_members,
+    checked_vectors,
+    from_array,
+    repeated_words,
+    rows_of,
+    table_of,
+    table_of_contexts,
+    vocabulary_of,
+)
+
+
+class WordEmbeddingModel:
+    """A table of vectors (V, D) and its vocabulary. Not a module: the table may be somebody else's parameter.
+
+    `wv`: anything with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
+    gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` ask for a copy. `vocab_prefix`
+    is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
+    GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
+
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> "she" in model, model.rows("she")
+    (True, tensor([1]))
+    >>> index = model.index_query(Query([["he"], ["she"]], [["work"]]))  # once, for any number of scores
+    >>> [tuple(words.shape) for words in index.sets(model.vectors)]
+    [(1, 3), (1, 3), (1, 3)]
+    """
+
+    def __init__(
+        self,
+        wv: Any,
+        name: str | None = None,
+        vocab_prefix: str | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        for argument, value in ("name", name), ("vocab_prefix", vocab_prefix):
+            if not isinstance(value, str | None):
+                raise TypeError(f"{argument}: got a {type(value).__name__}, wanted a str or None")
+        table: Table = (
+            wv if isinstance(wv, Table) else wv._table if isinstance(wv, WordEmbeddingModel) else table_of(wv)
+        )
+        self._table: Table = table.to(device, dtype) if device or dtype else table
+        self.wv = None if isinstance(wv, Table) else wv
+        self.name = "Unnamed model" if name is None else name
+        self.vocab_prefix = vocab_prefix
+
+    @classmethod
+    def from_tensor(
+        cls, vectors: Tensor, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # vectors: (V, D)
+        """By reference, also of a Parameter: what training does to the table is seen."""
+        return cls(Table(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix)
+
+    @classmethod
+    def from_numpy(
+        cls, array: np.ndarray, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # array: (V, D), shared if it can be written to
+        return cls.from_tensor(from_array("array", array), words, name, vocab_prefix)
+
+    @classmethod
+    def from_word2vec(
+        cls,
+        path: str | PathLike,
+        binary: bool | None = None,
+        name: str | None = None,
+        vocab_prefix: str | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Unpack[Options],
+    ) -> "WordEmbeddingModel":
+        """From a word2vec or GloVe file, or one of a .zip; `options` as in `read_word2vec`: limit, only, member, ..."""
+        words, vectors = read_word2vec(path, binary, **options)
+        table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
+        stem = Path(options.get("member") or path).name.removesuffix(".gz")
+        return cls(table, Path(stem).stem if name is None else name, vocab_prefix, device=device, dtype=dtype)
+
+    @classmethod
+    def from_fasttext(
+        cls, path: str | PathLike, name: str | None = None, *, device: torch.device | str | None = None
+    ) -> "WordEmbeddingModel":
+        """From fastText's .bin: unknown words get the mean vector of their parts. Rows are read when asked for."""
+        model = FastText(path)
+        table = EncodedTable(model.encode, ("{}",), "all", 2**14, device, known=model.__contains__)
+        return cls(table, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_npz(
+        cls, path: str | PathLike, words: Any = None, *, vectors: str | None = None, name: str | None = None
+    ) -> "WordEmbeddingModel":
+        """From a .npz file: the array `vectors` (V, D), by default the only one with two dimensions.
+
+        `words`: V str, a text file with one to a line, or .json with a list or word -> row; default: the file's only
+        array of str.
+        """
+        table, words = npz_table(path, words, vectors)
+        return cls.from_tensor(table, words, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_safetensors(
+        cls, path: str | PathLike, words: Any, *, tensor: str | None = None, name: str | None = None
+    ) -> "WordEmbeddingModel":
+        """From the `tensor` (V, D) of a .safetensors file, by default its only one with two dimensions.
+
+        `words` as in `from_npz`. ImportError without safetensors.
+        """
+        table, words = safetensors_table(path, words, tensor)
+        return cls.from_tensor(table, words, Path(path).stem if name is None else name)
+
+    @classmethod
+    def from_transformers(
+        cls,
+        model: Any,
+        tokenizer: Any,
+        *,
+        layer: int | Literal["input"] = "input",
+        templates: Sequence[str] = ("{}",),
+        contexts: Literal["all", "mean"] = "all",
+        pool: Literal["word", "all", "first", "last"] = "word",
+        batch_size: int = 64,
+        name: str | None = None,
+    ) -> "WordEmbeddingModel":
+        """A language model of the transformers library, with its fast tokenizer.
+
+        A vector is the mean, over the tokens of the word in a template (`pool`; or all that are not special, or the
+        first or last token), of the input embeddings, or of hidden states: `layer` 0 comes before the first layer, -1
+        is the last. `templates`, `contexts` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to which
+        a word within a text begins with a space. Words of unknown tokens alone are lost.
+
+            WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, templates=["This is {}.", "I see {}."])
+        """
+        encoder = Transformer(model, tokenizer, layer, pool)
+        device = model.get_input_embeddings().weight.device
+        table = EncodedTable(encoder.encode, templates, contexts, batch_size, device, known=encoder.knows, mark=MARK)
+        return cls(table, getattr(model, "name_or_path", None) if name is None else name)
+
+    @classmethod
+    def from_encoder(
+        cls,
+        encode: Encode,
+        *,
+        templates: Sequence[str] = ("{}",),
+        contexts: str = "all",
+        batch_size: int = 256,
+        name: str | None = None,
+        device: torch.device | str | None = None,
+    ) -> "WordEmbeddingModel":
+        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
+        a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
+
+        Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
+        turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
+        """
+        return cls(EncodedTable(encode, templates, contexts, batch_size, device), name)
+
+    @classmethod
+    def from_contexts(
+        cls, contexts: Mapping[str, Tensor], name: str | None = None, vocab_prefix: str | None = None
+    ) -> "WordEmbeddingModel":
+        # contexts: per word (K, D)
+        """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
+        return cls(table_of_contexts(contexts), name, vocab_prefix)
+
+    @property
+    def vectors(self) -> Tensor:
+        # -> (V, D)
+        return self._table.vectors
+
+    @property
+    def vocab(self) -> dict[str, int]:
+        """Word -> its (first) row of `vectors`."""
+        return self._table.vocab
+
+    @property
+    def model_name(self) -> str:
+        return self.name
+
+    def __contains__(self, word: Any) -> bool:
+        return word in self._table
+
+    def __len__(self) -> int:
+        return len(self.vocab)
+
+    def __getitem__(self, word: str) -> np.ndarray:
+        """The vector (D,) on the host; the mean of a word's vectors where it has several."""
+        return self.arrays([word])[word]
+
+    def get(self, word: str, default: Any = None) -> Any:
+        return self[word] if word in self else default
+
+    def rows(self, word: str) -> Tensor:
+        # -> (K,) int64
+        """The rows of a word in `vectors`, on the device. Read `vectors` after it: an encoder makes rows when asked."""
+        self._require([word])
+        return torch.tensor(self._table.rows(word), device=self.vectors.device)
+
+    def arrays(self, words: Iterable[str], normalize: bool = False) -> dict[str, np.ndarray]:
+        """Word -> vector (D,) in the table's dtype (bfloat16 as float32), with one transfer; see `model[word]`."""
+        words = list(words)
+        self._require(words)
+        self._table.add(words)
+        rows = [self._table.rows(word) for word in words]
+        vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64, device="cpu")].cpu()
+        vectors = vectors.float() if vectors.dtype == torch.bfloat16 else vectors
+        parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
+        arrays = [part.numpy() for part in parts]
+        if normalize:
+            arrays = [array / (np.linalg.norm(array) or 1) for array in arrays]
+        return dict(zip(words, arrays, strict=True))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "WordEmbeddingModel":
+        """A model of the same name; its table is this one's if nothing changes."""
+        moved = WordEmbeddingModel(self._table.to(device, dtype), self.name, self.vocab_prefix)
+        moved.wv = self.wv
+        return moved
+
+    @torch.no_grad()
+    def normalize(self) -> None:
+        """Divide every row by its L2 norm, in place; zero rows stay."""
+        norms = torch.linalg.vector_norm(self.vectors.double(), dim=1, keepdim=True)
+        self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
+
+    def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
+        """Write the row of a word in place.
+
+        Shapes: embedding: (D,).
+        """
+        if not isinstance(embedding, np.ndarray | Tensor):
+            raise TypeError(f"embedding: got a {type(embedding).__name__}, wanted an array or a tensor")
+        self.batch_update([word], embedding[None])
+
+    @torch.no_grad()
+    def batch_update(
+        self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
+    ) -> None:
+        """Write the rows of distinct words in place: all of them, or none if an argument does not fit.
+
+        Shapes: embeddings: (len(words), D), or a list of (D,).
+        """
+        words = list(check_words("words", words))
+        if unknown := [word for word in words if word not in self]:
+            raise ValueError(f"words: {unknown[:5]} are not in the vocabulary of the model {self.name!r}")
+        vectors = rows_of("embeddings", embeddings, len(words))
+        if repeated := repeated_words(words):
+            raise ValueError(f"words: got {repeated} more than once, wanted distinct words")
+        if several := [word for word in words if len(self._table.rows(word)) > 1]:
+            raise ValueError(
+                f"words: {several} have several vectors in the model {self.name!r}; write to model.vectors"
+            )
+        _checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
+        if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
+            own := self.vectors.dtype
+        ):
+            raise ValueError(
+                f"embeddings: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
+                "loss; convert them first"
+            )
+        self.vectors[[self.vocab[word] for word in words]] = vectors.to(self.vectors)
+
+    def index_query(
+        self,
+        query: Query,
+        *,
+        lost_vocabulary_threshold: float = 0.2,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        strategy: str = "first",
+        paired: bool = False,
+        warn_not_found_words: bool = False,
+    ) -> IndexedQuery:
+        """The rows of a query's words, on the model's device, looked up once for any number of scores.
+
+        Every distinct word of a set is tried under each of `preprocessors` (default: as it stands); "first" takes the
+        first form in the vocabulary, "all" every one. A word without any is lost. A set that lost a larger share of
+        its words than the threshold, or all, makes the query unusable: it has a `reason`, and every score is NaN.
+        `paired` aligns the target sets by position (the attribute sets, if there is one target set): tuples with a
+        lost word are dropped whole, the share is that of tuples, and lists of unequal length are a ValueError.
+        """
+        check_query(query)
+        check_threshold(lost_vocabulary_threshold)
+        check_flag("paired", paired)
+        check_flag("warn_not_found_words", warn_not_found_words)
+        search = self.search(preprocessors, strategy)
+        return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
+
+    def search(self, preprocessors: list[PreprocessorArgs], strategy: str) -> Search:
+        """How words are looked up in this model, by options as in `index_query`."""
+        return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
+
+    def index(
+        self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
+    ) -> IndexedQuery:
+        """`index_query` of arguments that were checked."""
+        found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
+        if not found.reason:
+            self._table.add(key for side in found.words for keys in side for key in keys)
+            if paired:
+                check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
+        return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
+
+    def get_embeddings_from_query(
+        self,
+        query: Query,
+        lost_vocabulary_threshold: float = 0.2,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        strategy: str = "first",
+        normalize: bool = False,
+        warn_not_found_words: bool = False,
+        verbose: bool = False,
+        *,
+        preprocessor_args: PreprocessorArgs | None = None,
+        secondary_preprocessor_args: PreprocessorArgs | None = None,
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, np.ndarray]]] | None:
+        """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
+
+        Rules as in `index_query`. `preprocessor_args=p, secondary_preprocessor_args=s` is another way to write
+        `preprocessors=[p, s]`; `normalize` makes unit vectors, `verbose` prints what was found.
+        """
+        check_query(query)
+        check_threshold(lost_vocabulary_threshold)
+        check_flag("normalize", normalize)
+        check_flag("warn_not_found_words", warn_not_found_words)
+        check_flag("verbose", verbose)
+        search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
+        words, _, lost, reason = look_up(
+            query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
+        )
+        names = (query.target_sets_names, query.attribute_sets_names)
+        if verbose:
+            for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
+                print(f"{name}: found {keys}, lost {missing}")
+        if reason:
+            return None
+        arrays = self.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
+        targets, attributes = (
+            {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
+            for side in zip(names, words, strict=True)
+        )
+        return targets, attributes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WordEmbeddingModel):
+            return NotImplemented
+        a, b = self.vectors, other.vectors
+        if (self.name, self.vocab_prefix or "", self.vocab) != (other.name, other.vocab_prefix or "", other.vocab):
+            return False
+        return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
+
+    def __repr__(self) -> str:
+        name = "'Unnamed model'" if self.name == "Unnamed model" else f"named {self.name!r}"
+        prefix = f" and {self.vocab_prefix!r} as word prefix" if self.vocab_prefix else ""
+        return f"<WordEmbeddingModel {name} with {len(self)} word embeddings of {self.vectors.shape[1]} dims{prefix}>"
+
+    def _require(self, words: Iterable[str]) -> None:
+        for word in words:
+            if not isinstance(word, str):
+                raise TypeError(f"word: got a {type(word).__name__}, wanted a str")
+            if word not in self:
+                raise KeyError(f"the word {word!r} is not in the vocabulary of the model {self.name!r}")
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, WordEmbeddingModel):
+        raise TypeError(
+            f"model: got a {type(model).__name__}, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
+        )

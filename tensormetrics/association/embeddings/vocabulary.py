@@ -1,0 +1,245 @@
+"""Where a model's rows come from: a table with a vocabulary, or an encoder that makes rows when words are asked for."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+
+Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
+
+
+class Table:
+    """Rows of `vectors` (V, D) under the words of `vocab`; `members` has the rows of words that have several."""
+
+    def __init__(self, vectors: Tensor, vocab: dict[str, int], members: dict[str, list[int]] | None = None) -> None:
+        self.vectors = vectors
+        self.vocab = vocab
+        self.members = members or {}
+
+    def __contains__(self, word: Any) -> bool:
+        return isinstance(word, str) and word in self.vocab
+
+    @property
+    def vocabulary(self) -> Container[str]:
+        """What words are looked up in."""
+        return self.vocab
+
+    def add(self, words: Iterable[str]) -> None:
+        """Make rows for words that are in this table but have none yet; here all of them have."""
+
+    def rows(self, word: str) -> Sequence[int]:
+        return self.members[word] if word in self.members else (self.vocab[word],)
+
+    def places(self, words: Sequence[str]) -> tuple[list[int], Sequence[int]]:
+        """The rows of all these words, and which of the words each row belongs to."""
+        if not self.members:
+            return [self.vocab[word] for word in words], range(len(words))
+        found = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
+        return [row for row, _ in found], [i for _, i in found]
+
+    def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
+        return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)
+
+
+class EncodedTable(Table):
+    """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
+
+    Every word is in it, or those that `known` says yes to. `mark` is how a word is written in a template.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        templates: Sequence[str],
+        contexts: str,
+        batch_size: int,
+        device: Any,
+        dtype: torch.dtype | None = None,
+        known: Callable[[str], bool] = lambda word: True,
+        mark: str = "{}",
+    ) -> None:
+        _checks.one_of("contexts", contexts, ("all", "mean"))
+        batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
+        if isinstance(templates, str) or not templates:
+            raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
+        for template in templates:
+            if "{}" not in template:
+                raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
+        super().__init__(torch.empty(0, 0, device=device, dtype=dtype), {})
+        self.options = (encode, tuple(templates), contexts, batch_size)
+        self.known, self.mark = known, mark
+        self.device, self.dtype = device, dtype
+        self.row_of: dict[str, int] = {}  # of an encoded string
+
+    def __contains__(self, word: Any) -> bool:
+        return isinstance(word, str) and (word in self.vocab or self.known(word))
+
+    @property
+    def vocabulary(self) -> Container[str]:
+        return self
+
+    @torch.no_grad()
+    def add(self, words: Iterable[str]) -> None:
+        encode, templates, contexts, batch_size = self.options
+        words = [word for word in dict.fromkeys(words) if word not in self.vocab]
+        contexts_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
+        new = [s for s in dict.fromkeys(sum(contexts_of.values(), [])) if s not in self.row_of]
+        for start in range(0, len(new), batch_size):
+            strings = new[start : start + batch_size]
+            self._append(self._checked(encode(strings), len(strings)))
+            self.row_of.update(zip(strings, range(len(self.vectors) - len(strings), len(self.vectors)), strict=True))
+        members = {word: [self.row_of[s] for s in strings] for word, strings in contexts_of.items()}
+        if contexts == "mean" and words and len(templates) > 1:
+            means = torch.stack([self.vectors[rows].mean(0) for rows in members.values()])
+            members = {word: [len(self.vectors) + i] for i, word in enumerate(words)}
+            self._append(means)
+        self.vocab.update((word, rows[0]) for word, rows in members.items())
+        self.members.update(members)
+
+    def rows(self, word: str) -> Sequence[int]:
+        self.add([word])
+        return super().rows(word)
+
+    def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, self.known, self.mark)
+        table.vectors = _moved(self.vectors, device, dtype)
+        table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
+        return table
+
+    def _checked(self, rows: Any, strings: int) -> Tensor:
+        # rows: (strings, D), or an array, or a list of rows
+        got = type(rows).__name__
+        try:
+            if isinstance(rows, list | tuple) and rows and all(isinstance(row, Tensor) for row in rows):
+                rows = torch.stack(tuple(rows))
+            elif not isinstance(rows, Tensor):
+                rows = torch.from_numpy(np.array(rows))  # a copy, as torch shares no memory that is read-only
+        except (TypeError, ValueError, RuntimeError):
+            wanted = f"a tensor, an array or a list of {strings} rows of one length"
+            raise TypeError(f"encode: got a {got} for {strings} strings, wanted {wanted}") from None
+        dim = self.vectors.shape[1] if len(self.vectors) else "D"
+        if rows.ndim != 2 or len(rows) != strings or dim not in ("D", rows.shape[1]):
+            raise ValueError(
+                f"encode: got the shape {tuple(rows.shape)} for {strings} strings, wanted ({strings}, {dim})"
+            )
+        if not rows.is_floating_point():
+            raise TypeError(f"encode: got {rows.dtype}, wanted a floating dtype")
+        return rows.to(device=self.device, dtype=self.dtype)
+
+    def _append(self, rows: Tensor) -> None:
+        self.vectors = torch.cat([self.vectors, rows]) if len(self.vectors) else rows.clone()
+
+
+def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
+    # contexts: per word (K, D)
+    if not contexts:
+        raise ValueError("contexts: got no word, wanted at least one")
+    pools = [checked_vectors(f"contexts[{word!r}]", pool) for word, pool in contexts.items()]
+    for word, pool in zip(contexts, pools, strict=True):
+        _checks.shape(f"contexts[{word!r}]", pool, "K", pools[0].shape[1])
+    ends = np.cumsum([len(pool) for pool in pools]).tolist()
+    rows = [list(range(end - len(pool), end)) for pool, end in zip(pools, ends, strict=True)]
+    if empty := [word for word, members in zip(contexts, rows, strict=True) if not members]:
+        raise ValueError(f"contexts: got no vector for {empty}, wanted at least one each")
+    vocabulary_of(list(contexts), len(contexts))  # the words are str
+    members = dict(zip(contexts, rows, strict=True))
+    return Table(torch.cat(pools), {word: rows[0] for word, rows in members.items()}, members)
+
+
+def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
+    """The tensor itself if nothing changes, else a copy that is no part of a graph."""
+    if torch.device(device or vectors.device) == vectors.device and (dtype or vectors.dtype) == vectors.dtype:
+        return vectors
+    return vectors.detach().to(device=device, dtype=dtype)
+
+
+def table_of(wv: Any) -> Table:
+    vectors = getattr(wv, "vectors", None)
+    listings = ("key_to_index", "index_to_key", "vocab")
+    # gensim 4 raises on access to `vocab`, so the first that is there decides.
+    listing = next((name for name in listings if hasattr(wv, name)), None)
+    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
+        raise TypeError(
+            f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
+            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another "
+            "of its from_..."
+        )
+    listed = getattr(wv, listing)
+    rows = None
+    if listing != "index_to_key":
+        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
+    vectors = vectors if isinstance(vectors, Tensor) else from_array("wv.vectors", vectors)
+    vectors = checked_vectors("wv.vectors", vectors)
+    return Table(vectors, vocabulary_of(list(listed), len(vectors), rows))
+
+
+def checked_vectors(argument: str, vectors: Any) -> Tensor:
+    # -> (V, D) floating, the same tensor
+    if not isinstance(vectors, Tensor):
+        raise TypeError(f"{argument}: got a {type(vectors).__name__}, wanted a tensor")
+    _checks.shape(argument, vectors, "V", "D")
+    if not vectors.is_floating_point():
+        raise TypeError(f"{argument}: got {vectors.dtype}, wanted a floating dtype; write {argument}.float()")
+    return vectors
+
+
+def from_array(argument: str, array: Any) -> Tensor:
+    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
+    if array.dtype.kind != "f":
+        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
+    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="))
+    return torch.from_numpy(array)
+
+
+def rows_of(argument: str, rows: Any, number: int) -> Tensor:
+    # -> (number, D), or what shape it has
+    if isinstance(rows, Tensor):
+        return rows
+    if isinstance(rows, np.ndarray):
+        return from_array(argument, rows)
+    if not isinstance(rows, list | tuple):
+        raise TypeError(f"{argument}: got a {type(rows).__name__}, wanted an array, a tensor or a list of these")
+    rows = [row if isinstance(row, Tensor) else from_array(f"{argument}[{i}]", row) for i, row in enumerate(rows)]
+    if len(rows) != number or len({row.shape for row in rows}) != 1:
+        raise ValueError(f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {number} words")
+    dtype = functools.reduce(torch.promote_types, (row.dtype for row in rows))
+    return torch.stack([row.to(dtype) for row in rows])
+
+
+def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
+    """Word -> row; by default in order."""
+    if not isinstance(words, list | tuple | np.ndarray):
+        raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
+    for i, word in enumerate(words):
+        if not isinstance(word, str):
+            raise TypeError(f"words[{i}]: got a {type(word).__name__}, wanted a str")
+    if len(words) != rows:
+        raise ValueError(f"words: got {len(words)} words for {rows} rows of vectors, wanted one for each")
+    vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
+    if len(vocab) < rows:
+        raise ValueError(f"words: got {repeated_words(list(words))} more than once, wanted distinct words")
+    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
+        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
+    return vocab
+
+
+def repeated_words(words: Sequence[str]) -> list[str]:
+    """The first few that stand there more than once."""
+    return [word for word, count in Counter(words).items() if count > 1][:5]
+
+
+def check_members(sets: list[list[str]], table: Table) -> None:
+    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
+    for words in zip(*sets, strict=True) if table.members else ():
+        counts = [len(table.rows(word)) for word in words]
+        if len(set(counts)) > 1:
+            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")

@@ -1,0 +1,157 @@
+"""Logistic regression of two word sets, by Newton's method, every problem of a batch at once."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..sets.word_sets import Words, dot, join, times, weighted_sum
+
+MOST_STEPS, TOLERANCE = 100, 1e-10
+# Where no margin moves by more than r, the curvature grows by at most e^r, and a Newton step that long lowers the loss
+# if e^r - r - 1 < r^2: up to 1.79. Steps that are NEAR are therefore taken whole, and of longer ones the multiple by a
+# power of two that lowers the loss most; an eighth does lower it where the whole moves no margin by more than FARTHEST.
+NEAR, FARTHEST = 1.5, 14.0
+
+
+def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
+    # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN where the gradient does not vanish
+    """Minimise |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 in place of |v|^2."""
+    x, y = _labelled(a, b)
+    weight = _weights(a, b, C)
+    dual = x.shape[-2] <= x.shape[-1]
+    form = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
+    against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
+    unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
+    on_host = x.device.type == "cpu"  # elsewhere, to look would be to wait
+    for _ in range(MOST_STEPS):
+        wrong = sigmoid(against)
+        pull = weight * wrong
+        descent, products = form.descent(unknowns, pull)
+        square = dot(descent, products)
+        if on_host and not (square.item() > TOLERANCE**2 if square.ndim == 0 else (square > TOLERANCE**2).any()):
+            break
+        step, change = form.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
+        length = _length(form, unknowns, against, weight, step, change)
+        if length is None and on_host and square.ndim == 0:
+            unknowns, against = unknowns + step, against - change
+            continue
+        going = square > TOLERANCE**2
+        length = (going.to(step.dtype) if length is None else going * length).unsqueeze(-1)
+        unknowns = torch.addcmul(unknowns, length, step)
+        against = torch.addcmul(against, length, change, value=-1)
+    w, c = form.solution(unknowns, against)
+    found = square <= TOLERANCE**2  # false for NaN as well
+    return w.where(found.unsqueeze(-1), torch.nan), c.where(found, torch.nan)
+
+
+def _length(
+    form: "_Primal | _Dual", unknowns: Tensor, against: Tensor, weight: Tensor, step: Tensor, change: Tensor
+) -> Tensor | None:
+    # ->  (...)
+    """How far to go along the step, by which minus the margins change by -change; None for all of every step."""
+    farthest = torch.linalg.vector_norm(change, ord=torch.inf, dim=-1)
+    if change.device.type == "cpu" and not (farthest.item() > NEAR if farthest.ndim == 0 else (farthest > NEAR).any()):
+        return None
+    powers = 2.0 ** torch.arange(-3, 4, device=change.device, dtype=change.dtype)
+    lengths = powers / (farthest / FARTHEST).clamp(min=1).unsqueeze(-1)  # (..., powers)
+    losses = torch.nn.functional.softplus(against.unsqueeze(-2) - lengths.unsqueeze(-1) * change.unsqueeze(-2))
+    products = form.metric(step, change)
+    slope, bend = (dot(v, products).unsqueeze(-1) for v in (unknowns, step))
+    total = dot(losses, weight.unsqueeze(-2)) + lengths * (slope + lengths * bend / 2)
+    best = lengths.gather(-1, total.argmin(-1, keepdim=True)).squeeze(-1)
+    return best.where(farthest > NEAR, 1)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    # torch.sigmoid computes the last few entries of a tensor in another way: a score would depend on its batch
+    return (1 + torch.exp(-x)).reciprocal()
+
+
+class _Primal(NamedTuple):
+    """The unknowns are v."""
+
+    x: Tensor  # (..., n, D + 1), y in the last column
+    penalty: Tensor  # (D + 1,)
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, penalize_intercept: bool) -> "_Primal":
+        penalty = x.new_ones(x.shape[-1] + 1)
+        penalty[-1] = penalize_intercept
+        return cls(torch.cat([x, y.unsqueeze(-1).expand(*x.shape[:-1], 1)], -1), penalty)
+
+    def descent(self, v: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+        # ->  minus the gradient, and that whose product with it is its squared length
+        descent = weighted_sum(pull, self.x) - self.penalty * v
+        return descent, descent
+
+    def step(self, descent: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        # ->  of the unknowns, of the margins
+        hessian = self.x.mT @ (curvature.unsqueeze(-1) * self.x)
+        hessian.diagonal(dim1=-2, dim2=-1).add_(self.penalty)
+        step = torch.linalg.solve_ex(hessian, descent.unsqueeze(-1)).result.squeeze(-1)
+        return step, times(self.x, step)
+
+    def metric(self, step: Tensor, change: Tensor) -> Tensor:
+        # ->  that whose product with unknowns is the product of v with the step, as the penalty counts it
+        return self.penalty * step
+
+    def solution(self, v: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
+        # ->  w (..., D), c (...)
+        return v[..., :-1], v[..., -1]
+
+
+class _Dual(NamedTuple):
+    """The unknowns are weights of the words, whose combination v is, for no more words than dimensions."""
+
+    x: Tensor  # (..., n, D)
+    y: Tensor  # (n,)
+    gram: Tensor  # (..., n, n), of the words and their labels
+    identity: Tensor  # (n, n)
+    penalize_intercept: bool
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, penalize_intercept: bool) -> "_Dual":
+        identity = torch.eye(len(y), dtype=y.dtype, device=y.device)
+        return cls(x, y, x @ x.mT + torch.outer(y, y), identity, penalize_intercept)
+
+    def descent(self, weights: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+        descent = pull - weights
+        return descent, times(self.gram, descent)
+
+    def step(self, descent: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        system = torch.addcmul(self.identity, curvature.unsqueeze(-1), self.gram)
+        if self.penalize_intercept:
+            step = torch.linalg.solve_ex(system, descent.unsqueeze(-1)).result.squeeze(-1)
+            return step, times(self.gram, step)
+        # A free intercept moves as far as keeps the weights of the two classes equal.
+        right = torch.stack([descent, curvature * self.y], -1)
+        step, answer = torch.linalg.solve_ex(system, right).result.unbind(-1)
+        shift = (dot(step, self.y) / dot(answer, self.y)).unsqueeze(-1)
+        step = step - shift * answer
+        return step, times(self.gram, step) + shift * self.y
+
+    def metric(self, step: Tensor, change: Tensor) -> Tensor:
+        return change  # a free intercept has no part in it, as the weights of the two classes are equal
+
+    def solution(self, weights: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
+        w, c = weighted_sum(weights, self.x), dot(weights, self.y)
+        if not self.penalize_intercept:  # the margins have it beside what the weights give them
+            c = c - ((against + times(self.gram, weights)) * self.y).mean(-1)
+        return w, c
+
+
+def _labelled(a: Words, b: Words) -> tuple[Tensor, Tensor]:
+    # ->  x (..., n, D), the words times their labels, and these y (n,)
+    x = join(a.vectors, -b.vectors, dim=-2)
+    y = torch.cat([x.new_ones(a.vectors.shape[-2]), x.new_full(b.vectors.shape[-2:-1], -1)])
+    return x, y
+
+
+def _weights(a: Words, b: Words, C: float) -> Tensor:
+    # ->  (..., n), NaN where a class has no word
+    if a.counts is None and b.counts is None:
+        return a.vectors.new_full((a.vectors.shape[-2] + b.vectors.shape[-2],), C)
+    counts = a.weights, b.weights
+    usable = torch.minimum(*(count.sum(-1) for count in counts)) > 0
+    return C * join(*counts).where(usable.unsqueeze(-1), torch.nan)

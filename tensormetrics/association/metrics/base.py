@@ -1,0 +1,372 @@
+"""`BaseMetric`: an association test as a metric module, and as a door for queries in words."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..._exact_sums import GRIDS, parts, total
+from ..._plots import steps_of
+from ..._sum_metric import SumMetric
+from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.weights import identity
+from ..embeddings.lookup import check_flag, log
+from ..embeddings.query import Forms, IndexedQuery, Query, Template
+from ..resampling.bootstrap import bootstrap_interval
+from ..resampling.null_distribution import Draws
+from ..resampling.permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
+from ..sets import word_sets
+from ._call import Call, bind, check_template
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P_VALUE_OPTIONS = (
+    "calculate_p_value",
+    "p_value_test_type",
+    "p_value_method",
+    "p_value_iterations",
+    "p_value_seed",
+    "p_value_verbose",
+)
+BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
+
+
+def shown(answer: Any) -> Any:
+    """What `plot` draws of an answer: of that of `run_query` the result, under the name of the query."""
+    if not (isinstance(answer, dict) and "query_name" in answer):
+        return answer
+    ends = (_checks.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
+    return {answer["query_name"]: Estimate(*ends)}
+
+
+class BaseMetric(SumMetric):
+    """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
+
+    A subclass that defines `measure(self, *sets, **masks)`, tensors (..., W, D) with masks (..., W) in, named tensors
+    (...) out, of which the first is the score, gets all the rest: `run_query` for words; `forward`, which returns the
+    score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
+    A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
+
+    Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
+    word with `model.get_embeddings_from_query`. One that defines `p_values` has `calculate_p_value` and its options,
+    one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
+
+    >>> class Gap(BaseMetric):
+    ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
+    ...
+    ...     def measure(self, x, y, a, **masks):
+    ...         return {"gap": rnd(x, y, a, **masks)}
+    >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
+    >>> Gap().run_query(Query([["he"], ["she"]], [["work"]]), model)["gap"]
+    np.float64(0.0)
+    """
+
+    metric_template: Template
+    metric_name: str
+    metric_short_name: str
+    is_differentiable = True
+
+    apart: Tensor
+    total: Tensor
+    finite: Tensor
+    not_finite: Tensor
+    _scores: Tensor
+
+    forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
+    paired = False  # are sets aligned by position?
+    by_position = True  # does run_query take its options also by position?
+    result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
+    aliases: dict[str, str] = {}  # other names of options in run_query
+    no_score = "a vector is not finite"  # why a query whose words were found may still have no score
+
+    # Options of metrics that define `p_values`.
+    calculate_p_value = False
+    p_value_test_type: Alternative = "right-sided"
+    p_value_method: Method = "auto"
+    p_value_iterations = 10000
+    p_value_seed: int | None = 0
+    p_value_verbose = False
+
+    confidence = 0.95  # of metrics that define `score_function`
+
+    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
+        options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
+        for name, value in options.items():
+            setattr(self, name, value)
+        self._check_shared_options()
+        if self.calculate_p_value and "p_value_by_word" not in self.result_keys:
+            self.result_keys = {**self.result_keys, "p_value": float}
+        if self.replicates and "replicates" in self._shared_options():
+            self.result_keys = {**self.result_keys, "low": float, "high": float}
+        self.add_weighted(2)
+        # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
+        self.add_state("apart", torch.tensor(torch.nan), "sum")
+        self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
+        self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
+        self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
+
+    def measure(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
+        # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
+        raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
+
+    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
+        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options.
+
+        Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no p-value")
+
+    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
+        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`.
+
+        Shapes: sets: (..., W, D) each, masks and words as in `p_values` -> scores (...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
+
+    def score_function(self) -> Callable[..., Tensor]:
+        """The score as a function of the same arguments, for `bootstrap_interval`."""
+        raise NotImplementedError(f"{type(self).__name__} has no score_function")
+
+    # measure_shared(targets, attributes, t, a): the same scores as `measure` for many queries that share sets. `Words`
+    # (T, W, D) and (A, W, D); t (Q, 2) and a (Q, 1), whatever the template says, are the sets of each query  ->  (Q,)
+    measure_shared: Callable[..., dict[str, Tensor]] | None = None
+
+    @property
+    def batched(self) -> bool:
+        """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
+        return type(self).run_query is BaseMetric.run_query
+
+    def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
+        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
+
+        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids, groups: (queries,).
+        """
+        scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
+        usable = scores.isfinite()
+        finite = scores.where(usable, 0).double()
+        self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
+        self.finite = self.finite + usable.sum()
+        given = identity(scores.numel(), scores.device, ids, groups)
+        if self.replicates:
+            self.weigh(torch.stack([finite.detach().flatten(), usable.flatten().double()], 1), **given)
+        self.not_finite = self.not_finite + (~usable).sum()
+
+    def compute(self) -> Tensor:
+        # -> () float64, NaN if no score was finite
+        return total(self.total) / self.finite
+
+    def all_sums(self) -> Tensor:
+        # ->  (2,): of the scores, and how many
+        return torch.stack([total(self.total), self.finite.double()])
+
+    def read_sums(self, sums: Tensor) -> Tensor:
+        # sums: (..., 2)  ->  (...)
+        return sums[..., 0] / sums[..., 1]
+
+    def batch_value(self) -> Tensor:
+        return self._scores
+
+    @torch.no_grad()
+    def run_query(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The score of a query in words: `run_query(query, model, lost_vocabulary_threshold=0.2, ...)`.
+
+        Further options, by name: `preprocessors=[{}]`, `strategy="first"` (see `WordEmbeddingModel.index_query`),
+        `normalize=False` (unit vectors), `warn_not_found_words=False`, and those of the constructor, for this call.
+        `calculate_p_value=True` adds `p_value`, that of a permutation test: `p_value_test_type="right-sided"` ("left-",
+        "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`.
+        `replicates=1000` adds `low` and `high`, the ends of a bootstrap interval of `confidence=0.95`.
+        `word_embedding` is `model`; `preprocessor_args=p, secondary_preprocessor_args=s` is `preprocessors=[p, s]`.
+        Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
+        lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
+        """
+        metric, call = self.bind(*args, **options)
+        metric.check_query(call.query)
+        if type(self).run_query is not BaseMetric.run_query:
+            return {}
+        if type(self).measure is BaseMetric.measure:
+            raise NotImplementedError(f"{type(self).__name__} defines neither measure nor run_query")
+        return metric._run(call)
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """As of every metric; `val` may also be an answer of `run_query`: its `result`, and its interval if it has one.
+
+        A list of such answers is a list of steps, such as epochs.
+        """
+        answers = [shown(answer) for answer in steps_of(self.compute() if val is None else val)]
+        return super().plot(answers, ax)
+
+    def bind(self, *args: Any, **options: Any) -> "tuple[BaseMetric, Call]":
+        """The metric with the options that a call of `run_query` gives it, and the rest of that call, checked."""
+        own = (*self._option_names(), *self.aliases)
+        call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
+        return self._with(changed), call
+
+    def _run(self, call: Call) -> dict[str, Any]:
+        index = call.look_up(self.paired)
+        if index.reason:
+            own: dict[str, Any] = {
+                key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()
+            }
+            return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
+        sets, masks = self.arguments(index, call.model.vectors)
+        if call.normalize:
+            sets = tuple(word_sets.unit(members.double()) for members in sets)
+        values = to_host(self.evaluate(*sets, **masks, words=self.words_of_rows(index)))
+        result = next(iter(values.values()))
+        if np.isnan(result):
+            log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
+        values.pop("result", None)
+        own = self.describe(values, index)
+        own |= {key: np.float64(values[key]) for key in ("p_value", "low", "high") if key in values}
+        own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
+        if self.p_value_verbose:
+            p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
+            print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
+        return {"query_name": call.query.query_name, "result": np.float64(result), **own}
+
+    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
+        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`.
+
+        Shapes: as in `measure` -> name: (...).
+        """
+        measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
+        if self.calculate_p_value:
+            measured |= self.p_values(*sets, **masks_and_words)
+        if self.replicates and "replicates" in self._shared_options():
+            interval = bootstrap_interval(
+                self.score_function(),
+                *sets,
+                replicates=self.replicates,
+                confidence=self.confidence,
+                seed=self.seed,
+                **masks_and_words,
+            )
+            measured |= {"low": interval.low, "high": interval.high}
+        return measured
+
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """The sets and masks that `forward`, `update` and `measure` take for an indexed query.
+
+        Shapes: vectors: (..., V, D).
+        """
+        forms = self.forms or self.metric_template
+        return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
+
+    def words_of_rows(self, index: IndexedQuery) -> dict[str, Tensor]:
+        """Which word each row of these sets belongs to, for `evaluate`; see `IndexedQuery.words_of_rows`."""
+        return index.words_of_rows(self.forms or self.metric_template, self._set_names(), self.paired)
+
+    def check_query(self, query: Query) -> None:
+        """A ValueError for a query with the wrong number of sets."""
+        check_template(query, self.metric_template, self.metric_short_name)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        """A result dictionary's own entries from what `measure` returned for one query."""
+        missing = {key: np.float64(np.nan) for key, kind in self.result_keys.items() if kind is float}
+        return missing | {key: np.float64(value) if value.ndim == 0 else value for key, value in values.items()}
+
+    @classmethod
+    @functools.cache
+    def _set_names(cls) -> tuple[str, ...] | None:
+        """The names of the sets in `measure`, None if it takes `*sets`."""
+        parameters = list(inspect.signature(cls.measure).parameters.values())[1:]
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return None
+        return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty)
+
+    @classmethod
+    @functools.cache
+    def _option_names(cls) -> tuple[str, ...]:
+        """The options of the constructors, which `run_query` takes too."""
+        constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
+        constructors = constructors[: constructors.index(BaseMetric.__init__)]
+        parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
+        return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._shared_options())
+
+    @classmethod
+    def _shared_options(cls) -> tuple[str, ...]:
+        tested = () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+        return tested if cls.score_function is BaseMetric.score_function else (*tested, *BOOTSTRAP_OPTIONS)
+
+    def _check_shared_options(self) -> None:
+        for name in ("calculate_p_value", "p_value_verbose"):
+            check_flag(name, getattr(self, name))
+        _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
+        _checks.one_of("p_value_method", self.p_value_method, METHODS)
+        _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
+        check_confidence(self.confidence)
+        if self.p_value_seed is not None:
+            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
+
+    def _test(self) -> Test:
+        """The options as the functions of `permutation` take them."""
+        return {
+            "alternative": self.p_value_test_type,
+            "method": self.p_value_method,
+            "iterations": self.p_value_iterations,
+            "seed": self.p_value_seed,
+        }
+
+    def _with(self, changed: dict[str, Any]) -> "BaseMetric":
+        """This metric, or another one with some options changed."""
+        if not changed:
+            return self
+        options = {name: getattr(self, name) for name in self._option_names()}
+        for name, value in changed.items():
+            options[self.aliases.get(name, name)] = value
+        try:
+            return _made(type(self), **options)
+        except TypeError:  # options that cannot be hashed, or are wrong
+            return type(self)(**options)
+
+    def _check_input(
+        self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
+    ) -> None:
+        Call.checked(query, model, lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words)
+        self.check_query(query)
+
+
+@functools.lru_cache(maxsize=32, typed=True)
+def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
+    """Metrics of changed options, kept because to make one takes longer than a small query."""
+    return kind(**options)
+
+
+def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """All of them with one transfer."""
+    if all(value.is_cpu for value in values.values()):
+        return {name: value.detach().double().numpy() for name, value in values.items()}
+    flat = torch.cat([value.flatten() for value in values.values()]).detach().double().cpu().numpy()
+    found, start = {}, 0
+    for name, value in values.items():
+        stop = start + value.numel()
+        found[name], start = flat[start:stop].reshape(value.shape), stop
+    return found
+
+
+def by_set(row_words: Sequence[list[str]], values: np.ndarray) -> Iterator[tuple[list[str], np.ndarray]]:
+    # values: (sum of W, ...), of all words one set after the other
+    start = 0
+    for words in row_words:
+        yield words, values[start : start + len(words)]
+        start += len(words)
+
+
+def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
+    # values: (W,)
+    """Word -> value; the mean where a word stands for several rows."""
+    found = dict(zip(words, values, strict=False))
+    if len(found) == len(words):
+        return found
+    rows: dict[str, list[np.float64]] = {}
+    for word, value in zip(words, values, strict=False):
+        rows.setdefault(word, []).append(value)
+    return {word: np.float64(np.mean(each)) for word, each in rows.items()}

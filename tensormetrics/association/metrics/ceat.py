@@ -1,0 +1,219 @@
+"""The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
+
+import math
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from ..embeddings.query import IndexedQuery
+from ..resampling.draws import chunks
+from ..resampling.permutation import ALTERNATIVES, Alternative
+from ..resampling.random import random_uniform, stream
+from ..sets import word_sets
+from ..sets.word_sets import XYABMasks
+from .base import BaseMetric
+from .weat import associations, units_of
+
+Variance = Literal["sample", "standard"]
+VARIANCES: tuple[Variance, ...] = get_args(Variance)
+
+
+class CombinedEffect(NamedTuple):
+    """The result of `random_effects` and `ceat`, each (...) float64."""
+
+    effect: Tensor
+    standard_error: Tensor
+    tau2: Tensor  # variance between the samples, >= 0
+    p_value: Tensor
+
+
+def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-sided") -> CombinedEffect:
+    """The mean effect when effects vary by more than their variances say (DerSimonian-Laird).
+
+    Shapes: e, v: (..., N) effects and their variances -> (...) float64.
+
+    tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
+    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. `p_value` is that of
+    effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". An effect of
+    infinite variance has no weight; NaN for variances below 0 and other values that are not finite. ValueError for
+    shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
+
+    >>> random_effects(torch.tensor([0.2, 0.5, 0.9]), torch.tensor([0.01, 0.02, 0.01])).effect
+    tensor(0.5340, dtype=torch.float64)
+    """
+    _checks.one_of("alternative", alternative, ALTERNATIVES)
+    _checks.floating("e", e)
+    _checks.floating("v", v)
+    _checks.shape("e", e, "...", "N")
+    _checks.shape("v", v, "...", e.shape[-1])
+    e, v = e.double(), v.double()
+    v = v.where(v >= 0, torch.nan)
+    w = 1 / v
+    total = w.sum(-1)
+    q = (w * (e - ((w * e).sum(-1) / total).unsqueeze(-1)).square()).sum(-1)
+    tau2 = torch.zeros_like(q)
+    if e.shape[-1] > 1:
+        tau2 = ((q - (e.shape[-1] - 1)) / (total - w.square().sum(-1) / total)).clamp(min=0)
+    w = 1 / (v + tau2.unsqueeze(-1))
+    effect, error = (w * e).sum(-1) / w.sum(-1), w.sum(-1).rsqrt()
+    z = (effect / error).detach()
+    tail = {"right-sided": z, "left-sided": -z, "two-sided": z.abs()}[alternative]
+    sides = 2 if alternative == "two-sided" else 1
+    return CombinedEffect(effect, error, tau2, sides * torch.special.erfc(tail / math.sqrt(2)) / 2)
+
+
+def ceat(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    samples: int = 1000,
+    seed: int | None = 0,
+    correction: int = 1,
+    variance: Variance = "sample",
+    *,
+    alternative: Alternative = "right-sided",
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> CombinedEffect:
+    """The WEAT effect size of words that have a pool of K vectors each, one per context.
+
+    Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D); x_mask: (..., X, K) ... ->
+    (...).
+
+    Each of the `samples` draws one context per word, uniformly, and gives an effect size e and a variance V: that of s
+    over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects` combines
+    them. A mask is True where a context is; a word without any is absent, and the numbers of contexts may differ from
+    set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
+    `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
+    >>> x, a = x + 1, a + 1  # x goes with a
+    >>> print("{:.2f}, standard error {:.2f}".format(*ceat(x, y, a, b)[:2]))
+    1.12, standard error 0.02
+    """
+    _checks.one_of("variance", variance, VARIANCES)
+    samples = _checks.integer_at_least("samples", samples, 1)
+    word_sets.check_correction(correction)
+    pools = word_sets.read("x", "y", "a", "b", x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+    begin = [stream(seed) + n for n in range(4)]
+    parts = []
+    for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
+        drawn = word_sets.units(*(draw_contexts(pool, n, start, rows) for pool, n in zip(pools, begin, strict=True)))
+        parts.append(_effect_and_variance(*associations(*drawn), correction, variance))
+    e, v = (torch.cat(part, -1) for part in zip(*parts, strict=True))
+    return random_effects(e, v, alternative=alternative)
+
+
+def _effect_and_variance(
+    u: word_sets.Values, v: word_sets.Values, correction: int, variance: str
+) -> tuple[Tensor, Tensor]:
+    # u, v: the s of the target words of a sample  ->  e (...), V (...)
+    _, e = word_sets.contrast(u, v, correction)
+    if variance == "sample":
+        return e, word_sets.variance(u, v, 1)
+    (_, n), (_, m) = word_sets.total(*u), word_sets.total(*v)
+    return e, (n + m) / (n * m) + e.square() / (2 * (n + m))
+
+
+def draw_contexts(pool: word_sets.Words, begin: int, start: int, rows: int) -> word_sets.Words:
+    # pool: (..., W, K, D)  ->  (..., rows, W, D)
+    """One present context per word for each of the samples number `start` and following; its count is 0 without any."""
+    present = pool.weights.expand(torch.broadcast_shapes(pool.weights.shape, pool.vectors.shape[:-1])) > 0
+    size = present.sum(-1)
+    uniform = random_uniform(begin, start, rows, size.shape[-1], present.device)
+    nth = (uniform * size.unsqueeze(-2)).long()
+    order = (~present).byte().sort(dim=-1, stable=True).indices
+    index = order.unsqueeze(-3).take_along_dim(nth.unsqueeze(-1), -1).unsqueeze(-1)
+    vectors = pool.vectors.unsqueeze(-4).take_along_dim(index, -2).squeeze(-2)
+    return word_sets.Words(vectors, (size > 0).to(vectors.dtype).unsqueeze(-2))
+
+
+class CEAT(BaseMetric):
+    """See `ceat`, for queries in a model with several vectors per word, such as `WordEmbeddingModel.from_contexts`.
+
+    As a module it streams: each `update` takes one sample, or a batch of samples, as `weat_effect_size` takes its sets;
+    `forward` returns their effect sizes, and `compute` combines all that are finite. `standard_error` is what the
+    other metrics have an interval for.
+    """
+
+    metric_template = (2, 2)
+    metric_name = "Contextualized Embedding Association Test"
+    metric_short_name = "CEAT"
+    by_position = False
+    no_interval = "its items are samples of contexts, not words; take standard_error, which run_query gives"
+    no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
+    effects: Tensor
+    result_keys = {"ceat": float, "p_value": float, "standard_error": float, "tau2": float, "samples": float}
+
+    def __init__(
+        self,
+        *,
+        samples: int = 1000,
+        seed: int | None = 0,
+        correction: int = 1,
+        variance: Variance = "sample",
+        p_value_test_type: Alternative = "right-sided",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.samples = _checks.integer_at_least("samples", samples, 1)
+        if seed is not None:
+            _checks.integer_at_least("seed", seed, 0)
+        word_sets.check_correction(correction)
+        _checks.one_of("variance", variance, VARIANCES)
+        _checks.one_of("p_value_test_type", p_value_test_type, ALTERNATIVES)
+        self.seed = seed
+        self.correction = correction
+        self.variance = variance
+        self.p_value_test_type = p_value_test_type
+        self.add_rows("effects")  # (samples, 2): effect and variance
+
+    @property
+    def batched(self) -> bool:
+        return False  # the thousand samples of one query are a batch
+
+    def update(  # type: ignore[override]  # samples have no ids
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
+    ) -> None:
+        """Add the effect size of each sample.
+
+        Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), one context per word; masks: (..., X),
+        ...
+        """
+        u_and_v = associations(*units_of(x, y, a, b, **masks))
+        self._scores, variance = _effect_and_variance(*u_and_v, self.correction, self.variance)
+        self.append_rows("effects", torch.stack([self._scores, variance], -1).view(-1, 2))
+
+    def compute(self) -> Tensor:
+        # -> () float64, the combined effect, NaN without a finite sample
+        e, v = self.effects.view(-1, 2).double().unbind(-1)
+        usable = e.isfinite() & (v > 0)
+        return random_effects(e[usable], v[usable]).effect
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
+        options = (self.samples, self.seed, self.correction, self.variance)
+        effect = ceat(x, y, a, b, *options, alternative=self.p_value_test_type, **masks)
+        return {
+            "ceat": effect.effect,
+            "p_value": effect.p_value,
+            "standard_error": effect.standard_error,
+            "tau2": effect.tau2,
+            "samples": torch.full_like(effect.effect, self.samples),
+        }
+
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """The pools and masks that `measure` takes for an indexed query.
+
+        Shapes: vectors: (..., V, D) -> pools (..., W, K, D) and masks (W, K).
+        """
+        pools, masks = zip(*(index.pools(side, i) for side in range(2) for i in range(2)), strict=True)
+        return tuple(vectors[..., rows, :] for rows in pools), dict(
+            zip((f"{name}_mask" for name in "xyab"), masks, strict=True)
+        )

@@ -1,0 +1,186 @@
+"""Direct bias."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from ..embeddings.query import IndexedQuery, Query
+from ..sets import word_sets
+from ._call import check_groups, check_template
+from .base import BaseMetric, by_word
+
+Direction = Literal["pca", "mean_difference"]
+
+
+class Masks(TypedDict, total=False):
+    """Where words are, and where tuples are."""
+
+    t_mask: Tensor | None
+    tuple_mask: Tensor | None
+
+
+@overload
+def direct_bias(
+    t: Tensor,
+    groups: Tensor,
+    strictness: float = ...,
+    n_components: int = ...,
+    direction: Direction = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def direct_bias(
+    t: Tensor,
+    groups: Tensor,
+    strictness: float = ...,
+    n_components: int = ...,
+    direction: Direction = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
+@word_sets.grouped("groups")
+def direct_bias(
+    t: Tensor,
+    groups: Tensor,
+    strictness: float = 1.0,
+    n_components: int = 1,
+    direction: Direction = "pca",
+    *,
+    t_mask: Tensor | None = None,
+    tuple_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """How much of the target words lies in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
+
+    Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; t_mask: (..., T); tuple_mask: (..., P) -> (...).
+
+    "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
+    centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;
+    float64. NaN where the subspace has fewer dimensions than asked for: where singular values are below 1e-10 of the
+    first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
+    `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
+    ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # he, him; she, her
+    >>> direct_bias(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)  # one word along the difference, one across it
+    tensor(0.5000, dtype=torch.float64)
+    """
+    check_options(strictness, n_components, direction)
+    k = n_components
+    _checks.tensor("groups", groups)
+    if groups.shape[-3:-2] < (2,):
+        raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, P, D) with G >= 2")
+    if direction == "mean_difference" and (groups.shape[-3] != 2 or k != 1):
+        raise ValueError(
+            f"direction: got 'mean_difference' for {groups.shape[-3]} groups and {k} components, wanted 2 and 1"
+        )
+    size, pairs, dims = groups.shape[-3:]
+    if direction == "pca" and k > (most := min((size - 1) * pairs, dims)):
+        raise ValueError(
+            f"n_components: got {k}, wanted at most {most} for {size} groups of {pairs} words with {dims} dimensions"
+        )
+    given = groups
+    t, groups = word_sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
+    least = word_sets.resolution(given)
+    vectors, count = (
+        word_sets.unit(groups.vectors),
+        groups.weights[..., 0, :] if groups.weights.ndim > 1 else groups.weights,
+    )
+    basis = _principal(vectors, count, k, least) if direction == "pca" else _mean_difference(vectors, count, least)
+    cosines = t.unit().project_all(basis)
+    squares = cosines.square().sum(-1)
+    # A power below 1 has no gradient at 0.
+    bias = squares.masked_fill(squares == 0, 1).pow(strictness / 2).masked_fill(squares == 0, 0)
+    score = t.average(bias)
+    return (score, t.present(bias)) if per_word else score
+
+
+def check_options(strictness: float, n_components: int, direction: str) -> None:
+    _checks.one_of("direction", direction, ("pca", "mean_difference"))
+    _checks.integer_at_least("n_components", n_components, 1)
+    if not strictness > 0:
+        raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
+
+
+def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
+    # tuple_mask: (..., P)  groups: (..., G, P, D)  ->  (..., G, P)
+    if tuple_mask is None:
+        return None
+    word_sets.check_mask("tuple_mask", tuple_mask, groups)
+    return tuple_mask.unsqueeze(-2).expand(*tuple_mask.shape[:-1], *groups.shape[-3:-1])
+
+
+def _mean_difference(groups: Tensor, count: Tensor, least: float) -> Tensor:
+    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D), NaN for a difference of at most `least`
+    first, second = word_sets.Words(groups, count.unsqueeze(-2)).mean().unbind(-2)
+    length = torch.linalg.vector_norm(first - second, dim=-1, keepdim=True)
+    return word_sets.unit(first - second).masked_fill(length <= least, torch.nan).unsqueeze(-2)
+
+
+def _principal(groups: Tensor, count: Tensor, k: int, least: float) -> Tensor:
+    # groups: (..., G, P, D) unit vectors  count: (..., P)  ->  (..., k, D), NaN where the rank is below k
+    centred = groups - groups.mean(-3, keepdim=True)
+    rows = (centred * count.sqrt()[..., None, :, None]).flatten(-3, -2)
+    with torch.no_grad():
+        finite = rows.isfinite().all(-1).all(-1)[..., None, None]  # the decomposition refuses NaN
+        _, singular, axes = torch.linalg.svd(rows.where(finite, 0), full_matrices=False)
+        noise = least * (count.sum(-1) * groups.shape[-3]).sqrt()
+        exists = (singular[..., k - 1] > noise.clamp(min=1e-10 * singular[..., 0]))[..., None, None]
+        basis, power = axes[..., :k, :], singular.square().unsqueeze(-2)
+        gap = power[..., :k].mT - power
+        # First-order perturbation of the k-dimensional space; turns inside it change no score.
+        weight = (1 / gap).masked_fill(gap == 0, 0)
+        weight[..., :k] = 0
+        rest = 1 / power[..., :k].mT
+    moved = (basis @ rows.mT) @ rows
+    within = moved @ axes.mT
+    step = (weight * within) @ axes + rest * (moved - within @ axes)
+    return (basis + step - step.detach()).where(exists & finite, torch.nan)
+
+
+class DirectBias(BaseMetric):
+    """How much of the target words lies in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
+
+    metric_template = (1, "n")
+    metric_name = "Direct Bias"
+    metric_short_name = "DB"
+    paired = True
+    by_position = False
+    no_score = "the tuples span fewer than n_components dimensions, or a vector is not finite"
+    result_keys = {"direct_bias": float, "bias_by_word": dict}
+
+    def __init__(
+        self, *, strictness: float = 1.0, n_components: int = 1, direction: Direction = "pca", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        check_options(strictness, n_components, direction)
+        self.strictness = strictness
+        self.n_components = n_components
+        self.direction: Direction = direction
+
+    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
+        options = (self.strictness, self.n_components, self.direction)
+        score, bias = direct_bias(t, groups, *options, per_word=True, **masks)
+        return {"direct_bias": score, "bias_by_word": bias}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(
+            direct_bias, strictness=self.strictness, n_components=self.n_components, direction=self.direction
+        )
+
+    def check_query(self, query: Query) -> None:
+        check_template(query, self.metric_template, self.metric_short_name)
+        check_groups(query, self.metric_short_name)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = by_word(index.row_words[0][0], values["bias_by_word"])
+        return {"direct_bias": np.float64(values["direct_bias"]), "bias_by_word": words}

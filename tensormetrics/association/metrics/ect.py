@@ -1,0 +1,95 @@
+"""The Embedding Coherence Test."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ..resampling.null_distribution import Draws
+from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
+from ..sets import word_sets
+from ..sets.word_sets import XYAMasks
+from .base import BaseMetric
+
+
+@torch.no_grad()
+def ect(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+) -> Tensor:
+    """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
+
+    In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
+    ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Masks, zero
+    vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> ect(x, y, a)
+    tensor(-0.5000, dtype=torch.float64)
+    """
+    x, y, a = word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    means = word_sets.unit(word_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
+    counts = None if a.counts is None else a.counts.unsqueeze(-2)
+    ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
+    of_x, of_both, _, of_y = word_sets.products(counted, ranks).flatten(-2).unbind(-1)
+    return of_both / (of_x * of_y).sqrt()
+
+
+def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+    # values, counts: (..., A)  ->  (..., A) each: twice the ranks less their mean, also times counts; NaN of NaN
+    grid = (values * word_sets.GRID).round()
+    order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
+    # Smaller and larger ones cancel over all pairs, so that the sums have the mean 0.
+    ranks = (order if counts is None else order * counts.unsqueeze(-2)).sum(-1)
+    ranks = ranks.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
+    return ranks, ranks if counts is None else ranks * counts
+
+
+class ECT(BaseMetric):
+    """See `ect`. As 1 is no bias, its p-value is "left-sided" unless `p_value_test_type` says otherwise: how often
+    chance orders the attribute words as differently, or more."""
+
+    is_differentiable = False
+    metric_template = (2, 1)
+    metric_name = "Embedding Coherence Test"
+    metric_short_name = "ECT"
+    result_keys = {"ect": float}
+    p_value_test_type = "left-sided"
+    no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
+        return {"ect": ect(x, y, a, **masks)}
+
+    @torch.no_grad()
+    def measure_shared(
+        self, targets: word_sets.Words, attributes: word_sets.Words, t: Tensor, a: Tensor
+    ) -> dict[str, Tensor]:
+        counts = None if attributes.counts is None else attributes.counts.unsqueeze(-2)
+        cosines = attributes.unit().project_all(word_sets.unit(targets.mean())).mT  # (A, T, W)
+        ranks, counted = _centred_ranks(cosines, counts)
+        products = counted @ ranks.mT  # (A, T, T)
+        (x, y), a = t.unbind(-1), a[:, 0]
+        return {"ect": products[a, x, y] / (products[a, x, x] * products[a, y, y]).sqrt()}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return ect
+
+    def p_values(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
+
+    def null_draws(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> Draws:
+        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)

@@ -1,0 +1,104 @@
+"""The log probability bias score of masked language models."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from ... import _checks
+from ..._exact_sums import GRIDS, parts, total
+from ..._sum_metric import SumMetric
+from ...uncertainty.engine.weights import Identity, identity
+
+
+def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor | None = None) -> Tensor:
+    # x, x_prior, y, y_prior, mask: (..., N)  ->  (...) float64
+    """How much more an attribute in a sentence raises the probability of one target than of another, in nats.
+
+    The mean over N sentences of (x - x_prior) - (y - y_prior), of logarithms of probabilities, (..., N) each: x and y
+    of the two targets, such as "he" and "she", in "[MASK] is a programmer", and the priors in the same sentence with
+    the attribute masked too. Real; 0 is no bias, positive more of x, swapping x and y changes the sign. `mask`
+    (..., N) is True where a sentence is. NaN without a sentence. ValueError for shapes that differ, TypeError for
+    integers. Kurita et al. 2019, arXiv:1906.07337.
+
+        >>> p = torch.tensor([[0.4, 0.2], [0.2, 0.2], [0.1, 0.3], [0.2, 0.2]])
+        >>> lpbs(*p.log())
+        tensor(0.4904, dtype=torch.float64)
+    """
+    scores = _scores(x, x_prior, y, y_prior)
+    if mask is None:
+        return scores.mean(-1)
+    _checks.tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask: got {mask.dtype}, wanted torch.bool; write mask > 0")
+    _checks.shape("mask", mask, *(scores.shape if mask.ndim != 1 else scores.shape[-1:]))
+    _checks.same_device(x=x, mask=mask)
+    return scores.where(mask, 0).sum(-1) / mask.sum(-1)
+
+
+def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
+    # (..., N) each  ->  (..., N) float64
+    given = {"x": x, "x_prior": x_prior, "y": y, "y_prior": y_prior}
+    for name, side in given.items():
+        _checks.tensor(name, side)
+        if not side.is_floating_point():
+            raise TypeError(f"{name}: got {side.dtype}, wanted logarithms of probabilities; write {name}.log()")
+        if side.ndim < 1:
+            raise ValueError(f"{name}: got shape (), wanted (..., N)")
+        _checks.shape(name, side, *x.shape)
+    _checks.same_device(**given)
+    x, x_prior, y, y_prior = (side.double() for side in given.values())
+    return (x - x_prior) - (y - y_prior)
+
+
+class LPBS(SumMetric):
+    """The mean of `lpbs` over the sentences of all updates, with `replicates` also its interval.
+
+    A sentence whose score is not finite, as of a token of probability 0, is left out and counted in `not_finite`.
+
+    >>> metric = LPBS()
+    >>> metric.update(*torch.tensor([[0.4, 0.2], [0.2, 0.2], [0.1, 0.3], [0.2, 0.2]]).log())
+    >>> metric.compute()
+    tensor(0.4904, dtype=torch.float64)
+    """
+
+    total: Tensor
+    finite: Tensor
+    not_finite: Tensor
+
+    def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
+        self.add_weighted(2)
+        self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
+        self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
+        self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
+
+    def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[Identity]) -> None:
+        # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
+        """Add sentences: logarithms of the probabilities of both targets, and of both without the attribute; (N,)."""
+        _checks.shape("x", x, "N")
+        scores = _scores(x, x_prior, y, y_prior).detach()
+        given = identity(len(scores), scores.device, **items)
+        usable = scores.isfinite()
+        finite = scores.where(usable, 0)
+        self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
+        self.finite = self.finite + usable.sum()
+        self.not_finite = self.not_finite + (~usable).sum()
+        if self.replicates:
+            self.weigh(torch.stack([finite, usable.double()], 1), **given)
+
+    def compute(self) -> Tensor:
+        # ->  () float64, NaN if no score was finite
+        return total(self.total) / self.finite
+
+    def all_sums(self) -> Tensor:
+        # ->  (2,): of the scores, and how many
+        return torch.stack([total(self.total), self.finite.double()])
+
+    def read_sums(self, sums: Tensor) -> Tensor:
+        """The mean.
+
+        Shapes: sums: (..., 2) -> (...).
+        """
+        return sums[..., 0] / sums[..., 1]

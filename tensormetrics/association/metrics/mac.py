@@ -1,0 +1,81 @@
+"""Mean Average Cosine Similarity."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ..embeddings.query import IndexedQuery
+from ..sets import word_sets
+from .base import BaseMetric, by_set, by_word
+
+
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    a_mask: Tensor | None
+
+
+@overload
+def mac(t: Tensor, a: Tensor, *, per_word: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
+@overload
+def mac(t: Tensor, a: Tensor, *, per_word: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
+@word_sets.grouped("a")
+def mac(
+    t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
+
+    Shapes: t: (..., T, D); a: (..., J, W, D); t_mask: (..., T); a_mask: (..., J, W) -> (...) float64.
+
+    In [0, 2]; the name says similarity, but 1 is none and smaller is more alike. All (t, j) weigh the same.
+    `per_word=True` also returns the distances (..., T, J). Masks, empty sets (of any j), zero vectors and errors as in
+    `weat`. Manzini, Lim, Tsvetkov & Black 2019, arXiv:1904.04047.
+
+    >>> t = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two attribute sets of a word
+    >>> mac(t, a)
+    tensor(0.3292, dtype=torch.float64)
+    """
+    t, a = word_sets.read("a", t=(t, t_mask), a=(a, a_mask))
+    t, centres = t.unit(), a.unit().mean()
+    score = 1 - word_sets.dot(t.mean(), centres.mean(-2))
+    if not per_word:
+        return score
+    distances = 1 - t.project_all(centres)
+    return score, distances.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan)
+
+
+class MAC(BaseMetric):
+    """Mean cosine distance of target words and attribute sets, 1 = none alike; see `mac`.
+
+    `targets_eval` has the distance of every target word to every attribute set.
+    """
+
+    metric_template = ("n", "n")
+    metric_name = "Mean Average Cosine Similarity"
+    metric_short_name = "MAC"
+    forms = ("joined", "n")
+    result_keys = {"mac": float, "targets_eval": dict}
+
+    def measure(self, t: Tensor, a: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
+        score, distances = mac(t, a, per_word=True, **masks)
+        return {"mac": score, "targets_eval": distances}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return mac
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        names, targets_eval = index.query.attribute_sets_names, {}
+        of_sets = by_set(index.row_words[0], values["targets_eval"])
+        for target, (words, distances) in zip(index.query.target_sets_names, of_sets, strict=True):
+            columns = [by_word(words, column) for column in distances.T]
+            of_words = zip(*(column.values() for column in columns), strict=True)
+            targets_eval[target] = {
+                word: dict(zip(names, of_word, strict=True)) for word, of_word in zip(columns[0], of_words, strict=True)
+            }
+        return {"mac": np.float64(values["mac"]), "targets_eval": targets_eval}

@@ -1,0 +1,157 @@
+"""The Multilevel Embedding Association Test: of what an association test is made."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ..resampling.null_distribution import Draws, partition_draws
+from ..resampling.permutation import permutation_p_value
+from ..sets import word_sets
+from ..sets.word_sets import XYABMasks
+from .base import BaseMetric
+from .weat import XYABWords, associations, units_of
+
+
+class Levels(NamedTuple):
+    """The three levels of the test, float64; the last dimensions are targets x, y and attributes a, b.
+
+    effect (...): `weat_effect_size`, how differently x and y go with a rather than b.
+    by_target (..., 2): how much x, and y, go with a rather than b.
+    mean, deviation (..., 2, 2): of the cosines of the words of a target with those of an attribute.
+    """
+
+    effect: Tensor
+    by_target: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+
+def ml_eat(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 1,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Levels:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  `Levels`
+    """An association test at three levels: both targets against each other, each target, each target and attribute.
+
+    Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D). The second level is the difference of
+    the means of cos(x, w) over the words w of a and of b, in standard deviations over both, where cos(x, w) is the mean
+    over the target; 0 is no association, positive nearer to a. The same first level may come from targets that lean to
+    either side, or both to the same: `plot_eat_map` shows which. Squares are divided by the number of words less
+    `correction`. NaN, masks and errors as in `weat_effect_size`. Wolfe, Hiniker & Howe 2024, arXiv:2408.01966.
+
+        >>> x, y, a, b = torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]])
+        >>> levels = ml_eat(x, y, a, b)
+        >>> levels.effect, levels.by_target
+        (tensor(1.6559, dtype=torch.float64), tensor([ 1.5305, -1.6457], dtype=torch.float64))
+    """
+    word_sets.check_correction(correction)
+    sides = units_of(x, y, a, b, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)
+    targets, attributes = sides[:2], sides[2:]
+    effect = word_sets.contrast(*associations(*sides), correction)[1]
+    by_target = [word_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
+    spread = [[_spread(target, attribute, correction) for attribute in attributes] for target in targets]
+    mean, deviation = (_table([[each[i] for each in row] for row in spread]) for i in (0, 1))
+    return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
+
+
+def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->  (..., rows, columns)
+    numbers = torch.broadcast_tensors(*(number for row in rows for number in row))
+    return torch.stack(numbers, -1).unflatten(-1, (len(rows), -1))
+
+
+def _with(target: word_sets.Words, a: word_sets.Words, b: word_sets.Words) -> tuple[word_sets.Values, word_sets.Values]:
+    # unit vectors  ->  the mean cosine with the target of each word of a (..., A) and of b (..., B), with their counts
+    axis = target.mean()
+    return (a.project(axis), a.counts), (b.project(axis), b.counts)
+
+
+def _spread(target: word_sets.Words, attribute: word_sets.Words, correction: int) -> tuple[Tensor, Tensor]:
+    # unit vectors  ->  (...), (...), mean and standard deviation of their cosines
+    words = attribute.vectors if attribute.scale is None else attribute.vectors * attribute.scale.unsqueeze(-1)
+    cosines = target.project_all(words)
+    count = target.weights.unsqueeze(-1) * attribute.weights.unsqueeze(-2)
+    size = count.sum((-2, -1))
+    mean = (cosines * count).sum((-2, -1)) / size
+    squares = ((cosines - mean[..., None, None]).square() * count).sum((-2, -1))
+    return mean, (squares / (size - correction).where(size > 0, torch.nan)).sqrt()
+
+
+PAIRS = ("x_a", "x_b", "y_a", "y_b")
+
+
+class MLEAT(BaseMetric):
+    """See `ml_eat`: its first level is the score. With `calculate_p_value`, also those of both targets."""
+
+    metric_template = (2, 2)
+    metric_name = "Multilevel Embedding Association Test"
+    metric_short_name = "ML-EAT"
+    by_position = False
+    no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
+    result_keys = {
+        "ml_eat": float,
+        "effect_size_x": float,
+        "effect_size_y": float,
+        **{f"mean_{pair}": float for pair in PAIRS},
+        **{f"deviation_{pair}": float for pair in PAIRS},
+        "p_value": float,
+        "p_value_x": float,
+        "p_value_y": float,
+    }
+
+    def __init__(self, *, correction: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        word_sets.check_correction(correction)
+        self.correction = correction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
+        effect, by_target, mean, deviation = ml_eat(x, y, a, b, self.correction, **masks)
+        found = {"ml_eat": effect, "effect_size_x": by_target[..., 0], "effect_size_y": by_target[..., 1]}
+        for name, values in (("mean", mean), ("deviation", deviation)):
+            found |= {f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)}
+        return found
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return lambda x, y, a, b, **masks: ml_eat(x, y, a, b, self.correction, **masks).effect
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
+        sides, masks, words = self._sides(x, y, a, b, **given)
+        found = {}
+        for name, (u, v), (first, second) in (
+            ("p_value", associations(*sides), "xy"),
+            ("p_value_x", _with(sides[0], *sides[2:]), "ab"),
+            ("p_value_y", _with(sides[1], *sides[2:]), "ab"),
+        ):
+            moved = {"u_mask": masks.get(first), "v_mask": masks.get(second)}
+            moved |= {"u_words": words.get(first), "v_words": words.get(second)}
+            found[name] = permutation_p_value(u[0], v[0], **moved, **self._test())
+        return found
+
+    def null_draws(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> Draws:
+        sides, masks, words = self._sides(x, y, a, b, **given)
+        (u, _), (v, _) = associations(*sides)
+        moved = {
+            "u_mask": masks.get("x"),
+            "v_mask": masks.get("y"),
+            "u_words": words.get("x"),
+            "v_words": words.get("y"),
+        }
+        return partition_draws(u, v, seed=self.p_value_seed, **moved)
+
+    def _sides(
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Any
+    ) -> tuple[tuple[word_sets.Words, ...], dict[str, Tensor | None], dict[str, Tensor | None]]:
+        # unit vectors of the four sets; by set, masks, and the words of rows
+        masks = {name: given.get(f"{name}_mask") for name in "xyab"}
+        words = {name: given.get(f"{name}_words") for name in "xyab"}
+        return units_of(x, y, a, b, **{f"{name}_mask": mask for name, mask in masks.items()}), masks, words

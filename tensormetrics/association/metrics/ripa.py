@@ -1,0 +1,159 @@
+"""Relational Inner Product Association."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..embeddings.lookup import check_flag, log
+from ..embeddings.query import IndexedQuery
+from ..resampling.null_distribution import Draws, sign_draws
+from ..resampling.permutation import sign_flip_p_value
+from ..sets import word_sets
+from .base import BaseMetric, by_word
+
+
+@overload
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = ...,
+    *,
+    pair_mask: Tensor | None = ...,
+    a_mask: Tensor | None = ...,
+    per_word: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = ...,
+    *,
+    pair_mask: Tensor | None = ...,
+    a_mask: Tensor | None = ...,
+    per_word: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def ripa(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    normalize_direction: bool = True,
+    *,
+    pair_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+
+    Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D); pair_mask: (..., P); a_mask: (..., A) -> (...)
+    float64.
+
+    In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
+    sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
+    direction and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one);
+    without a pair or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there
+    is none. ValueError where x and y differ in length, else as in `weat`.
+    Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> ripa(x, y, a)
+    tensor(0.2357, dtype=torch.float64)
+    """
+    a, pair = _directions(x, y, a, normalize_direction, pair_mask, a_mask)
+    score = word_sets.dot(a.mean(), pair.mean())
+    if not per_word:
+        return score
+    absent = (a.weights == 0).unsqueeze(-1) | (pair.weights == 0).unsqueeze(-2)
+    return score, (a.vectors @ pair.vectors.mT).masked_fill(absent, torch.nan)
+
+
+def _directions(
+    x: Tensor, y: Tensor, a: Tensor, normalize: bool, pair_mask: Tensor | None = None, a_mask: Tensor | None = None
+) -> tuple[word_sets.Words, word_sets.Words]:
+    # ->  attribute words (..., A, D), directions (..., P, D)
+    words = word_sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
+    if x.shape[-2:] != y.shape[-2:]:
+        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
+    least = word_sets.resolution(x, y)
+    x, y, a = words
+    longer = torch.linalg.vector_norm(x.vectors, dim=-1).maximum(torch.linalg.vector_norm(y.vectors, dim=-1))
+    (pair,) = word_sets.read(pair=(x.vectors - y.vectors, pair_mask))
+    length = torch.linalg.vector_norm(pair.vectors, dim=-1)
+    equal = (length <= least * longer) & longer.isfinite()
+    directions = pair.vectors * word_sets.inverse(length).unsqueeze(-1) if normalize else pair.vectors
+    return a, word_sets.Words(directions, pair.weights * ~equal)
+
+
+class RIPA(BaseMetric):
+    """Inner products of the attribute words with the directions of target pairs (RIPA); see `ripa`.
+
+    `word_values` are each attribute word's mean and standard deviation over the pairs.
+    """
+
+    metric_template = (2, 1)
+    metric_name = "Relational Inner Product Association"
+    metric_short_name = "RIPA"
+    paired = True
+    no_score = "no pair of unequal vectors, or a vector is not finite"
+    result_keys = {"ripa": float, "word_values": dict}
+
+    def __init__(self, *, normalize_direction: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("normalize_direction", normalize_direction)
+        self.normalize_direction = normalize_direction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        products, count = a.vectors @ pair.vectors.mT, pair.weights.unsqueeze(-2)
+        pairs = count.sum(-1)
+        mean = (products * count).sum(-1) / pairs
+        std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()
+        score = word_sets.dot(a.mean(), pair.mean())
+        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.weights > 0).sum(-1)}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(ripa, normalize_direction=self.normalize_direction)
+
+    def p_values(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        pair_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        **masks: Tensor,
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        return {
+            "p_value": sign_flip_p_value(
+                pair.project(a.mean()), mask=pair.weights > 0, words=pair_words, **self._test()
+            )
+        }
+
+    def null_draws(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        pair_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        **masks: Tensor,
+    ) -> Draws:
+        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+        projected = pair.project(a.mean())
+        return sign_draws(projected, seed=self.p_value_seed, mask=pair.weights > 0, words=pair_words)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = index.row_words[1][0]
+        if values["pairs"] < len(index.row_words[0][0]):
+            log.warning("%r: only %d pairs of unequal vectors", index.query.query_name, values["pairs"])
+        means, stds = by_word(words, values["mean"]), by_word(words, values["std"])
+        word_values = {word: {"mean": means[word], "std": stds[word]} for word in means}
+        return {"ripa": np.float64(values["ripa"]), "word_values": word_values}

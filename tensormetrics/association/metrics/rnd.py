@@ -1,0 +1,135 @@
+"""Relative Norm Distance."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from ..embeddings.query import IndexedQuery
+from ..resampling.null_distribution import Draws
+from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
+from ..sets import word_sets
+from ..sets.word_sets import XYAMasks
+from .base import BaseMetric, by_word
+
+Distance = Literal["norm", "cos", "cos_similarity"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
+
+
+@overload
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: Distance = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[XYAMasks],
+) -> Tensor: ...
+@overload
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: Distance = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[XYAMasks],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def rnd(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    distance: Distance = "norm",
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
+
+    `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
+    Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
+    differences (..., A). Masks, empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
+    Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    >>> rnd(x, y, a)
+    tensor(-0.4343, dtype=torch.float64)
+    """
+    _checks.one_of("distance", distance, DISTANCES)
+    x, y, a = word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    if distance == "norm":
+        to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
+        difference = to_x - to_y
+    else:
+        nearer = a.unit().project(word_sets.unit(x.mean()) - word_sets.unit(y.mean()))
+        difference = nearer if distance == "cos_similarity" else -nearer
+    score = a.average(difference)
+    return (score, a.present(difference)) if per_word else score
+
+
+class RND(BaseMetric):
+    """Relative norm distance: how much nearer the attribute words lie to the first target set; see `rnd`.
+
+    `distance_by_word` has the difference for each attribute word, in ascending order.
+    """
+
+    metric_template = (2, 1)
+    metric_name = "Relative Norm Distance"
+    metric_short_name = "RND"
+    by_position = False
+    result_keys = {"rnd": float, "distance_by_word": dict}
+    aliases = {"distance_type": "distance"}
+
+    def __init__(self, *, distance: Distance = "norm", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("distance", distance, DISTANCES)
+        self.distance: Distance = distance
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
+        score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
+        return {"rnd": score, "distance_by_word": differences}
+
+    def measure_shared(
+        self, targets: word_sets.Words, attributes: word_sets.Words, t: Tensor, a: Tensor
+    ) -> dict[str, Tensor]:
+        means = targets.mean()
+        if self.distance == "norm":
+            distances = torch.cdist(attributes.vectors, means, compute_mode="donot_use_mm_for_euclid_dist")
+        else:
+            cosines = attributes.unit().project_all(word_sets.unit(means))
+            distances = cosines if self.distance == "cos_similarity" else 1 - cosines
+        nearness = word_sets.Words(distances, attributes.counts).mean()  # (A, T)
+        x, y = t.unbind(-1)
+        return {"rnd": nearness[a[:, 0], x] - nearness[a[:, 0], y]}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(rnd, distance=self.distance)
+
+    def p_values(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> dict[str, Tensor]:
+        # attribute words do not move
+        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
+
+    def null_draws(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
+    ) -> Draws:
+        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        differences = by_word(index.row_words[1][0], values["distance_by_word"])
+        ascending = dict(sorted(differences.items(), key=lambda item: item[1]))
+        return {"rnd": np.float64(values["rnd"]), "distance_by_word": ascending}

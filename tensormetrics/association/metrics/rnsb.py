@@ -1,0 +1,262 @@
+"""Relative Negative Sentiment Bias."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from ..embeddings.lookup import check_flag
+from ..embeddings.query import IndexedQuery
+from ..sets import word_sets
+from ._estimator import check_estimator, estimated, report
+from ._logistic import logistic_regression, sigmoid
+from .base import BaseMetric, by_set, by_word
+
+
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    a_mask: Tensor | None
+    b_mask: Tensor | None
+
+
+@overload
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = ...,
+    penalize_intercept: bool = ...,
+    *,
+    per_word: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = ...,
+    penalize_intercept: bool = ...,
+    *,
+    per_word: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
+@torch.no_grad()
+def rnsb(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float = 1.0,
+    penalize_intercept: bool = True,
+    *,
+    t_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+    per_word: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
+
+    Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D); masks: (..., T), (..., A), (..., B) -> (...) float64.
+
+    Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
+    |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.
+    With p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T):
+    0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
+    largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Masks and errors as in `weat`;
+    ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> rnsb(torch.cat([x, y]), a, b)
+    tensor(0.0878, dtype=torch.float64)
+    """
+    check_strength(C)
+    score, p = _score(t, a, b, C, penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
+    return (score, p) if per_word else score
+
+
+@word_sets.in_pieces
+def _score(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    C: float,
+    penalize_intercept: bool,
+    *,
+    t_mask: Tensor | None,
+    a_mask: Tensor | None,
+    b_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    # ->  score (...), p (..., T)
+    t, a, b = word_sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+    w, c = logistic_regression(a, b, C, penalize_intercept)
+    along = t.project(w)
+    p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
+    return divergence(p, t), p
+
+
+def divergence(p: Tensor, t: word_sets.Words) -> Tensor:
+    # p: (..., T), anything where no word is  ->  (...)
+    if t.counts is None:
+        q = p / p.sum(-1, keepdim=True)
+        return torch.xlogy(q, q * float(p.shape[-1])).sum(-1)
+    p = p.where(t.weights > 0, 0)
+    q = p / (p * t.weights).sum(-1, keepdim=True)
+    size = t.weights.sum(-1)
+    return (t.weights * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)
+
+
+def check_strength(C: float) -> None:
+    if not C > 0:
+        raise ValueError(f"C: got {C!r}, wanted a number > 0")
+
+
+def _without_a_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
+    # keys: (I, W)  mask: (..., W)  ->  (..., I, W): the present words but for those with the smallest keys
+    mask = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask.unsqueeze(-2)
+    rank = keys.masked_fill(~mask, torch.inf).argsort(-1).argsort(-1)
+    return mask & (rank >= (2 * mask.sum(-1, keepdim=True) + 5) // 10)
+
+
+class RNSB(BaseMetric):
+    """See `rnsb`; a word of several target sets counts once.
+
+    `holdout=True` leaves a fifth of the attribute words of either side out of the fit, others in each of
+    `n_iterations`, by `random_state`; scores and probabilities are means over these. `print_model_evaluation` has
+    run_query print how the classifier does on such words, with `holdout=None` by a fit of its own. `estimator`, a class
+    with fit, predict_proba and classes_, takes the place of the logistic regression, made with `estimator_params`; it
+    runs on the host, query by query.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> query = Query([["he", "him"], ["she", "her"]], [["work"], ["home"]])  # targets; positive and negative words
+    >>> round(float(RNSB().run_query(query, model)["result"]), 3)
+    0.047
+    """
+
+    is_differentiable = False
+    metric_template = ("n", 2)
+    metric_name = "Relative Negative Sentiment Bias"
+    metric_short_name = "RNSB"
+    forms = ("distinct", 2)
+    by_position = False
+    no_score = "100 Newton steps did not fit the classifier, or a vector is not finite"
+    result_keys = {"rnsb": float, "negative_sentiment_probabilities": dict, "negative_sentiment_distribution": dict}
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        penalize_intercept: bool = True,
+        holdout: bool | None = None,
+        random_state: int | None = None,
+        n_iterations: int = 1,
+        print_model_evaluation: bool = False,
+        estimator: type | None = None,
+        estimator_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_strength(C)
+        check_flag("penalize_intercept", penalize_intercept)
+        check_flag("print_model_evaluation", print_model_evaluation)
+        if holdout is not None:
+            check_flag("holdout", holdout)
+        if random_state is not None:
+            _checks.integer_at_least("random_state", random_state, 0)
+        check_estimator(estimator, estimator_params)
+        if self.replicates and (holdout or estimator):
+            got = "holdout=True" if holdout else "an estimator"
+            raise ValueError(f"replicates: got {self.replicates} with {got}, wanted 0")
+        self.C = C
+        self.penalize_intercept = penalize_intercept
+        self.holdout = holdout
+        self.random_state = random_state
+        self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
+        self.print_model_evaluation = print_model_evaluation
+        self.estimator = estimator
+        self.estimator_params = dict(estimator_params) if estimator_params else None
+
+    @property
+    def batched(self) -> bool:
+        return not (self.holdout or self.estimator or self.print_model_evaluation)
+
+    def measure(
+        self,
+        t: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        t_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        b_mask: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        if not self.holdout:
+            score, p = self._fit_and_score(t, a, b, t_mask, a_mask, b_mask)
+        else:
+            kept = self._kept(a, b, a_mask, b_mask, self.n_iterations)
+            t_mask = None if t_mask is None else t_mask.unsqueeze(-2)
+            score, p = self._fit_and_score(t.unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3), t_mask, *kept)
+            score, p = score.mean(-1), p.mean(-2)
+        return {"rnsb": score, "negative_sentiment_probabilities": p}
+
+    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
+        if self.print_model_evaluation:
+            _, a, b = sets
+            print(self._evaluation(a, b, masks.get("a_mask"), masks.get("b_mask")))
+        return super().evaluate(*sets, words=words, **masks)
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
+
+    @torch.no_grad()
+    def _fit_and_score(
+        self, t: Tensor, a: Tensor, b: Tensor, t_mask: Tensor | None, a_mask: Tensor | None, b_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        # ->  score (...), p (..., T)
+        if not self.estimator:
+            return _score(t, a, b, self.C, self.penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
+        t, a, b = word_sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+        p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
+        return divergence(p, t), p
+
+    def _evaluation(self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None) -> str:
+        # a: (A, D)  b: (B, D)
+        if self.holdout is False:
+            return "RNSB: no words are set aside to evaluate the classifier (holdout=False)"
+        kept = self._kept(a, b, a_mask, b_mask, self.n_iterations if self.holdout else 1)
+        _, p = self._fit_and_score(torch.cat([a, b])[None], a[None], b[None], None, *kept)
+        present = [torch.ones_like(k) if mask is None else mask for k, mask in zip(kept, (a_mask, b_mask), strict=True)]
+        aside = torch.cat([m & ~k for k, m in zip(kept, present, strict=True)], -1)
+        negative = torch.arange(p.shape[-1], device=p.device) >= len(a)
+        return report((p > 0.5)[aside].tolist(), negative.expand_as(aside)[aside].tolist())
+
+    def _kept(
+        self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None, iterations: int
+    ) -> tuple[Tensor, Tensor]:
+        # ->  (..., iterations, A), (..., iterations, B): the attribute words of the fits, the same on all devices
+        sizes = a.shape[-2], b.shape[-2]
+        seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
+        draws = [torch.Generator().manual_seed(seed) for seed in seeds]
+        keys = [torch.rand(sum(sizes), generator=draw, dtype=torch.float32, device="cpu") for draw in draws]
+        a_keys, b_keys = torch.stack(keys).to(a.device).split(sizes, -1)
+        return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        probabilities: dict[str, np.float64] = {}
+        for words, of_words in by_set(index.row_words[0], values["negative_sentiment_probabilities"]):
+            new = by_word(words, of_words)  # NaN stands where a word was before
+            probabilities |= {word: p for word, p in new.items() if word not in probabilities}
+        total = sum(probabilities.values())
+        return {
+            "rnsb": np.float64(values["rnsb"]),
+            "negative_sentiment_probabilities": probabilities,
+            "negative_sentiment_distribution": {word: p / total for word, p in probabilities.items()},
+        }

@@ -1,0 +1,157 @@
+"""The SAME score."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, get_args, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ... import _checks
+from ..embeddings.query import IndexedQuery, Query
+from ..sets import word_sets
+from ._call import check_groups, check_template
+from .base import BaseMetric, by_word
+
+Weighting = Literal["length", "unit"]
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+
+
+class Masks(TypedDict, total=False):
+    """Where words are."""
+
+    t_mask: Tensor | None
+    groups_mask: Tensor | None
+
+
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[False] = ...,
+    terms: Literal[False] = ...,
+    **masks: Unpack[Masks],
+) -> Tensor: ...
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[True],
+    terms: bool = ...,
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, ...]: ...
+@overload
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = ...,
+    *,
+    per_word: Literal[False] = ...,
+    terms: Literal[True],
+    **masks: Unpack[Masks],
+) -> tuple[Tensor, Tensor]: ...
+
+
+@word_sets.grouped("groups")
+def same(
+    t: Tensor,
+    groups: Tensor,
+    weighting: Weighting = "length",
+    *,
+    t_mask: Tensor | None = None,
+    groups_mask: Tensor | None = None,
+    per_word: bool = False,
+    terms: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
+    """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
+
+    Shapes: t: (..., T, D); groups: (..., G, W, D); t_mask: (..., T); groups_mask: (..., G, W) -> (...) float64.
+
+    b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
+    l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
+    length 0 (at most 1e-10, or the epsilon of the dtype) adds nothing. `per_word=True` also returns the sums of the
+    words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
+    skew, their standard deviation the stereotype. Masks, empty sets, zero vectors and errors as in `weat`; ValueError
+    for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
+
+    >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])
+    >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    _checks.one_of("weighting", weighting, WEIGHTINGS)
+    given = groups
+    t, groups = word_sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
+    least = max(1e-10, word_sets.resolution(given))
+    if groups.vectors.shape[-3] < 2:
+        raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
+    centres = groups.unit().mean()
+    basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :], least)
+    axes = word_sets.unit(basis)
+    if weighting == "length":
+        axes = torch.cat([axes[..., :1, :], basis[..., 1:, :]], -2)
+    signed = t.unit().project_all(axes)
+    by_word = signed.abs().sum(-1)
+    found = (t.average(by_word),)
+    if per_word:
+        found += (t.present(by_word),)
+    if terms:
+        found += (signed.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan),)
+    return found if len(found) > 1 else found[0]
+
+
+def _orthogonal(directions: Tensor, least: float) -> Tensor:
+    # directions: (..., N, D)  ->  (..., N, D), each without its part along those before, 0 where nothing is left
+    basis: list[Tensor] = []
+    for direction in directions.unbind(-2):
+        for axis in map(word_sets.unit, basis):
+            direction = direction - word_sets.dot(direction, axis).unsqueeze(-1) * axis
+        length = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
+        basis.append(direction.masked_fill(length <= least, 0))
+    return torch.stack(basis, -2)
+
+
+class SAME(BaseMetric):
+    """How far target words lean along the directions that part attribute groups (SAME); see `same`.
+
+    `skew` and `stereotype` are NaN for more than two groups.
+    """
+
+    metric_template = (1, "n")
+    metric_name = "SAME Score"
+    metric_short_name = "SAME"
+    by_position = False
+    result_keys = {"same": float, "skew": float, "stereotype": float, "same_by_word": dict}
+
+    def __init__(self, *, weighting: Weighting = "length", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _checks.one_of("weighting", weighting, WEIGHTINGS)
+        self.weighting: Weighting = weighting
+
+    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
+        score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True, **masks)
+        values = {"same": score}
+        if terms.shape[-1] == 1:
+            mask = masks.get("t_mask")
+            count = terms.new_ones(terms.shape[-2], dtype=torch.int64) if mask is None else mask
+            signed = terms.squeeze(-1).masked_fill(count == 0, 0)
+            skew = (signed * count).sum(-1) / count.sum(-1)
+            squares = (signed - skew.unsqueeze(-1)).square() * count
+            values |= {"skew": skew, "stereotype": (squares.sum(-1) / count.sum(-1)).sqrt()}
+        return {**values, "same_by_word": by_word}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(same, weighting=self.weighting)
+
+    def check_query(self, query: Query) -> None:
+        check_template(query, self.metric_template, self.metric_short_name)
+        check_groups(query, self.metric_short_name)
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = by_word(index.row_words[0][0], values.pop("same_by_word"))
+        return {**super().describe(values, index), "same_by_word": words}

@@ -1,0 +1,220 @@
+"""The Word Embedding Association Test."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack  # torch brings it
+
+from ..embeddings.lookup import check_flag
+from ..resampling.null_distribution import Draws, partition_draws
+from ..resampling.permutation import permutation_p_value
+from ..sets import word_sets
+from ..sets.word_sets import XYABMasks
+from .base import BaseMetric
+
+
+@word_sets.lean
+def weat(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    """How much more the targets x than the targets y go with the attributes a rather than b.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
+
+    sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b), which lies in [-2, 2]; 0 is no
+    difference, and swapping x with y or a with b changes the sign. A mask is True where a word is; leading dimensions
+    broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
+    dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat(x, y, a, b)
+    tensor(1.3211, dtype=torch.float64)
+    """
+    return _scores(x, y, a, b, None, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
+
+
+@word_sets.lean
+def weat_effect_size(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    """`weat` in standard deviations: (mean_x s - mean_y s) / sd of s over all targets, a word in both counting twice.
+
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
+    float64.
+
+    Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
+    by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> weat_effect_size(x, y, a, b)
+    tensor(1.9712, dtype=torch.float64)
+    """
+    word_sets.check_correction(correction)
+    return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
+
+
+@word_sets.in_pieces
+def _scores(
+    x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
+) -> tuple[Tensor, ...]:
+    # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
+    if all(mask is None for mask in masks.values()) and word_sets.are_few(x, y, a, b):
+        both = _few_associations(x, y, a, b)
+        if correction is not None:
+            return word_sets.contrast_of(both, len(x), correction)
+        u, v = both.split_with_sizes([len(x), len(y)])
+        return (u.sum() - v.sum(),)
+    u, v = associations(*_read(x, y, a, b, **masks))
+    return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
+
+
+def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[word_sets.Words, ...]:
+    return word_sets.units(*_read(x, y, a, b, **masks))
+
+
+def _read(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> tuple[word_sets.Words, ...]:
+    return word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+
+
+def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    # ->  (X + Y,), what `associations` gives, by as few operations as there can be
+    vectors = torch.cat([x, y, a, b])
+    if vectors.dtype != torch.float64:
+        vectors = vectors.to(word_sets.precision(vectors))
+    n, m = len(a), len(b)
+    sizes = [len(vectors) - n - m, n, m]
+    scales = word_sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
+    targets, a, b = vectors.split_with_sizes(sizes)
+    # The difference of equal sets is 0, which it would not be if one product were added to the other.
+    axis = torch.sub(torch.mv(a.mT, scales[1]), torch.mv(b.mT, scales[2]), alpha=n / m)
+    return torch.addmv(scales[0], targets, axis, beta=0, alpha=1 / n) * scales[0]
+
+
+def associations(
+    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
+) -> tuple[word_sets.Values, word_sets.Values]:
+    # ->  s of the words of x (..., X) and of y (..., Y), with their counts
+    if word_sets.resampled(x, y, a, b):
+        u, v = _resampled_associations(x, y, a, b)
+        return (u, x.counts), (v, y.counts)
+    if not word_sets.are_many(x, y, a, b):
+        x, y, a, b = word_sets.units(x, y, a, b)
+    axis = a.unit().mean() - b.unit().mean()
+    return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
+
+
+def _resampled_associations(
+    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
+) -> Sequence[Tensor]:
+    # ->  (..., X), (..., Y), from cosines that all replicates share
+    targets, attributes = (word_sets.unit(word_sets.join(s.vectors, t.vectors, dim=-2)) for s, t in ((x, y), (a, b)))
+    weights = word_sets.join(a.shares(), -b.shares())
+    both = word_sets.times(word_sets.products(targets, attributes), weights)
+    return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
+
+
+class XYABWords(XYABMasks, total=False):
+    """Also the numbers of the words that have several rows."""
+
+    x_words: Tensor | None
+    y_words: Tensor | None
+    a_words: Tensor | None
+    b_words: Tensor | None
+
+
+class WEAT(BaseMetric):
+    """Word Embedding Association Test: do the first targets go with the first attributes? 0 is no bias; see `weat`.
+
+    `run_query` also gives `weat_effect_size` as `effect_size`, and as `result` if `return_effect_size`.
+    """
+
+    metric_template = (2, 2)
+    metric_name = "Word Embedding Association Test"
+    metric_short_name = "WEAT"
+    by_position = False
+    no_score = "the association with the attributes does not vary over the target words, or a vector is not finite"
+    result_keys = {"weat": float, "effect_size": float, "p_value": float}
+
+    def __init__(self, *, return_effect_size: bool = False, correction: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_flag("return_effect_size", return_effect_size)
+        self.return_effect_size = return_effect_size
+        word_sets.check_correction(correction)
+        self.correction = correction
+
+    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
+        return self._named(*_scores(x, y, a, b, self.correction, **masks))
+
+    def measure_shared(
+        self, targets: word_sets.Words, attributes: word_sets.Words, t: Tensor, a: Tensor
+    ) -> dict[str, Tensor]:
+        cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
+        first, second = a.unbind(-1)
+        u, v = ((cosines[side, :, first] - cosines[side, :, second], targets.counts_of(side)) for side in t.unbind(-1))
+        return self._named(*word_sets.contrast(u, v, self.correction))
+
+    def _named(self, score: Tensor, effect: Tensor) -> dict[str, Tensor]:
+        return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        if self.return_effect_size:
+            return functools.partial(weat_effect_size, correction=self.correction)
+        return weat
+
+    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
+        u, v, sides = self._associations(x, y, a, b, **given)
+        return {"p_value": permutation_p_value(u, v, **sides, **self._test())}
+
+    def null_draws(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> Draws:
+        u, v, sides = self._associations(x, y, a, b, **given)
+        return partition_draws(u, v, seed=self.p_value_seed, **sides)
+
+    def _associations(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        x_words: Tensor | None = None,
+        y_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        b_words: Tensor | None = None,
+        **masks: Unpack[XYABMasks],
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
+        # attribute words do not move
+        (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
+        sides = {"u_mask": masks.get("x_mask"), "v_mask": masks.get("y_mask"), "u_words": x_words, "v_words": y_words}
+        return u, v, sides

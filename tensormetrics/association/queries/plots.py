@@ -1,0 +1,187 @@
+"""Figures of scores and rankings. They are returned, not shown; matplotlib's global state stays as it is."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ... import _checks
+from ..._plots import (
+    FONT,
+    LINE,
+    WIDTH,
+    bar_style,
+    broken,
+    dress,
+    inches,
+    ink,
+    legend_beside,
+    lines_of,
+    name_rows,
+    new_axes,
+)
+from .ranking import check_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANELS = 4  # side by side
+SMALL = FONT - 1
+LEVEL = 0.05  # below it a p-value survives
+
+
+def plot_queries_results(
+    results: "pd.DataFrame",
+    by: str = "query",
+    ax: "Axes | None" = None,
+    *,
+    title: str = "",
+    figsize: tuple[float, float] | None = None,
+) -> "Figure":
+    """Bars of scores: a group for each query and a colour for each model, with `by="model"` the other way round.
+
+    `results` is what `run_queries` answered; `figsize` (inches) is chosen by the labels unless it is given.
+    Corrected p-values (`attrs["correction"]`) get a line at .05, and a star where they stay below it.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> targets = [["he", "him"], ["she", "her"]]
+    >>> queries = [Query(targets, [[word]], ["male", "female"], [word]) for word in ("work", "home")]
+    >>> plot_queries_results(run_queries(RND, queries, [model]), title="RND").savefig("rnd.png")
+    """
+    check_table("results", results)
+    _checks.one_of("by", by, ("query", "model"))
+    table = results if by == "query" else results.T
+    bars, groups = table.shape
+    upright = groups > 8  # for more labels side by side no screen is wide enough
+    labels = [broken(name, 40 if upright else WIDTH) for name in table.columns]
+    legend = list(map(broken, table.index))
+    label = LINE * (0.5 + lines_of(labels)) if upright else inches(labels)
+    across = 1.2 + inches(legend) + groups * max(label, 0.12 * (bars + 1))
+    below = inches(labels) if upright else LINE * lines_of(labels)
+    figure, (ax,) = new_axes(ax, figsize or (max(6.0, across), max(3.2 + below, _legend_height(legend))))
+    dress(ax, grid="y")
+    ax.set_title(title, fontsize=FONT + 1)
+    width = 0.8 / max(bars, 2)  # a lone bar is no wall
+    places = np.arange(groups) + (np.arange(bars)[:, None] - (bars - 1) / 2) * width
+    values = table.to_numpy(float)
+    for i, name in enumerate(legend):
+        ax.bar(places[i], values[i], width, label=name, **bar_style(i))
+    for place in places[np.isnan(values)]:
+        ax.annotate(
+            "no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL
+        )
+    ax.axhline(0, color=ink(), linewidth=0.8)
+    correction = results.attrs.get("correction")
+    if correction:
+        ax.axhline(LEVEL, color=ink(), linewidth=0.8, linestyle=":")
+        for x, y in zip(places[values < LEVEL], values[values < LEVEL], strict=True):
+            ax.annotate("*", (x, y), (0, 1), textcoords="offset points", ha="center", fontsize=FONT)
+    ax.set_xticks(np.arange(groups), labels, rotation=90 if upright else 0)
+    ax.set_xlim(-0.6, groups - 0.4)
+    ax.set_ylabel(f"p-value ({correction}), * below {LEVEL}" if correction else "Bias measure")
+    legend_beside(ax, "Model" if by == "query" else "Query")
+    return figure
+
+
+def plot_ranking(
+    ranking: "pd.DataFrame",
+    use_metric_as_facet: bool = False,
+    ax: "Axes | None" = None,
+    *,
+    title: str = "",
+    figsize: tuple[float, float] | None = None,
+) -> "Figure":
+    """Bars of ranks: a bar for each model, the least total on top, stacked by metric or in a panel for each metric.
+
+    `ranking` is that of `create_ranking`; `figsize` (inches) is chosen by the labels unless it is given.
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> plot_ranking(create_ranking(tables)).savefig("ranking.png")
+    """
+    check_table("ranking", ranking)
+    table = ranking.loc[ranking.sum(axis=1).sort_values(kind="stable").index]
+    models, metrics = table.shape
+    if use_metric_as_facet and ax is not None:
+        raise ValueError("ax: got an Axes for one panel per metric, wanted None")
+    names, legend = list(map(broken, table.index)), list(map(broken, table.columns))
+    height = 0.9 + models * max(0.3, LINE * (0.5 + lines_of(names)))
+    if use_metric_as_facet:
+        across = min(metrics, PANELS)
+        down = -(-metrics // across)
+        size = inches(names) + 2.2 * across, down * (height + LINE * lines_of(legend))
+        figure, panels = new_axes(None, figsize or size, down, across, sharey=True)
+        figure.suptitle(title, fontsize=FONT + 1)
+        for unused in panels[metrics:]:
+            unused.remove()
+        bars = [[i] for i in range(metrics)]
+    else:
+        size = inches(names) + inches(legend) + 4.5, max(height, _legend_height(legend))
+        figure, panels = new_axes(ax, figsize or size)
+        panels[0].set_title(title, fontsize=FONT + 1)
+        bars = [list(range(metrics))]
+    for panel, stacked in zip(panels, bars, strict=False):
+        left = np.zeros(models)
+        for i in stacked:
+            ranks = np.nan_to_num(table.iloc[:, i].to_numpy(float))
+            panel.barh(np.arange(models), ranks, left=left, label=legend[i], **bar_style(i))
+            left = left + ranks
+        for y, missing in enumerate(table.iloc[:, stacked].isna().sum(axis=1)):
+            if missing:
+                words = "no rank" if len(stacked) == 1 else f"{missing} missing"
+                panel.annotate(words, (left[y], y), (3, 0), textcoords="offset points", va="center", fontsize=SMALL)
+        dress(panel, grid="x")
+        name_rows(panel, names)
+        panel.locator_params(axis="x", nbins=6, integer=True)
+        panel.set_xlabel("Rank" if len(stacked) == 1 else "Sum of ranks")
+        if use_metric_as_facet:
+            panel.set_title(legend[stacked[0]], fontsize=FONT)
+    if not use_metric_as_facet:
+        legend_beside(panels[0], "Metric")
+    return figure
+
+
+def plot_ranking_correlations(
+    correlation_matrix: "pd.DataFrame",
+    title: str = "",
+    ax: "Axes | None" = None,
+    *,
+    figsize: tuple[float, float] | None = None,
+) -> "Figure":
+    """A heat map of correlations between -1 and 1, each with its value; one that is undefined is hatched.
+
+    `correlation_matrix` is that of `calculate_ranking_correlations`; `figsize` (inches) is chosen by the labels unless
+    it is given.
+
+    >>> import pandas as pd
+    >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
+    >>> tables = [pd.DataFrame({name: values}, ["small", "large"]) for name, values in scores.items()]
+    >>> correlations = calculate_ranking_correlations(create_ranking(tables))
+    >>> plot_ranking_correlations(correlations).savefig("agreement.png")
+    """
+    check_table("correlation_matrix", correlation_matrix)
+    rows, columns = (list(map(broken, names)) for names in (correlation_matrix.index, correlation_matrix.columns))
+    size = inches(rows) + 0.8 * len(columns) + 1.2, 0.7 * inches(columns) + 0.6 * len(rows) + 0.8
+    figure, (ax,) = new_axes(ax, figsize or size)
+    dress(ax, frame=())
+    ax.patch.set(hatch="////", edgecolor="0.8", linewidth=0)
+    values = correlation_matrix.to_numpy(float)
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        number = f"{value:.2f}".replace("-", "−")
+        color = "white" if abs(value) > 0.6 else "black"
+        ax.text(column, row, number, ha="center", va="center", color=color, fontsize=FONT)
+    ax.set_xticks(np.arange(values.shape[1]), columns, rotation=45, ha="right", rotation_mode="anchor")
+    ax.set_yticks(np.arange(len(rows)), rows)
+    bar = ax.figure.colorbar(image, ax=ax, ticks=(-1, -0.5, 0, 0.5, 1))
+    dress(bar.ax, frame=())
+    bar.set_label("Correlation", size=FONT)
+    ax.set_title(title, fontsize=FONT + 1)
+    return figure
+
+
+def _legend_height(labels: list[str]) -> float:
+    return 0.8 + sum(LINE * (lines_of([label]) + 0.4) for label in labels)

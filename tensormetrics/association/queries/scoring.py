@@ -1,0 +1,264 @@
+"""One model's scores of many queries: words are looked up once per set, queries are scored in batches."""
+
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..embeddings.indexed_sets import number_words, padded
+from ..embeddings.lookup import log
+from ..embeddings.model import WordEmbeddingModel
+from ..embeddings.query import IndexedQuery, Query
+from ..metrics._call import CURRENT, FORMER, HEAD, Call, bind
+from ..metrics.base import BaseMetric
+from ..resampling.null_distribution import Draws, max_t_p_values
+from ..sets import word_sets
+from .plan import Plan
+
+BUDGET = 2**22  # float64 numbers of word vectors held at a time
+
+Reasons = dict[int, str]  # query -> why it has no score
+Progress = Callable[[int], Any]
+
+
+def looped_scores(
+    metric: BaseMetric,
+    plan: Plan,
+    model: WordEmbeddingModel,
+    options: dict[str, Any],
+    wanted: Sequence[str],
+    progress: Progress,
+) -> tuple[Tensor, Reasons]:
+    # ->  (K, Q) float64
+    """The K numbers `wanted` of the result dictionary of each query. A ValueError costs its own query alone."""
+    scores: list[list[float]] = []
+    reasons = {}
+    for i in range(len(plan.names)):
+        try:
+            result = metric.run_query(plan.query(i), model, **options)
+        except ValueError as error:
+            scores.append([math.nan] * len(wanted))
+            reasons[i] = str(error)
+        else:
+            if not isinstance(result, dict) or not {"query_name", *wanted} <= result.keys():
+                got = sorted(result) if isinstance(result, dict) else type(result).__name__
+                keys = " and ".join(map(repr, ("query_name", *wanted)))
+                raise TypeError(f"{metric.metric_short_name}.run_query: got {got}, wanted {keys}")
+            scores.append([float(result[key]) for key in wanted])
+            if math.isnan(scores[-1][0]):
+                reasons[i] = _why(metric, plan.query(i), model, options)
+        progress(1)
+    return torch.tensor(scores, dtype=torch.float64, device=model.vectors.device).mT, reasons
+
+
+def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
+    rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
+    call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
+    own = type(metric).run_query is not BaseMetric.run_query
+    return call.look_up(False).reason or (f"{metric.metric_short_name}.run_query gave NaN" if own else metric.no_score)
+
+
+def batched_scores(
+    metric: BaseMetric, plan: Plan, call: Call, wanted: Sequence[str], progress: Progress
+) -> tuple[Tensor, Reasons]:
+    # ->  (K, Q) float64
+    """The same by `evaluate`, in batches; `call` holds the model and the rules of look-up."""
+    reasons = _misfits(metric, plan)
+    scores = torch.full(
+        (len(wanted), len(plan.names)), torch.nan, dtype=torch.float64, device=call.model.vectors.device
+    )
+    for queries, evaluate in _batches(metric, plan, call, reasons, BaseMetric.evaluate):
+        try:
+            values = evaluate()
+        except ValueError as error:
+            reasons |= dict.fromkeys(queries, str(error))
+        else:
+            values.setdefault("result", next(iter(values.values())))
+            for row, key in zip(scores, wanted, strict=True):
+                if key in values:
+                    row[torch.tensor(queries, device=scores.device)] = values[key].to(scores.dtype)
+                elif key not in metric.result_keys:
+                    raise TypeError(f"{metric.metric_short_name}.measure: got {sorted(values)}, wanted also {key!r}")
+                else:
+                    reasons |= dict.fromkeys(queries, f"the metric gives no {key!r} by these options")
+        progress(len(queries))
+    return scores, reasons
+
+
+def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
+    # ->  (1, Q) float64
+    """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
+    reasons, batches = _misfits(metric, plan), []
+    asked: list[int] = []
+    for queries, draws in _batches(metric, plan, call, reasons, _draws):
+        try:
+            batches.append(draws())
+        except ValueError as error:
+            reasons |= dict.fromkeys(queries, str(error))
+        else:
+            asked += queries
+        progress(len(queries))
+    p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
+    if batches:
+        found = max_t_p_values(batches, metric.p_value_test_type, metric.p_value_iterations)
+        p_values[torch.tensor(asked, device=p_values.device)] = found
+    return p_values[None], reasons
+
+
+def _draws(metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
+    return metric.null_draws(*sets, **masks, **(words or {}))
+
+
+def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
+    """Queries with the right template that the metric refuses all the same."""
+    if type(metric).check_query is BaseMetric.check_query:
+        return {}
+    reasons = {}
+    for i in range(len(plan.names)):
+        try:
+            metric.check_query(plan.query(i))
+        except ValueError as error:
+            reasons[i] = str(error)
+    return reasons
+
+
+Method = Callable[..., Any]  # of a metric: `evaluate` or `_draws`
+Batches = Iterator[tuple[Sequence[int], Callable[[], Any]]]  # queries, and a function for what it answers
+
+
+def _batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
+    """What `method` answers for the queries, in batches."""
+    return (_paired_batches if metric.paired else _set_batches)(metric, plan, call, reasons, method)
+
+
+def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
+    """Tuples are looked up for each query, because they are lost as wholes."""
+    groups = defaultdict(list)
+    for i in range(len(plan.names)):
+        if i in reasons:
+            continue
+        try:
+            index = call.look_up(metric.paired, plan.query(i))
+        except ValueError as error:
+            reasons[i] = str(error)
+            continue
+        if index.reason:
+            reasons[i] = index.reason
+        else:
+            sizes = tuple((side.longest, side.word_counts) for side in index.sides)
+            groups[_kind(metric, index.template, sizes)].append((i, index))
+    for (template, _), group in groups.items():
+        places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
+        for piece in _pieces(group, places * call.model.vectors.shape[1]):
+            queries, indices = zip(*piece, strict=True)
+            yield queries, functools.partial(_evaluate_stacked, metric, indices, call, method)
+
+
+def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
+    rows, numbers, troubles = _look_up_sets(plan, call)
+    if troubles:
+        for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+            found = [
+                f"{label!r} {troubles[s]}"
+                for numbers, labels in zip(sides, plan.labels[i], strict=True)
+                for s, label in zip(numbers, labels, strict=True)
+                if s in troubles
+            ]
+            if found and i not in reasons:
+                reasons[i] = "; ".join(found)
+    lengths = list(map(len, rows))
+    counts = None if numbers is None else [len(set(each)) for each in numbers]
+    groups = defaultdict(list)
+    for i, (targets, attributes) in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+        if i not in reasons:
+            sizes = None
+            if metric.calculate_p_value:
+                sizes = [[(lengths[s], counts and counts[s]) for s in side] for side in (targets, attributes)]
+            groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
+    table, mask = padded(rows, call.model.vectors.device)
+    words = None if numbers is None else padded(numbers, call.model.vectors.device)[0]
+    shared = _shares(metric) and not metric.calculate_p_value and not metric.replicates
+    for (template, _), queries in groups.items():
+        place = mask.shape[1] * call.model.vectors.shape[1]
+        # Sets that stand in many queries are read once, if all of them fit.
+        together = shared and len(rows) * max(place, len(rows) * mask.shape[1]) <= BUDGET
+        for piece in _pieces(queries, mask.shape[1] if together else sum(template) * place):
+            t, a = ([side[i] for i in piece] for side in (plan.targets, plan.attributes))
+            if shared:
+                yield piece, functools.partial(_evaluate_shared, metric, table, mask, t, a, call)
+            else:
+                index = IndexedQuery.of_sets(table, mask, np.array(lengths), t, a, words)
+                yield piece, functools.partial(_evaluate, metric, index, call, method)
+
+
+def _shares(metric: BaseMetric) -> bool:
+    """Is `measure_shared` of the class that `measure` is of? Who overrides only the latter means another score."""
+    first = next(kind for kind in type(metric).__mro__ if {"measure", "measure_shared"} & vars(kind).keys())
+    return vars(first).get("measure_shared") is not None
+
+
+def _kind(metric: BaseMetric, template: tuple[int, int], lengths: Any) -> tuple[Any, ...]:
+    """What queries of one batch have in common: with p-values also the sizes, as padding makes exact ones drawn."""
+    return template, repr(lengths) if metric.calculate_p_value else None
+
+
+def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
+    size = max(1, BUDGET // max(cost, 1))
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[Sequence[int]] | None, dict[int, str]]:
+    """The rows of every set, none if it is unusable, their words by number (None: each row is one), and why sets are
+    unusable; see `WordEmbeddingModel.index_query`."""
+    model = call.model
+    found = [call.search.words(members) for members in plan.sets]
+    threshold = call.lost_vocabulary_threshold
+    troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
+    for s, each in enumerate(found):
+        if s in troubles:
+            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], model.name)
+        elif each.lost and call.warn_not_found_words:
+            log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(each.lost))
+    model._table.add(key for s, each in enumerate(found) if s not in troubles for key in each.keys)
+    places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
+    numbers = [number_words(keys, each.origins) for (_, keys), each in zip(places, found, strict=True)]
+    if all(number is None for number in numbers):
+        numbers = None
+    else:
+        numbers = [
+            list(range(len(rows))) if number is None else number
+            for (rows, _), number in zip(places, numbers, strict=True)
+        ]
+    return [rows for rows, _ in places], numbers, troubles
+
+
+def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call, method: Method) -> Any:
+    sets, masks = metric.arguments(index, call.model.vectors)
+    if call.normalize:
+        sets = tuple(word_sets.unit(members.double()) for members in sets)
+    return method(metric, *sets, **masks, words=metric.words_of_rows(index))
+
+
+def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call, method: Method) -> Any:
+    return _evaluate(metric, IndexedQuery.stack(indices), call, method)
+
+
+def _evaluate_shared(
+    metric: BaseMetric, table: Tensor, mask: Tensor, targets: list, attributes: list, call: Call
+) -> dict[str, Tensor]:
+    words, queries = [], []
+    for numbers in targets, attributes:
+        sets, chosen = torch.tensor(numbers, device=table.device).unique(return_inverse=True)
+        vectors = call.model.vectors[table[sets]]
+        if call.normalize:
+            vectors = word_sets.unit(vectors.double())
+        words.append(word_sets.as_words(vectors, mask[sets]))
+        queries.append(chosen)
+    assert metric.measure_shared is not None  # see `_shares`
+    return metric.measure_shared(*words, *queries)

@@ -1,0 +1,38 @@
+"""Random words as a function of their address, so that draws depend on no device, chunk or batch."""
+
+import secrets
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..._splitmix import FIRST, SECOND, words_at
+
+
+class Null(NamedTuple):
+    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
+
+    low: Tensor | None  # (B,) int64
+    high: Tensor | None  # (B,) int64
+
+
+def stream(seed: int | None) -> int:
+    """A seed as the address where its stream begins; None is a stream of its own each time."""
+    if seed is None:
+        return secrets.randbits(63)
+    z = _checks.integer_at_least("seed", seed, 0) + 1
+    for shift, factor in ((30, FIRST), (27, SECOND)):  # far from the streams of neighbouring seeds
+        z = (z ^ (z >> shift)) * factor % 2**64
+    return z >> 1
+
+
+def random_words(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    # ->  (rows, columns) int64, all values equally likely; row `start` is the first
+    row = torch.arange(start, start + rows, device=device).unsqueeze(-1)
+    return words_at(begin, row * 2**24 + torch.arange(columns, device=device))
+
+
+def random_uniform(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
+    # ->  (rows, columns) float64 in [0, 1), of 53 random bits
+    return (random_words(begin, start, rows, columns, device) >> 11).double() / 2**53 + 0.5

@@ -1,0 +1,397 @@
+"""Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
+
+import functools
+import math
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+
+PIECE = 2**20  # numbers that the caches of a CPU hold
+FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
+SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
+RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
+GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
+
+
+Score = TypeVar("Score", bound=Callable[..., Any])
+
+
+class XYAMasks(TypedDict, total=False):
+    """Of sets x, y and a, where words are."""
+
+    x_mask: Tensor | None
+    y_mask: Tensor | None
+    a_mask: Tensor | None
+
+
+class XYABMasks(XYAMasks, total=False):
+    b_mask: Tensor | None
+
+
+class Words(NamedTuple):
+    """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
+
+    vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or more, in a
+    bootstrap replicate), None where all are 1; scale (..., W), None for 1. The leading dimensions of the three
+    broadcast.
+    """
+
+    vectors: Tensor
+    counts: Tensor | None = None
+    scale: Tensor | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        # ->  (..., W)
+        return self.vectors.new_ones(self.vectors.shape[-2]) if self.counts is None else self.counts
+
+    def counts_of(self, chosen: Tensor) -> Tensor | None:
+        # chosen: (Q,)  ->  (Q, W), of sets (S, W, D)
+        return None if self.counts is None else self.counts[chosen]
+
+    def size(self) -> Tensor | float:
+        # ->  (...); to divide by an int, torch would have to promote it first
+        return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
+
+    def shares(self) -> Tensor:
+        # ->  (..., W), what each word counts in a mean; NaN where there is no word
+        size = self.size()
+        return self.weights / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+
+    def unit(self) -> "Words":
+        """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
+        if self.scale is not None:
+            return self
+        return self._replace(scale=inverse(torch.linalg.vector_norm(self.vectors, dim=-1)))
+
+    def mean(self) -> Tensor:
+        # ->  (..., D), NaN for an empty set
+        if self.counts is None and self.scale is None:
+            return self.vectors.mean(-2)
+        weight = self.weights if self.scale is None else self.scale if self.counts is None else self.counts * self.scale
+        size = self.size()
+        return weighted_sum(weight, self.vectors) / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
+
+    def project(self, direction: Tensor) -> Tensor:
+        # direction: (..., D)  ->  (..., W)
+        found = times(self.vectors, direction)
+        return found if self.scale is None else found * self.scale
+
+    def project_all(self, directions: Tensor) -> Tensor:
+        # directions: (..., K, D)  ->  (..., W, K)
+        found = products(self.vectors, directions)
+        return found if self.scale is None else found * self.scale.unsqueeze(-1)
+
+    def average(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
+        return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
+
+    def present(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (..., W), NaN where no word is
+        return values if self.counts is None else values.masked_fill(self.counts == 0, torch.nan)
+
+
+def grouped(*names: str) -> Callable[[Score], Score]:
+    """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
+
+    def mark(score: Score) -> Score:
+        vars(score)["grouped"] = names
+        return score
+
+    return mark
+
+
+def lean(score: Score) -> Score:
+    """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
+    vars(score)["lean"] = True
+    return score
+
+
+def in_pieces(score: Score) -> Score:
+    """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
+
+    For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
+    """
+
+    @functools.wraps(score)
+    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+        if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
+            return score(*sets, **options)
+        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+        numbers = sum(t.numel() for t in tensors)
+        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
+        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+            return score(*sets, **options)
+        size = max(1, PIECE * lead[0] // numbers)
+        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
+        parts = [
+            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
+            for piece in zip(*columns, strict=False)
+        ]
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
+
+    return cast(Score, pieces)
+
+
+def _leads(lead: torch.Size, tensor: Tensor) -> bool:
+    # a set has two dimensions more, a mask one
+    return tensor.shape[: -1 - tensor.is_floating_point()] == lead
+
+
+def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
+    """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
+
+    A mask may also hold integers, how often each word counts: so the bootstrap tells its replicates. Only where a
+    boolean mask is False may a vector be NaN.
+    """
+    first, (like, _) = next(iter(sets.items()))
+    _checks.tensor(first, like)
+    dtype = precision(like)
+    words, leads = [], []
+    for name, (vectors, mask) in sets.items():
+        dims = 3 if name in grouped else 2
+        check_vectors(name, vectors, dims, first, like)
+        if vectors.ndim > dims:
+            leads.append((name, vectors.shape[:-dims]))
+        if mask is not None:
+            check_mask(f"{name}_mask", mask, vectors, dims)
+            leads.append((f"{name}_mask", mask.shape[: 1 - dims]))
+        words.append(as_words(vectors, mask, dtype))
+    if len(leads) > 1:
+        check_broadcast(leads)
+    return tuple(words)
+
+
+def precision(like: Tensor) -> torch.dtype:
+    return torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
+
+
+def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64) -> Words:
+    vectors = vectors if vectors.dtype == dtype else vectors.to(dtype)
+    if mask is None:
+        return Words(vectors) if vectors.size(-2) else Words(vectors, vectors.new_ones(0))
+    if mask.dtype == torch.bool:
+        vectors = vectors.where(mask.unsqueeze(-1), 0)
+    return Words(vectors, mask.to(dtype))
+
+
+def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
+    _checks.tensor(name, vectors)
+    if not vectors.is_floating_point():
+        raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
+    if vectors.ndim < dims:
+        wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
+        raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
+    if vectors.size(-1) != like.size(-1):
+        raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
+    if vectors.device != like.device:
+        raise ValueError(f"devices differ: {first} on {like.device}, {name} on {vectors.device}; use .to(device)")
+
+
+def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
+    _checks.tensor(name, mask)
+    if mask.is_floating_point() or mask.is_complex():
+        raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
+    shape = vectors.shape[-dims:-1]
+    if mask.shape[1 - dims :] != shape:
+        raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
+    if mask.device != vectors.device:
+        own = name.removesuffix("_mask")
+        raise ValueError(f"devices differ: {own} on {vectors.device}, {name} on {mask.device}; use .to(device)")
+
+
+def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+    try:
+        torch.broadcast_shapes(*(lead for _, lead in leads))
+    except RuntimeError:
+        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
+        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
+
+
+def units(*sets: Words) -> tuple[Words, ...]:
+    """Each of the sets at length 1; small ones together, because a tensor operation takes longer than their words."""
+    if any(s.scale is not None for s in sets):
+        return tuple([s.unit() for s in sets])
+    lengths = [torch.linalg.vector_norm(s.vectors, dim=-1) for s in sets]
+    if any(length.shape[:-1] != lengths[0].shape[:-1] for length in lengths):
+        scales = map(inverse, lengths)
+    else:
+        scales = inverse(torch.cat(lengths, -1)).split_with_sizes([length.shape[-1] for length in lengths], -1)
+    return tuple([Words(s.vectors, s.counts, scale) for s, scale in zip(sets, scales, strict=True)])
+
+
+def are_many(*sets: Words) -> bool:
+    """So many numbers on a CPU that its cache holds one set at a time."""
+    return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
+
+
+def are_few(*sets: Tensor) -> bool:
+    """Unpadded sets of one query with nothing to object to, so small that tensor operations take longer than words."""
+    numbers, first = 0, sets[0]
+    if not isinstance(first, Tensor) or first.ndim != 2:
+        return False
+    dims, device = first.shape[1], first.device
+    for s in sets:
+        if not isinstance(s, Tensor) or s.ndim != 2 or s.device != device or not s.is_floating_point():
+            return False
+        rows, columns = s.shape
+        if columns != dims or not rows or s.layout is not torch.strided:
+            return False
+        numbers += rows * columns
+    return numbers <= FEW
+
+
+def resampled(*sets: Words) -> bool:
+    """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
+    vectors = max(s.vectors.shape[:-2].numel() for s in sets)
+    many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    return many and all(s.vectors.shape[-2] for s in sets)
+
+
+def unit(vectors: Tensor) -> Tensor:
+    # vectors: (..., D)  ->  (..., D)
+    """The vectors at length 1; the zero vector stays, with gradient 0."""
+    return vectors * inverse(torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
+
+
+def inverse(length: Tensor) -> Tensor:
+    # length: (...)  ->  (...), 0 for 0
+    return torch.threshold(length, 0, torch.inf).reciprocal()
+
+
+# A matrix product wakes the threads of the BLAS whatever its size, and to wait for them takes longer than to multiply
+# a few numbers; so do their batches. Products of a matrix and a vector, sums and elementwise operations of so FEW wake
+# none. Unlike products, einsums do not repeat a matrix for each of many vectors, but take a while to be read.
+
+
+def times(matrix: Tensor, vector: Tensor) -> Tensor:
+    # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
+    if matrix.ndim == 2 and vector.ndim == 1:
+        return matrix @ vector
+    if matrix.shape[:-2] == vector.shape[:-1]:
+        if _wakes_none(matrix, 1):
+            return (matrix * vector.unsqueeze(-2)).sum(-1)
+        if matrix.ndim == 3:
+            return torch.bmm(vector.unsqueeze(-2), matrix.mT).squeeze(-2)  # the vector first: faster by a third
+    return torch.einsum("...m,...nm->...n", vector, matrix)
+
+
+def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
+    # weight: (..., W)  vectors: (..., W, D)  ->  (..., D)
+    if vectors.ndim == 2 and weight.ndim == 1:
+        return torch.mv(vectors.mT, weight)
+    if vectors.shape[:-1] == weight.shape:
+        if _wakes_none(vectors, 1):
+            return (weight.unsqueeze(-1) * vectors).sum(-2)
+        if vectors.ndim == 3:
+            return torch.bmm(weight.unsqueeze(-2), vectors).squeeze(-2)
+    return torch.einsum("...w,...wd->...d", weight, vectors)
+
+
+def products(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., n, D)  v: (..., m, D)  ->  (..., n, m)
+    if u.shape[:-2] == v.shape[:-2]:
+        if _wakes_none(u, v.shape[-2]):
+            return dot(u.unsqueeze(-2), v.unsqueeze(-3))
+        if u.ndim <= 3:
+            return u @ v.mT if u.ndim == 2 else torch.bmm(u, v.mT)
+    return torch.einsum("...nd,...md->...nm", u, v)
+
+
+def _wakes_none(matrix: Tensor, times: int) -> bool:
+    return matrix.is_cpu and matrix.numel() * times < SERIAL
+
+
+def resolution(*tensors: Tensor) -> float:
+    """How long a difference of unit vectors may be by the rounding of these tensors alone, and at least 1 / GRID."""
+    return max(1 / GRID, *(torch.finfo(t.dtype).eps for t in tensors))
+
+
+def dot(u: Tensor, v: Tensor) -> Tensor:
+    # u: (..., D)  v: (..., D)  ->  (...)
+    return torch.linalg.vecdot(u, v)
+
+
+def check_correction(correction: int) -> None:
+    if correction not in (0, 1) or isinstance(correction, bool):
+        raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
+
+
+Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..., n), None for once
+
+
+def difference(u: Values, v: Values) -> Tensor:
+    # ->  (...), the sum of u - the sum of v
+    return total(*u)[0] - total(*v)[0]
+
+
+def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
+    # ->  (...), (...)
+    """sum of u - sum of v; and mean of u - mean of v in standard deviations of both together, NaN if none varies."""
+    if u[1] is None and v[1] is None:
+        return contrast_of(join(u[0], v[0]), u[0].shape[-1], correction)
+    (u_sum, n), (v_sum, m) = total(*u), total(*v)
+    spread = variance(u, v, correction)
+    constant = spread <= GRID**-2  # rounding makes equal values differ by less
+    effect = (u_sum / n - v_sum / m) / spread.masked_fill(constant, 1).sqrt()
+    return u_sum - v_sum, effect.masked_fill(constant, torch.nan)
+
+
+def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
+    # both: (..., n + m), n and m > 0  ->  (...), (...)
+    """`contrast` of the first n values with the others."""
+    size = both.shape[-1]
+    u, v = both.split_with_sizes([n, size - n], -1)
+    u_sum, v_sum = u.sum(-1), v.sum(-1)
+    difference = u_sum - v_sum
+    # torch's deviation is one operation, but slow for many rows, and it warns of none.
+    root = 1.0 if both.ndim == 1 else math.sqrt(size - correction)
+    gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
+    if both.ndim == 1:
+        spread, _ = torch.std_mean(both, dim=-1, correction=correction)
+    else:
+        spread = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
+    return difference, _in_deviations(gap, spread, root / GRID)
+
+
+def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:
+    # gap, spread: (...)  ->  (...), NaN and without a gradient where rounding alone explains the spread
+    if not gap.requires_grad and not torch._C._are_functorch_transforms_active():  # in a vmap no tensor says it does
+        return gap / torch.threshold(spread, least, math.nan)
+    constant = spread <= least
+    return (gap / spread.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
+
+
+def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    # values, count: (..., n)  ->  sum (...), NaN for an empty set, and size (...)
+    if count is None:
+        return values.sum(-1), float(values.shape[-1])
+    size = count.sum(-1)
+    return dot(values, count).masked_fill(size == 0, torch.nan), size
+
+
+def variance(u: Values, v: Values, correction: int) -> Tensor:
+    # ->  (...), of both together: their squares over n + m - correction
+    (u, u_count), (v, v_count) = u, v
+    both = join(u, v)
+    if u_count is None and v_count is None:
+        centred = both - both.mean(-1, keepdim=True)  # torch.var warns of an empty batch
+        return dot(centred, centred) / float(both.shape[-1] - correction)
+    count = join(*(torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count))))
+    size = count.sum(-1)
+    mean = (both * count).sum(-1) / size
+    return ((both - mean.unsqueeze(-1)).square() * count).sum(-1) / (size - correction)
+
+
+def join(*parts: Tensor, dim: int = -1) -> Tensor:
+    # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast; with dim=-2 (..., n_i, D)
+    leads = {part.shape[:dim] for part in parts}
+    if len(leads) > 1:
+        lead = torch.broadcast_shapes(*leads)
+        parts = [part.expand(*lead, *part.shape[dim:]) for part in parts]
+    return torch.cat(parts, dim)
