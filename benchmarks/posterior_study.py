@@ -21,7 +21,8 @@ from prob_conf_mat.stats import summarize_posterior
 from prob_conf_mat.stats.kde import compute_kde
 from prob_conf_mat.utils import RNG
 
-from tensormetrics.posterior import Study, get_experiment_aggregator, kde, summarize
+from tensormetrics.posterior import Study, get_experiment_aggregator, summarize
+from tensormetrics.uncertainty import kde
 
 NEEDS = ("prob_conf_mat",)
 TURNS = 3

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tensormetrics.assignment._op import SCHEMA
-from tensormetrics.posterior._op import SUMS
+from tensormetrics.posterior.sampling.operators import SUMS
 
 BUILT = (Path(__file__).parent / "_testing.so").exists()
 LIBRARY = torch.library.Library("tensormetrics", "FRAGMENT")

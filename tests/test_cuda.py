@@ -7,7 +7,7 @@ from waiting import no_waiting
 
 from tensormetrics.assignment import HungarianMatcher, linear_sum_assignment
 from tensormetrics.assignment import _op as solver
-from tensormetrics.posterior import _op as sampler
+from tensormetrics.posterior.sampling import operators as sampler
 
 DEVICE = torch.device("cuda")
 OPERATORS = ["lsa", "dirichlet_sums", "log_gamma", "item_sums", "uniforms"]

@@ -121,7 +121,7 @@ def test_permissions(tmp_path):
     assert (tmp_path / "kept").read_bytes() == b"old" and (tmp_path / "open").read_bytes() == b"new"
 
 
-@pytest.mark.filterwarnings("ignore::tensormetrics.posterior.errors.ConfigWarning")
+@pytest.mark.filterwarnings("ignore::tensormetrics.posterior.sampling.errors.ConfigWarning")
 def test_a_study_survives_a_full_disk(tmp_path):
     study = Study(0, 1000)
     study.add_experiment("a", [[9, 1], [2, 8]])

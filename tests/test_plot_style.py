@@ -13,7 +13,7 @@ from tensormetrics import _plots, association, posterior
 from tensormetrics.__main__ import main
 from tensormetrics._cli.commands.association import draw
 from tensormetrics._cli.output import draw_scores
-from tensormetrics.posterior.plots import ForestGroup, Shown
+from tensormetrics.posterior.plots.distributions import ForestGroup, Shown
 
 matplotlib = pytest.importorskip("matplotlib")
 pd = pytest.importorskip("pandas")

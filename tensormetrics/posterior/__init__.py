@@ -1,85 +1,137 @@
-"""How sure can we be of a metric: posteriors of classification metrics, given a confusion matrix."""
+"""Posteriors of classification metrics, given a confusion matrix."""
 
-from .compare import PairwiseComparisonResult as PairwiseComparisonResult
-from .compare import pairwise_compare as pairwise_compare
-from .compare import score_interval_width as score_interval_width
-from .data_sets import DataSetComparison as DataSetComparison
-from .data_sets import compare_data_sets as compare_data_sets
-from .density import Density as Density
-from .density import kde as kde
-from .dirichlet import dirichlet_prior as dirichlet_prior
-from .dirichlet import sample_dirichlet as sample_dirichlet
-from .dirichlet import sample_log_gamma as sample_log_gamma
-from .engine import sample_metrics as sample_metrics
-from .errors import ConfigError as ConfigError
-from .errors import ConfigWarning as ConfigWarning
-from .errors import ConfMatIOError as ConfMatIOError
-from .errors import ConfMatIOWarning as ConfMatIOWarning
-from .errors import PosteriorWarning as PosteriorWarning
-from .errors import UnknownNameError as UnknownNameError
-from .experiment import Experiment as Experiment
-from .experiment import ExperimentAggregationResult as ExperimentAggregationResult
-from .experiment import ExperimentGroup as ExperimentGroup
-from .experiment import ExperimentGroupResult as ExperimentGroupResult
-from .experiment import ExperimentResult as ExperimentResult
-from .extend import AGGREGATION_REGISTRY as AGGREGATION_REGISTRY
-from .extend import AVERAGING_REGISTRY as AVERAGING_REGISTRY
-from .extend import METRIC_REGISTRY as METRIC_REGISTRY
-from .extend import Averaging as Averaging
-from .extend import ExperimentAggregator as ExperimentAggregator
-from .extend import Metric as Metric
-from .extend import get_experiment_aggregator as get_experiment_aggregator
-from .extend import temporary_registrations as temporary_registrations
-from .folds import FoldComparison as FoldComparison
-from .folds import compare_folds as compare_folds
-from .heterogeneity import HeterogeneityResult as HeterogeneityResult
-from .heterogeneity import estimate_i2 as estimate_i2
-from .heterogeneity import heterogeneity_dl as heterogeneity_dl
-from .heterogeneity import heterogeneity_pm as heterogeneity_pm
-from .heterogeneity import interpret_i2 as interpret_i2
-from .io import compute_confusion_matrix as compute_confusion_matrix
-from .io import confusion_matrix_to_pred_cond as confusion_matrix_to_pred_cond
-from .io import load_csv as load_csv
-from .io import pred_cond_to_confusion_matrix as pred_cond_to_confusion_matrix
-from .io import validate_confusion_matrix as validate_confusion_matrix
-from .listwise import ListwiseComparisonResult as ListwiseComparisonResult
-from .listwise import expected_reward as expected_reward
-from .listwise import listwise_compare as listwise_compare
-from .module import ConfusionPosterior as ConfusionPosterior
-from .named_tests import five_by_two_p_value as five_by_two_p_value
-from .named_tests import mcnemar_p_value as mcnemar_p_value
-from .paired import Items as Items
-from .paired import sample_paired_matrices as sample_paired_matrices
-from .planning import items_needed as items_needed
-from .planning import items_to_decide as items_to_decide
-from .planning import p_better_after as p_better_after
-from .plots import plot_difference as plot_difference
-from .plots import plot_distributions as plot_distributions
-from .plots import plot_forest as plot_forest
-from .pool import pool_beta as pool_beta
-from .pool import pool_correlated as pool_correlated
-from .pool import pool_fixed_effects as pool_fixed_effects
-from .pool import pool_gamma as pool_gamma
-from .pool import pool_histogram as pool_histogram
-from .pool import pool_random_effects as pool_random_effects
-from .quantities import RootMetric as RootMetric
-from .rng import RNG as RNG
-from .study import Study as Study
-from .summary import PosteriorSummary as PosteriorSummary
-from .summary import hdi as hdi
-from .summary import summarize as summarize
-from .sums import ConfusionSums as ConfusionSums
-from .sums import sample_confusion_matrices as sample_confusion_matrices
-from .sums import sample_sums as sample_sums
-from .sums import sums_from_matrices as sums_from_matrices
-from .syntax import AveragedMetric as AveragedMetric
-from .syntax import MetricCollection as MetricCollection
-from .syntax import get_metric as get_metric
-from .tables import format_table as format_table
-from .truncated import beta_icdf as beta_icdf
-from .truncated import truncated_gamma_icdf as truncated_gamma_icdf
-from .truncated import truncated_normal_icdf as truncated_normal_icdf
-from .truncated import truncated_t_icdf as truncated_t_icdf
+# Subpackages, each built on those before it:
+#   sampling: draws of confusion matrices
+#   metrics: metrics as functions of confusion matrices
+#   summaries: summaries of samples, printed tables
+#   comparison: comparisons of classifiers, planning of sample sizes
+#   plots: densities, differences, forests
+#   study: studies of many experiments, and the metric for training loops
 
-# Whatever is imported above: what `import *` brings and the reference shows.
-__all__ = [name for name, value in vars().items() if getattr(value, "__module__", "").startswith(__name__)]
+from ..uncertainty.statistics.heterogeneity import HeterogeneityResult as HeterogeneityResult
+from ..uncertainty.statistics.heterogeneity import estimate_i2 as estimate_i2
+from ..uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
+from ..uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
+from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
+from .comparison.classical_tests import mcnemar_p_value as mcnemar_p_value
+from .comparison.listwise import ListwiseComparisonResult as ListwiseComparisonResult
+from .comparison.listwise import expected_reward as expected_reward
+from .comparison.listwise import listwise_compare as listwise_compare
+from .comparison.pairwise import PairwiseComparisonResult as PairwiseComparisonResult
+from .comparison.pairwise import pairwise_compare as pairwise_compare
+from .comparison.pairwise import score_interval_width as score_interval_width
+from .comparison.sample_size import items_needed as items_needed
+from .comparison.sample_size import items_to_decide as items_to_decide
+from .comparison.sample_size import p_better_after as p_better_after
+from .metrics.parse import AveragedMetric as AveragedMetric
+from .metrics.parse import MetricCollection as MetricCollection
+from .metrics.parse import get_metric as get_metric
+from .metrics.quantity import RootMetric as RootMetric
+from .metrics.registry import AGGREGATION_REGISTRY as AGGREGATION_REGISTRY
+from .metrics.registry import AVERAGING_REGISTRY as AVERAGING_REGISTRY
+from .metrics.registry import METRIC_REGISTRY as METRIC_REGISTRY
+from .metrics.registry import Averaging as Averaging
+from .metrics.registry import ExperimentAggregator as ExperimentAggregator
+from .metrics.registry import Metric as Metric
+from .metrics.registry import get_experiment_aggregator as get_experiment_aggregator
+from .metrics.registry import temporary_registrations as temporary_registrations
+from .metrics.sample_metrics import sample_metrics as sample_metrics
+from .plots.distributions import plot_difference as plot_difference
+from .plots.distributions import plot_distributions as plot_distributions
+from .plots.distributions import plot_forest as plot_forest
+from .sampling.confusion_matrix import compute_confusion_matrix as compute_confusion_matrix
+from .sampling.confusion_matrix import confusion_matrix_to_pred_cond as confusion_matrix_to_pred_cond
+from .sampling.confusion_matrix import load_csv as load_csv
+from .sampling.confusion_matrix import pred_cond_to_confusion_matrix as pred_cond_to_confusion_matrix
+from .sampling.confusion_matrix import validate_confusion_matrix as validate_confusion_matrix
+from .sampling.confusion_sums import ConfusionSums as ConfusionSums
+from .sampling.confusion_sums import sample_confusion_matrices as sample_confusion_matrices
+from .sampling.confusion_sums import sample_sums as sample_sums
+from .sampling.confusion_sums import sums_from_matrices as sums_from_matrices
+from .sampling.dirichlet import dirichlet_prior as dirichlet_prior
+from .sampling.dirichlet import sample_dirichlet as sample_dirichlet
+from .sampling.dirichlet import sample_log_gamma as sample_log_gamma
+from .sampling.errors import ConfigError as ConfigError
+from .sampling.errors import ConfigWarning as ConfigWarning
+from .sampling.errors import ConfMatIOError as ConfMatIOError
+from .sampling.errors import ConfMatIOWarning as ConfMatIOWarning
+from .sampling.errors import PosteriorWarning as PosteriorWarning
+from .sampling.errors import UnknownNameError as UnknownNameError
+from .sampling.paired import Items as Items
+from .sampling.paired import sample_paired_matrices as sample_paired_matrices
+from .sampling.rng import RNG as RNG
+from .study.confusion_posterior import ConfusionPosterior as ConfusionPosterior
+from .study.experiment import Experiment as Experiment
+from .study.experiment import ExperimentAggregationResult as ExperimentAggregationResult
+from .study.experiment import ExperimentGroup as ExperimentGroup
+from .study.experiment import ExperimentGroupResult as ExperimentGroupResult
+from .study.experiment import ExperimentResult as ExperimentResult
+from .study.study import Study as Study
+from .summaries.summary import PosteriorSummary as PosteriorSummary
+from .summaries.summary import summarize as summarize
+from .summaries.table import format_table as format_table
+
+__all__ = [
+    "AGGREGATION_REGISTRY",
+    "AVERAGING_REGISTRY",
+    "AveragedMetric",
+    "Averaging",
+    "ConfMatIOError",
+    "ConfMatIOWarning",
+    "ConfigError",
+    "ConfigWarning",
+    "ConfusionPosterior",
+    "ConfusionSums",
+    "Experiment",
+    "ExperimentAggregationResult",
+    "ExperimentAggregator",
+    "ExperimentGroup",
+    "ExperimentGroupResult",
+    "ExperimentResult",
+    "HeterogeneityResult",
+    "Items",
+    "ListwiseComparisonResult",
+    "METRIC_REGISTRY",
+    "Metric",
+    "MetricCollection",
+    "PairwiseComparisonResult",
+    "PosteriorSummary",
+    "PosteriorWarning",
+    "RNG",
+    "RootMetric",
+    "Study",
+    "UnknownNameError",
+    "compute_confusion_matrix",
+    "confusion_matrix_to_pred_cond",
+    "dirichlet_prior",
+    "estimate_i2",
+    "expected_reward",
+    "format_table",
+    "get_experiment_aggregator",
+    "get_metric",
+    "heterogeneity_dl",
+    "heterogeneity_pm",
+    "interpret_i2",
+    "items_needed",
+    "items_to_decide",
+    "listwise_compare",
+    "load_csv",
+    "mcnemar_p_value",
+    "p_better_after",
+    "pairwise_compare",
+    "plot_difference",
+    "plot_distributions",
+    "plot_forest",
+    "pred_cond_to_confusion_matrix",
+    "sample_confusion_matrices",
+    "sample_dirichlet",
+    "sample_log_gamma",
+    "sample_metrics",
+    "sample_paired_matrices",
+    "sample_sums",
+    "score_interval_width",
+    "summarize",
+    "sums_from_matrices",
+    "temporary_registrations",
+    "validate_confusion_matrix",
+]

@@ -5,6 +5,7 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 
 # Subpackages and files, each built on those before it; `_metric.py` stands between `engine` and the others:
 #   engine: weights of items, intervals and comparisons of weighted sums; imports only files below all domains
+#   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
 #   comparison: the comparison of two metrics
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .comparison import compare as compare
     from .engine.corrections import correct_p_values as correct_p_values
+    from .engine.errors import UncertaintyWarning as UncertaintyWarning
     from .engine.estimates import Comparison as Comparison
     from .engine.estimates import Estimate as Estimate
     from .engine.estimates import as_scalars as as_scalars
@@ -26,6 +28,24 @@ if TYPE_CHECKING:
     from .metrics.ranked import auroc as auroc
     from .metrics.ranked import average_precision as average_precision
     from .metrics.uncertain import Uncertain as Uncertain
+    from .statistics.cross_validation import FoldComparison as FoldComparison
+    from .statistics.cross_validation import compare_folds as compare_folds
+    from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
+    from .statistics.data_sets import DataSetComparison as DataSetComparison
+    from .statistics.data_sets import compare_data_sets as compare_data_sets
+    from .statistics.density import Density as Density
+    from .statistics.density import kde as kde
+    from .statistics.pooling import pool_beta as pool_beta
+    from .statistics.pooling import pool_correlated as pool_correlated
+    from .statistics.pooling import pool_fixed_effects as pool_fixed_effects
+    from .statistics.pooling import pool_gamma as pool_gamma
+    from .statistics.pooling import pool_histogram as pool_histogram
+    from .statistics.pooling import pool_random_effects as pool_random_effects
+    from .statistics.samples import hdi as hdi
+    from .statistics.truncated import beta_icdf as beta_icdf
+    from .statistics.truncated import truncated_gamma_icdf as truncated_gamma_icdf
+    from .statistics.truncated import truncated_normal_icdf as truncated_normal_icdf
+    from .statistics.truncated import truncated_t_icdf as truncated_t_icdf
 
 __all__ = [
     "BinaryAUROC",
@@ -33,25 +53,87 @@ __all__ = [
     "BrierScore",
     "CalibrationError",
     "Comparison",
+    "DataSetComparison",
+    "Density",
     "Estimate",
+    "FoldComparison",
     "Uncertain",
+    "UncertaintyWarning",
     "as_scalars",
     "auroc",
     "average_precision",
+    "beta_icdf",
     "brier_score",
     "calibration_error",
     "compare",
+    "compare_data_sets",
+    "compare_folds",
     "correct_p_values",
+    "five_by_two_p_value",
+    "hdi",
+    "kde",
+    "pool_beta",
+    "pool_correlated",
+    "pool_fixed_effects",
+    "pool_gamma",
+    "pool_histogram",
+    "pool_random_effects",
+    "truncated_gamma_icdf",
+    "truncated_normal_icdf",
+    "truncated_t_icdf",
 ]
 
 # Importing the engine runs this file, and the files below import what is built on the engine: hence lazily.
 _MODULES = {
     "comparison": ("compare",),
     "engine.corrections": ("correct_p_values",),
-    "engine.estimates": ("Comparison", "Estimate", "as_scalars"),
-    "metrics.calibration": ("BrierScore", "CalibrationError", "brier_score", "calibration_error"),
-    "metrics.ranked": ("BinaryAUROC", "BinaryAveragePrecision", "auroc", "average_precision"),
+    "engine.errors": ("UncertaintyWarning",),
+    "engine.estimates": (
+        "Comparison",
+        "Estimate",
+        "as_scalars",
+    ),
+    "metrics.calibration": (
+        "BrierScore",
+        "CalibrationError",
+        "brier_score",
+        "calibration_error",
+    ),
+    "metrics.ranked": (
+        "BinaryAUROC",
+        "BinaryAveragePrecision",
+        "auroc",
+        "average_precision",
+    ),
     "metrics.uncertain": ("Uncertain",),
+    "statistics.cross_validation": (
+        "FoldComparison",
+        "compare_folds",
+        "five_by_two_p_value",
+    ),
+    "statistics.data_sets": (
+        "DataSetComparison",
+        "compare_data_sets",
+    ),
+    "statistics.density": (
+        "Density",
+        "kde",
+    ),
+    "statistics.pooling": (
+        "pool_beta",
+        "pool_correlated",
+        "pool_fixed_effects",
+        "pool_gamma",
+        "pool_histogram",
+        "pool_random_effects",
+    ),
+    "statistics.samples": ("hdi",),
+    "statistics.truncated": (
+        "beta_icdf",
+        "truncated_gamma_icdf",
+        "truncated_normal_icdf",
+        "truncated_t_icdf",
+    ),
 }
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that exists

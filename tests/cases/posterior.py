@@ -127,7 +127,7 @@ def compared(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def interval(x: Tensor) -> tuple[Tensor, ...]:
-    return posterior.hdi(x, dim=-1)
+    return uncertainty.hdi(x, dim=-1)
 
 
 def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
@@ -177,7 +177,7 @@ FUNCTIONS = {
     "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
     "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
     "kde": FunctionCase(
-        lambda x: tuple(posterior.kde(x.movedim(-1, 0), grid_samples=20)),
+        lambda x: tuple(uncertainty.kde(x.movedim(-1, 0), grid_samples=20)),
         samples_last,
         rtol=1e-12,
         not_finite=LEFT_OUT_SAMPLES,
@@ -217,27 +217,29 @@ FUNCTIONS = {
         not_finite="no floats",
     ),
     "five_by_two_p_value": FunctionCase(
-        lambda differences: (posterior.five_by_two_p_value(differences),),
+        lambda differences: (uncertainty.five_by_two_p_value(differences),),
         lambda generator, lead: (torch.randn(*lead, 5, 2, generator=generator),),
         rtol=1e-12,
         not_finite=LeftOut("an infinite difference is as sure as can be, NaN gives NaN"),
     ),
     "compare_folds": FunctionCase(
-        lambda a, b: tuple(posterior.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)),
+        lambda a, b: tuple(
+            uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)
+        ),
         means_and_variances,
         rtol=1e-9,
         not_finite="nan",
     ),
-    "truncated_normal_icdf": inverted(lambda u, a, b: posterior.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
-    "truncated_t_icdf": inverted(lambda u, a, b: posterior.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),
-    "truncated_gamma_icdf": inverted(posterior.truncated_gamma_icdf),
-    "beta_icdf": inverted(posterior.beta_icdf),
-    "pool_fixed_effects": pooled(posterior.pool_fixed_effects),
-    "pool_random_effects": pooled(posterior.pool_random_effects),
-    "pool_correlated": pooled(posterior.pool_correlated),
-    "pool_beta": pooled(posterior.pool_beta),
-    "pool_gamma": pooled(posterior.pool_gamma),
-    "pool_histogram": pooled(posterior.pool_histogram),
+    "truncated_normal_icdf": inverted(lambda u, a, b: uncertainty.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
+    "truncated_t_icdf": inverted(lambda u, a, b: uncertainty.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),
+    "truncated_gamma_icdf": inverted(uncertainty.truncated_gamma_icdf),
+    "beta_icdf": inverted(uncertainty.beta_icdf),
+    "pool_fixed_effects": pooled(uncertainty.pool_fixed_effects),
+    "pool_random_effects": pooled(uncertainty.pool_random_effects),
+    "pool_correlated": pooled(uncertainty.pool_correlated),
+    "pool_beta": pooled(uncertainty.pool_beta),
+    "pool_gamma": pooled(uncertainty.pool_gamma),
+    "pool_histogram": pooled(uncertainty.pool_histogram),
 }
 
 ROWLESS = {

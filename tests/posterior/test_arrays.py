@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.posterior import PosteriorWarning, _arrays
-from tensormetrics.posterior._arrays import ArrayTensor, as_array
+from tensormetrics.posterior import PosteriorWarning
+from tensormetrics.posterior.sampling import arrays
+from tensormetrics.posterior.sampling.arrays import ArrayTensor, as_array
 
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(1)) + 0.1
 Y = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) + 0.1
@@ -52,7 +53,7 @@ def test_dtype_is_kept_and_memory_shared(device):
 
 
 def test_functions_without_a_twin_warn_once(device, monkeypatch):
-    monkeypatch.setattr(_arrays, "_computed_on_the_host", set())
+    monkeypatch.setattr(arrays, "_computed_on_the_host", set())
     x = as_array(X.to(device))
     with pytest.warns(PosteriorWarning) as caught:
         found = np.percentile(x, 30, axis=1)

@@ -6,8 +6,8 @@ import torch
 from metric_oracle import averages, pooled, scores
 
 from tensormetrics.posterior import AVERAGING_REGISTRY, get_metric
-from tensormetrics.posterior.averaging import AVERAGINGS
-from tensormetrics.posterior.scores import SCORES
+from tensormetrics.posterior.metrics.averaging import AVERAGINGS
+from tensormetrics.posterior.metrics.classification import SCORES
 
 MATRICES = torch.randint(1, 30, (3, 2, 4, 4), generator=torch.Generator().manual_seed(5))
 ORACLE = [scores(matrix.numpy()) for matrix in MATRICES.flatten(0, 1)]

@@ -14,8 +14,8 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_sums,
 )
-from tensormetrics.posterior.summary import equal_tailed
 from tensormetrics.uncertainty import as_scalars
+from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 
 def labels_of(counts, device):

@@ -3,7 +3,7 @@ import pytest
 import torch
 from study_oracle import KNOWN, X, close
 
-from tensormetrics.posterior import kde
+from tensormetrics.uncertainty import kde
 
 
 def kde_loop(samples, grid, bandwidth):
@@ -54,7 +54,7 @@ def test_many_samples_are_binned(heavy, monkeypatch, device):
     x = x / torch.rand_like(x).clamp(min=0.01) if heavy else x
     x[7] = torch.nan
     binned = kde(x)
-    monkeypatch.setattr("tensormetrics.posterior.density.EXACT", 10**9)
+    monkeypatch.setattr("tensormetrics.uncertainty.statistics.density.EXACT", 10**9)
     exact = kde(x)
     assert torch.equal(binned.grid, exact.grid) and not torch.equal(binned.density, exact.density)
     assert (binned.density - exact.density).abs().max() < 1e-4 * exact.density.max()

@@ -6,8 +6,8 @@ import torch
 from scipy import stats
 from study_oracle import KNOWN, close
 
-from tensormetrics.posterior import compare_folds
-from tensormetrics.posterior.folds import t_quantile, t_tail
+from tensormetrics.uncertainty import compare_folds
+from tensormetrics.uncertainty.statistics.cross_validation import t_quantile, t_tail
 
 NAMES = {"mean_difference": "mean"} | {
     n: n for n in ("sd", "scale", "t_statistic", "p_value", "p_left", "p_rope", "p_right")

@@ -11,17 +11,19 @@ from tensormetrics.posterior import (
     ExperimentAggregator,
     PosteriorWarning,
     get_experiment_aggregator,
+    temporary_registrations,
+)
+from tensormetrics.uncertainty import (
     pool_beta,
     pool_correlated,
     pool_fixed_effects,
     pool_gamma,
     pool_histogram,
     pool_random_effects,
-    temporary_registrations,
 )
-from tensormetrics.posterior.heterogeneity import heterogeneity_pm
-from tensormetrics.posterior.moments import finite_moments
-from tensormetrics.posterior.pool import correlated_variance, fit_beta, fit_gamma, hksj_factor
+from tensormetrics.uncertainty.statistics.heterogeneity import heterogeneity_pm
+from tensormetrics.uncertainty.statistics.moments import finite_moments
+from tensormetrics.uncertainty.statistics.pooling import correlated_variance, fit_beta, fit_gamma, hksj_factor
 
 SAMPLES = torch.stack([0.2 * X + 0.6, 0.2 * Y + 0.62, 0.2 * Z + 0.66], 1)
 (KNOWN_POOLING,) = KNOWN["pooling"].values()

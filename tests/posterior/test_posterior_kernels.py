@@ -7,7 +7,7 @@ import torch
 from emulated_operators import lanes
 
 from tensormetrics import _native
-from tensormetrics.posterior import _op, _reference
+from tensormetrics.posterior.sampling import operators, reference
 from tensormetrics.uncertainty.engine import philox as _philox
 
 START = 2**32 - 100  # the high word of the sample's number changes
@@ -33,14 +33,14 @@ def sums_by(operator, C, prior, dtype, device, forms=2, samples=150, margins=Tru
 
 def kernels(device):
     emulated = [lanes(f"dirichlet_sums_{team}") for team in TEAMS] if device.type == "cpu" else []
-    return [_op.dirichlet_sums, *emulated]
+    return [operators.dirichlet_sums, *emulated]
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("prior", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("C", [2, 3, 8])
 def test_sums_equal_the_reference(C, prior, dtype, rtol, device):
-    expected = sums_by(_reference.dirichlet_sums, C, prior, torch.float64, device)
+    expected = sums_by(reference.dirichlet_sums, C, prior, torch.float64, device)
     for kernel in kernels(device):
         found = sums_by(kernel, C, prior, dtype, device)
         torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=1e-37)
@@ -48,7 +48,7 @@ def test_sums_equal_the_reference(C, prior, dtype, rtol, device):
 
 @pytest.mark.parametrize("C", [70, 260])  # on CUDA by a warp, and by a block
 def test_sums_of_many_classes(C, device):
-    expected = sums_by(_reference.dirichlet_sums, C, 0.0, torch.float64, device, samples=2)
+    expected = sums_by(reference.dirichlet_sums, C, 0.0, torch.float64, device, samples=2)
     for kernel in (each for k, each in enumerate(kernels(device)) if k != 1):  # a lane has at most 48
         found = sums_by(kernel, C, 0.0, torch.float64, device, samples=2)
         torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
@@ -57,8 +57,10 @@ def test_sums_of_many_classes(C, device):
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("C", [1, 2, 10, 33, 48, 49, 100])  # on CUDA up to 48 by a lane
 def test_a_sample_is_the_same_in_any_company(C, dtype, rtol, device):
-    kernel = lanes(f"dirichlet_sums_{'lane' if C <= 48 else 'warp'}") if device.type == "cpu" else _op.dirichlet_sums
-    expected = sums_by(_reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=40)
+    kernel = (
+        lanes(f"dirichlet_sums_{'lane' if C <= 48 else 'warp'}") if device.type == "cpu" else operators.dirichlet_sums
+    )
+    expected = sums_by(reference.dirichlet_sums, C, 1.0, torch.float64, device, samples=40)
     whole = sums_by(kernel, C, 1.0, dtype, device, samples=40)
     near = torch.isclose(whole.double(), expected, rtol=rtol, atol=1e-37)
     assert near.all() if dtype == torch.float64 else near.double().mean() > 0.99  # rounding may let a proposal pass
@@ -69,7 +71,7 @@ def test_a_sample_is_the_same_in_any_company(C, dtype, rtol, device):
 def test_sums_beyond_the_shared_memory_of_a_block(device):
     expected, found = (
         sums_by(operator, 8, 1.0, torch.float64, device, forms=2000, samples=40)
-        for operator in (_reference.dirichlet_sums, _op.dirichlet_sums)
+        for operator in (reference.dirichlet_sums, operators.dirichlet_sums)
     )
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=0)
 
@@ -79,8 +81,8 @@ def test_log_gamma_equals_the_reference(dtype, rtol, S, device):
     alpha = torch.tensor([0, 0.1, 0.5, 0.99, 1, 1.5, 3, 80, 1e6, 1e12, 1e31], dtype=torch.float64, device=device)
     alpha = torch.stack([alpha, alpha.flip(0), torch.full_like(alpha, 0.7)]).expand(2, 3, 11).contiguous()
     found, expected = (torch.empty(2, 3, 11, S, dtype=t, device=device) for t in (dtype, torch.float64))
-    _op.log_gamma(found, alpha, keys(2, device=device), START)
-    _reference.log_gamma(expected, alpha, keys(2, device=device), START)
+    operators.log_gamma(found, alpha, keys(2, device=device), START)
+    reference.log_gamma(expected, alpha, keys(2, device=device), START)
     torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)
 
 
@@ -88,25 +90,25 @@ def test_log_gamma_equals_the_reference(dtype, rtol, S, device):
 def test_item_sums_equal_the_reference(N, device):
     cells = torch.randint(0, 9, (3, N), generator=torch.Generator().manual_seed(N)).to(device)
     found, expected = (torch.full((3, 9, 150), torch.nan, dtype=torch.float64, device=device) for _ in range(2))
-    for operator, out in (_op.item_sums, found), (_reference.item_sums, expected):
+    for operator, out in (operators.item_sums, found), (reference.item_sums, expected):
         operator(out, cells, keys(1, device=device)[0], START)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     part = torch.empty(3, 9, 5, dtype=torch.float64, device=device)
-    _op.item_sums(part, cells, keys(1, device=device)[0], START + 97)
+    operators.item_sums(part, cells, keys(1, device=device)[0], START + 97)
     assert torch.equal(part, found[..., 97:102])
 
 
 @pytest.mark.parametrize("n", [0, 1, 6, 256, 1001])
 def test_uniforms_equal_the_reference(n, device):
     found, expected = (torch.full((n,), torch.nan, dtype=torch.float64, device=device) for _ in range(2))
-    for operator, out in (_op.uniforms, found), (_reference.uniforms, expected):
+    for operator, out in (operators.uniforms, found), (reference.uniforms, expected):
         operator(out, keys(1, device=device)[0], 5)
     assert torch.equal(found, expected) and ((found > 0) & (found < 1)).all()
 
 
 def test_tiny_concentrations(device):
     cells = torch.full((1, 4, 4), 1e-4, dtype=torch.float64, device=device)
-    for kernel in [*kernels(device), _reference.dirichlet_sums]:
+    for kernel in [*kernels(device), reference.dirichlet_sums]:
         for dtype in torch.float32, torch.float64:
             out = torch.empty(1, 16, 300, dtype=dtype, device=device)
             kernel(out, cells.sum(-1), cells, None, keys(1, 3, device=device), 0)
@@ -122,38 +124,38 @@ def test_no_proposal_is_awaited_for_ever(shape, dtype, device):
     cells = torch.tensor([[[5, 1, 2], [1, shape, 0.3], [0, 0, 4]]], dtype=torch.float64, device=device)
     prevalence = torch.ones(1, 3, dtype=torch.float64, device=device)
     hopeless = {True: not math.isfinite(shape), False: dtype == torch.float32 or not math.isfinite(shape)}
-    for operator, computes_in_float64 in (_op.log_gamma, False), (_reference.log_gamma, True):
+    for operator, computes_in_float64 in (operators.log_gamma, False), (reference.log_gamma, True):
         found, others = (torch.zeros(1, 2, 3, 130, dtype=dtype, device=device) for _ in range(2))
         operator(found, alpha, keys(1, device=device), 0)
         operator(others, torch.where((alpha == 0) | (alpha == 2) | (alpha == 0.5), alpha, 1), keys(1, device=device), 0)
         assert torch.equal(found[0, 0, ::2], others[0, 0, ::2]) and (found[0, 1, 2] == -torch.inf).all()
         drawn = torch.stack([found[0, 0, 1], *found[0, 1, :2]])
         assert (drawn.isnan() if hopeless[computes_in_float64] else drawn.isfinite()).all()
-    for operator in [*kernels(device), _reference.dirichlet_sums]:
+    for operator in [*kernels(device), reference.dirichlet_sums]:
         for fields in 6, 12:
             out = torch.zeros(1, fields, 130, dtype=dtype, device=device)
             operator(out, prevalence, cells, None, keys(1, 3, device=device), 0)
             tp, fn = out[0, :3], out[0, 3:6]
             of_class = torch.stack([tp[1], fn[1]])
-            assert (of_class.isnan() if hopeless[operator is _reference.dirichlet_sums] else of_class.isfinite()).all()
+            assert (of_class.isnan() if hopeless[operator is reference.dirichlet_sums] else of_class.isfinite()).all()
             assert tp[0].isfinite().all() and (fn[2] == 0).all()
 
 
 def test_threads_and_repetition_change_nothing(device):
-    whole = sums_by(_op.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000)
+    whole = sums_by(operators.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000)
     threads = torch.get_num_threads()
     try:
         for n in 1, 2, 3:
             torch.set_num_threads(n)
-            assert torch.equal(sums_by(_op.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000), whole)
+            assert torch.equal(sums_by(operators.dirichlet_sums, 5, 0.3, torch.float32, device, samples=1000), whole)
     finally:
         torch.set_num_threads(threads)
 
 
 def test_scratch_of_the_reference_changes_nothing(device, monkeypatch):
-    whole = sums_by(_reference.dirichlet_sums, 4, 0.3, torch.float64, device)
-    monkeypatch.setitem(_reference.SCRATCH_CELLS, device.type, 1000)
-    assert torch.equal(sums_by(_reference.dirichlet_sums, 4, 0.3, torch.float64, device), whole)
+    whole = sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device)
+    monkeypatch.setitem(reference.SCRATCH_CELLS, device.type, 1000)
+    assert torch.equal(sums_by(reference.dirichlet_sums, 4, 0.3, torch.float64, device), whole)
 
 
 def test_operator_contracts(device):
@@ -172,11 +174,11 @@ def test_operator_contracts(device):
         torch.ops.tensormetrics.uniforms, (torch.zeros(9, dtype=torch.float64, device=device), *of_uniforms)
     )
     with pytest.raises(RuntimeError, match="uniforms: got out of float32"):
-        _op.uniforms(torch.zeros(9, device=device), *of_uniforms)
+        operators.uniforms(torch.zeros(9, device=device), *of_uniforms)
     with pytest.raises(RuntimeError, match="item_sums: got out of float32"):
-        _op.item_sums(torch.zeros(2, 4, 5, device=device), *of_items)
+        operators.item_sums(torch.zeros(2, 4, 5, device=device), *of_items)
     with pytest.raises(RuntimeError, match="got out of 11 fields, wanted 12"):
-        _op.dirichlet_sums(torch.zeros(2, 11, 5, device=device), *of_sums)
+        operators.dirichlet_sums(torch.zeros(2, 11, 5, device=device), *of_sums)
 
 
 def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
@@ -187,6 +189,6 @@ def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
     with pytest.warns(RuntimeWarning, match="^sample_dirichlet: there is no native code for cpu"):
         torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
     torch.ops.tensormetrics.log_gamma.default.redispatch(reference, fallen, *arguments)
-    _op.log_gamma(native, *arguments)
+    operators.log_gamma(native, *arguments)
     assert not recwarn.list
     torch.testing.assert_close(fallen, native, rtol=1e-12, atol=1e-12)

@@ -10,10 +10,10 @@ from tensormetrics.posterior import (
     PosteriorWarning,
     Study,
     UnknownNameError,
-    compare_folds,
     pairwise_compare,
     summarize,
 )
+from tensormetrics.uncertainty import compare_folds
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 FORMATS = ["github", "pipe", "html", "latex", "csv", "plain", "rst"]

@@ -10,8 +10,8 @@ from metric_oracle import scores
 from posterior_oracle import numbers
 
 from tensormetrics.posterior import METRIC_REGISTRY, get_metric, sample_metrics
-from tensormetrics.posterior.averaging import AVERAGINGS
-from tensormetrics.posterior.scores import SCORES
+from tensormetrics.posterior.metrics.averaging import AVERAGINGS
+from tensormetrics.posterior.metrics.classification import SCORES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_metrics.json").read_text())
 README = (Path(__file__).parents[2] / "README.md").read_text()

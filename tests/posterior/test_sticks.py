@@ -8,8 +8,6 @@ import torch
 from emulated_operators import lanes
 
 from tensormetrics.posterior import (
-    _op,
-    _reference,
     dirichlet_prior,
     get_metric,
     sample_confusion_matrices,
@@ -18,8 +16,9 @@ from tensormetrics.posterior import (
     sample_sums,
     sums_from_matrices,
 )
-from tensormetrics.posterior._sticks import in_groups
-from tensormetrics.posterior.scores import SCORES
+from tensormetrics.posterior.metrics.classification import SCORES
+from tensormetrics.posterior.sampling import operators, reference
+from tensormetrics.posterior.sampling.stick_breaking import in_groups
 from tensormetrics.uncertainty.engine.philox import philox_key
 
 START = 2**32 - 20  # the high word of the sample's number changes
@@ -52,11 +51,11 @@ def drawn(operator, cells, dtype, device, samples=40, forms=True, start=START):
 @pytest.mark.parametrize("prior", ["balanced", 2**-8])
 def test_kernels_equal_the_reference(prior, device):
     cells = (hostile(70) + dirichlet_prior(prior, (70, 70))).to(device)
-    groups = in_groups(_reference.without_diagonal(cells))
+    groups = in_groups(reference.without_diagonal(cells))
     assert groups is not None and groups.any(-1).sum() > 60
-    expected = drawn(_reference.dirichlet_sums, cells, torch.float64, device, samples=6)
+    expected = drawn(reference.dirichlet_sums, cells, torch.float64, device, samples=6)
     emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
-    for kernel in [_op.dirichlet_sums, *emulated]:
+    for kernel in [operators.dirichlet_sums, *emulated]:
         found = drawn(kernel, cells, torch.float64, device, samples=6)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-24)
         single = drawn(kernel, cells, torch.float32, device, samples=6)
@@ -66,11 +65,11 @@ def test_kernels_equal_the_reference(prior, device):
 def test_a_sample_is_the_same_in_any_company(device):
     cells = (hostile(70) + dirichlet_prior("balanced", (70, 70))).to(device)
     for dtype in torch.float32, torch.float64:
-        whole = drawn(_op.dirichlet_sums, cells, dtype, device, samples=150)
+        whole = drawn(operators.dirichlet_sums, cells, dtype, device, samples=150)
         for first, n in (0, 1), (1, 63), (64, 64), (100, 50):
-            part = drawn(_op.dirichlet_sums, cells, dtype, device, samples=n, forms=False, start=START + first)
+            part = drawn(operators.dirichlet_sums, cells, dtype, device, samples=n, forms=False, start=START + first)
             assert torch.equal(part, whole[:, :280, first : first + n])
-        alone = drawn(_op.dirichlet_sums, cells[:1], dtype, device, samples=150)
+        alone = drawn(operators.dirichlet_sums, cells[:1], dtype, device, samples=150)
         assert torch.equal(alone, whole[:1])
     counts = hostile(70).to(device)
     matrices = sample_confusion_matrices(counts, 30, start=START, dtype=torch.float64)
@@ -170,7 +169,7 @@ def test_a_single_group_fills_its_row(device):
 def test_what_is_no_shape_is_nan(device):
     cells = (hostile(70) + dirichlet_prior("balanced", (70, 70))).to(device)
     cells[0, 6, 1] = torch.inf
-    for operator in _op.dirichlet_sums, _reference.dirichlet_sums:
+    for operator in operators.dirichlet_sums, reference.dirichlet_sums:
         out = torch.zeros(2, 280, 70, dtype=torch.float64, device=device)
         keys = torch.tensor([philox_key(3, str(k), "posterior", "x") for k in range(6)], device=device).view(2, 3, 2)
         operator(out, hostile(70).sum(-1).to(device) + 1, cells, None, keys, 0)

@@ -21,9 +21,9 @@ from tensormetrics.posterior import (
     get_experiment_aggregator,
     get_metric,
     sample_metrics,
-    study_config,
 )
-from tensormetrics.posterior.quantities import ROOTS
+from tensormetrics.posterior.metrics.quantity import ROOTS
+from tensormetrics.posterior.study import config
 
 TRI = [[13, 2, 1], [3, 20, 4], [0, 5, 9]]
 OTHER = [[10, 5, 1], [3, 22, 2], [2, 3, 9]]
@@ -187,7 +187,7 @@ def test_files_of_other_kinds(tmp_path, monkeypatch):
 
 def test_toml_is_read_by_tomli_before_python_3_11(tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text("seed = 5")
-    monkeypatch.setattr(study_config, "sys", SimpleNamespace(version_info=(3, 10)))
+    monkeypatch.setattr(config, "sys", SimpleNamespace(version_info=(3, 10)))
     monkeypatch.setitem(sys.modules, "tomli", None)
     expected = '.toml files need tomli: pip install "tensormetrics[files]", or use a .json file'
     with pytest.raises(ImportError, match=f"^{re.escape(expected)}$"):

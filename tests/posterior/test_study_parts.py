@@ -7,20 +7,21 @@ import pytest
 import torch
 from torch import tensor
 
-from tensormetrics.posterior import Study, compare, get_metric
-from tensormetrics.posterior.comparisons import (
+from tensormetrics.posterior import Study, get_metric
+from tensormetrics.posterior.comparison import pairwise
+from tensormetrics.posterior.study.comparisons import (
     compare_all_pairs,
     get_fold_comparison,
     get_listwise_comparison_result,
     get_pairwise_comparison,
 )
-from tensormetrics.posterior.figures import plot_forest_plot, plot_metric_summaries
-from tensormetrics.posterior.reports import (
+from tensormetrics.posterior.study.figures import plot_forest_plot, plot_metric_summaries
+from tensormetrics.posterior.study.reports import (
     report_aggregated_metric_summaries,
     report_listwise_comparison,
     report_metric_summaries,
 )
-from tensormetrics.posterior.samples import experiments_by_group
+from tensormetrics.posterior.study.samples import experiments_by_group
 
 PAIR = {"experiment_a": "m/a", "experiment_b": "n/a"}
 
@@ -123,7 +124,7 @@ def test_a_study_owns_data_and_samples_alone():
 
 def test_all_pairs_in_blocks_are_all_pairs_at_once(monkeypatch):
     whole = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
-    monkeypatch.setattr(compare, "AT_ONCE", 8)  # two pairs of four samples
+    monkeypatch.setattr(pairwise, "AT_ONCE", 8)  # two pairs of four samples
     parts = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
     for field in fields(whole):
         one, other = getattr(whole, field.name), getattr(parts, field.name)

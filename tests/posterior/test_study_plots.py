@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from tensormetrics.posterior import Study, UnknownNameError
-from tensormetrics.posterior.drawing import Look, Outline, interval_of, one_scale, outline, x_range
-from tensormetrics.posterior.errors import PosteriorWarning
-from tensormetrics.posterior.plots import DIFFERENCE, DISTRIBUTION, FOREST
+from tensormetrics.posterior.plots.distributions import DIFFERENCE, DISTRIBUTION, FOREST
+from tensormetrics.posterior.plots.drawing import Look, Outline, interval_of, one_scale, outline, x_range
+from tensormetrics.posterior.sampling.errors import PosteriorWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402

@@ -2,7 +2,8 @@
 
 import torch
 
-from tensormetrics.posterior import Study, study_config
+from tensormetrics.posterior import Study
+from tensormetrics.posterior.study import config
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 
@@ -31,7 +32,7 @@ def test_looking_up_samples_hashes_no_matrix(monkeypatch):
         study.add_experiment(f"g/{fold}", [[9, 1], [2, 8]], **PRIORS)
     held = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
     for name in "fingerprint", "plain":
-        monkeypatch.delattr(study_config, name)
+        monkeypatch.delattr(config, name)
     for name, result in zip(("a", "b", "aggregated"), held, strict=True):
         assert study.get_metric_samples("acc", f"g/{name}") is result
 

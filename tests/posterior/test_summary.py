@@ -6,9 +6,10 @@ import torch
 from posterior_oracle import GOLDEN
 from study_oracle import KNOWN
 
-from tensormetrics.posterior import hdi, summarize, summary
-from tensormetrics.posterior.summary import equal_tailed, estimate
-from tensormetrics.uncertainty import Estimate, as_scalars
+from tensormetrics.posterior import summarize
+from tensormetrics.uncertainty import Estimate, as_scalars, hdi
+from tensormetrics.uncertainty.statistics import samples
+from tensormetrics.uncertainty.statistics.samples import equal_tailed, estimate
 
 SEQUENCE = torch.arange(1, 201, dtype=torch.float64).mul(0.6180339887498949).frac() ** 2
 
@@ -165,8 +166,8 @@ def test_many_samples_are_sorted_like_few(dtype, device, monkeypatch):
     x[:7, 0] = torch.tensor([torch.nan, -torch.inf, torch.inf, 0.0, -0.0, -1e-40, 1e-40], device=device)
     x[7, 0] = -torch.tensor(torch.nan)  # its sign bit is set
     few = summarize(x)
-    monkeypatch.setattr(summary, "RADIX", 4)
-    ordered, number = summary.sort_samples(x, 0)
+    monkeypatch.setattr(samples, "RADIX", 4)
+    ordered, number = samples.sort_samples(x, 0)
     assert number.tolist() == [[38], [40]] and ordered[0, 38:].isnan().all() and ordered.dtype == torch.float64
     for row, column in zip(ordered, x.unbind(1), strict=True):
         torch.testing.assert_close(row, column.double().sort().values, rtol=0, atol=0, equal_nan=True)

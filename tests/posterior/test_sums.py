@@ -3,7 +3,7 @@ import pytest
 import torch
 from posterior_oracle import GOLDEN, confusion_matrix, numbers, sums_of
 
-import tensormetrics.posterior.sums
+import tensormetrics.posterior.sampling.confusion_sums
 from tensormetrics.posterior import sample_confusion_matrices, sample_sums, sums_from_matrices
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [0, 5, 9]], [[4, 0, 0], [0, 0, 0], [0, 1, 1]]])
@@ -218,7 +218,7 @@ def test_matrices_drawn_some_at_a_time_are_the_same(prior, C, monkeypatch, devic
         return [sample_confusion_matrices(counts, 21, **options), *sums]
 
     at_once = drawn()
-    monkeypatch.setattr(tensormetrics.posterior.sums, "TILE", 5 * C * C)
+    monkeypatch.setattr(tensormetrics.posterior.sampling.confusion_sums, "TILE", 5 * C * C)
     *some, weighted = drawn()
     assert all(map(torch.equal, some, at_once))
     torch.testing.assert_close(weighted, at_once[-1], rtol=1e-14, atol=0)  # added up in other blocks

@@ -6,8 +6,8 @@ import torch
 from scipy import stats
 from study_oracle import KNOWN, close
 
-from tensormetrics.posterior import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
-from tensormetrics.posterior.truncated import MANY
+from tensormetrics.uncertainty import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
+from tensormetrics.uncertainty.statistics.truncated import MANY
 
 U = np.array([1e-9, 0.001, 0.3, 0.5, 0.999, 1 - 1e-9])
 

@@ -16,7 +16,7 @@ import torch
 from translate import translated
 
 from tensormetrics.assignment import _op as solver_op
-from tensormetrics.posterior import _op as sampler_op
+from tensormetrics.posterior.sampling import operators as sampler_op
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 CSRC, TORCH = ROOT / "csrc", Path(torch.__file__).parent

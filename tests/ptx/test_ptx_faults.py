@@ -9,7 +9,7 @@ from library import CSRC, SCHEMAS, built, loaded, missing
 from torch import Tensor
 
 from tensormetrics.assignment import _op as solver
-from tensormetrics.posterior import _op as sampler
+from tensormetrics.posterior.sampling import operators as sampler
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 

@@ -5,7 +5,7 @@ import torch
 from library import CARDS
 from torch import Tensor
 
-from tensormetrics.posterior import _op
+from tensormetrics.posterior.sampling import operators
 
 START = 2**32 - 2  # the high word of the sample's number changes
 
@@ -23,7 +23,7 @@ def keys(*shape: int) -> Tensor:
 def assert_same_draws(ptx, name: str, shape: tuple[int, ...], dtype: torch.dtype, *given) -> None:
     found, wanted = (torch.full(shape, torch.nan, dtype=dtype) for _ in range(2))
     getattr(ptx.ops, name)(found, *given)
-    getattr(_op, name)(wanted, *given)
+    getattr(operators, name)(wanted, *given)
     if dtype == torch.float64:
         torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-300)
     else:  # rounding may let a proposal pass, and so change a row of one sample
@@ -86,7 +86,7 @@ def test_a_block_takes_several_cells(dirichlet):
     dirichlet.ops.item_sums(alone, index, keys(1)[0], START + 98)
     assert torch.equal(found[..., 98:], alone)
     wanted = torch.empty_like(found)
-    _op.item_sums(wanted, index, keys(1)[0], START)
+    operators.item_sums(wanted, index, keys(1)[0], START)
     torch.testing.assert_close(found, wanted, rtol=1e-11, atol=0)
 
 
@@ -94,7 +94,7 @@ def test_a_block_takes_several_cells(dirichlet):
 def test_uniforms(n, sampler):
     found, wanted = (torch.full((n,), torch.nan, dtype=torch.float64) for _ in range(2))
     sampler.ops.uniforms(found, keys(1)[0], 3)
-    _op.uniforms(wanted, keys(1)[0], 3)
+    operators.uniforms(wanted, keys(1)[0], 3)
     assert torch.equal(found, wanted)
 
 

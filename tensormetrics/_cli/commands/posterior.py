@@ -18,7 +18,7 @@ from ...posterior import (
     load_csv,
     pairwise_compare,
 )
-from ...posterior.errors import ConfigWarning
+from ...posterior.sampling.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..output import Size, Table, find_device, percent, publish
 

@@ -1,0 +1,4 @@
+"""Classification metrics as functions of confusion matrices: a table of formulas, averages, and names with options.
+
+Built on `sampling`.
+"""

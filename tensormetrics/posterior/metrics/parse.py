@@ -1,0 +1,218 @@
+"""Metric strings: "name", "name+option=value", "name@averaging"; and lists of metrics."""
+
+import ast
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from . import averaging as averaging  # registers the averagings
+from . import classification as classification  # registers the metrics
+from .quantity import ROOTS, Quantity, RootMetric, Values, compute_order, total
+from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, Metric, closest, instance
+
+NOTHING: Mapping[str, Any] = {}
+WORDS = {"true": True, "false": False, "none": None, "nan": math.nan}
+
+
+class AveragedMetric(Quantity):
+    """A metric with one value per class, averaged: "f1@macro".
+
+    >>> metric = get_metric("tpr@macro")
+    >>> isinstance(metric, AveragedMetric), metric(torch.tensor([[8, 2], [1, 9]]))
+    (True, tensor([0.8500], dtype=torch.float64))
+    """
+
+    is_multiclass = True
+
+    def __init__(self, base_metric: Metric, averaging: Averaging) -> None:
+        super().__init__()
+        self.base_metric, self.averaging = base_metric, averaging
+        self.name = f"{base_metric.name}@{averaging.name}"
+        self.full_name = f"{base_metric.full_name} with {averaging.full_name}"
+        self.aliases = [f"{metric}@{average}" for metric in base_metric.aliases for average in averaging.aliases]
+        self.bounds, self.higher_is_better = base_metric.bounds, base_metric.higher_is_better
+        self.sklearn_equivalent = base_metric.sklearn_equivalent
+        self.parents = {"metric_values": base_metric}
+        if averaging.pools_sums:
+            self.parents = {leaf.name: leaf for leaf in compute_order([base_metric]) if not leaf.parents}
+            if not self.parents.keys() <= {"tp", "fp", "fn", "tn"}:
+                raise ValueError(
+                    f"{base_metric.name!r} needs the cells of the confusion matrix, which {averaging.name!r} does not "
+                    "have; write '@macro' or '@weighted'"
+                )
+        self.parents = {**self.parents, **averaging.parents}
+
+    def bounds_of(self, num_classes: int) -> tuple[float, float]:
+        return self.base_metric.bounds_of(num_classes)
+
+    def evaluate(self, values: Values) -> Tensor:  # (rows, 1)
+        arguments = {name: values[parent] for name, parent in self.averaging.parents.items()}
+        if not self.averaging.pools_sums:
+            return self.averaging(values[self.base_metric], **arguments)
+        leaves = [leaf for leaf in self.parents.values() if not leaf.parents]
+        pooled = Values({leaf: total(values[leaf]) / values.like.shape[1] for leaf in leaves}, values.like[:, :1])
+        return self.averaging(pooled[self.base_metric], **arguments)
+
+
+def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
+    """The metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
+
+    A name is an alias of a metric or a root quantity, after "@" one of an averaging; option values are Python
+    literals, true, false, none and nan in any case, or else strings. Blanks do not count. Equal metrics are one object:
+    `get_metric("acc") is get_metric("accuracy")`.
+
+    `zero_division` (0, 1 or nan) is what the metric is where it is undefined, as by 0 / 0, like the option of that
+    name: "jaccard+zero_division=0@macro". None: 0 for f1, fbeta and p4, nan for all others.
+    Raises ValueError for anything else, with the closest aliases.
+
+    >>> get_metric("fbeta+beta=2.0@macro")(torch.tensor([[90, 10], [12, 88]]))
+    tensor([0.8900], dtype=torch.float64)
+    """
+    if not isinstance(metric, str) or not metric.strip() or metric.count("@") > 1:
+        raise ValueError(
+            f"metric: got {metric!r}, wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', "
+            "'fbeta+beta=2.0' or 'f1@macro'"
+        )
+    name, at, average = metric.partition("@")
+    default = {} if zero_division is None else {"zero_division": zero_division}
+    found = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS}, default)
+    if not at:
+        return found
+    averaging = _find(metric, "averaging", average, AVERAGING_REGISTRY)
+    if isinstance(found, RootMetric):
+        raise ValueError(
+            f"metric {metric!r}: {name.strip()!r} is a root quantity, not a metric; leave out '@{average}'"
+        )
+    if found.is_multiclass:
+        raise ValueError(f"metric {metric!r}: {name.strip()!r} is one number already; leave out '@{average}'")
+    try:
+        return instance(f"{found.name}@{averaging.name}", partial(AveragedMetric, found, averaging))
+    except ValueError as error:
+        raise ValueError(f"metric {metric!r}: {error}") from error
+
+
+Quantity.find = staticmethod(get_metric)
+
+
+def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity:
+    """A metric, or the one of that name, as it is with `zero_division`."""
+    if isinstance(metric, Quantity) and zero_division is None:
+        return metric
+    return get_metric(metric.name if isinstance(metric, Quantity) else metric, zero_division)
+
+
+def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default: Mapping[str, Any] = NOTHING) -> Any:
+    name, *options = (part.strip() for part in token.split("+"))
+    if name not in table:
+        meant = _meant(name) if kind == "metric" else ""
+        advice = f"write {meant}" if meant else f"the closest are {closest(name, table)}"
+        raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; {advice}")
+    given: dict[str, Any] = {}
+    known = getattr(table[name], "defaults", {})
+    if unknown := sorted(default.keys() - known):
+        raise ValueError(f"metric {metric!r}: {name!r} has no option {unknown[0]!r}; ask for it without")
+    for option in options:
+        key, equals, value = (part.strip() for part in option.partition("="))
+        if not equals:
+            raise ValueError(
+                f"metric {metric!r}: option {option!r} has no value; write '+option=value', and numbers without '+', "
+                "such as 10.0 or 1e1"
+            )
+        if key not in known:
+            raise ValueError(f"metric {metric!r}: {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}")
+        if key in given:
+            raise ValueError(f"metric {metric!r}: option {key!r} is given twice")
+        given[key] = _value(value)
+    if name in ROOTS:
+        return ROOTS[name]
+    options = {**default, **given}
+    try:
+        return instance(table[name].name_with(options), partial(table[name], **options))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"metric {metric!r}: {error}") from error
+
+
+def _meant(name: str) -> str:
+    """What "macro_f1", "f1macro", "F1-score" and the like are called here; else nothing."""
+    average = "|".join(map(re.escape, sorted(AVERAGING_REGISTRY, key=len, reverse=True)))
+    parts = re.split(r"[\s_-]+", name.lower())
+    words = [word for part in parts for word in (part in METRIC_REGISTRY and [part]) or re.split(f"({average})", part)]
+    averages = [word for word in words if word in AVERAGING_REGISTRY]
+    rest = [word for word in words if word not in ("", "score", "average", "avg", *averages)]
+    metric = next((found for found in ("_".join(rest), "".join(rest)) if found in METRIC_REGISTRY), None)
+    if metric is None or len(averages) > 1:
+        return ""
+    if averages and not METRIC_REGISTRY[metric].is_multiclass:
+        return repr(f"{metric}@{averages[0]}")
+    return (
+        repr(metric)
+        if METRIC_REGISTRY[metric].is_multiclass
+        else f"{metric + '@macro'!r}, or {metric!r} for each class"
+    )
+
+
+def _value(text: str) -> Any:
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+class MetricCollection:
+    """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them.
+
+    `zero_division` as in `get_metric`.
+
+    >>> list(MetricCollection(["acc", "f1@macro"]).items())[0][0], len(MetricCollection(["acc", "f1@macro"]))
+    ('acc', 2)
+    """
+
+    def __init__(
+        self, metrics: "str | Quantity | Iterable | MetricCollection" = (), zero_division: float | None = None
+    ) -> None:
+        self.zero_division = zero_division
+        self._metrics: dict[str, Quantity] = {}
+        self.add(metrics)
+
+    def add(self, metrics: "str | Quantity | Iterable | MetricCollection") -> None:
+        if isinstance(metrics, str):
+            self._metrics[metrics] = get_metric(metrics, self.zero_division)
+        elif isinstance(metrics, Quantity):
+            self._metrics[metrics.name] = find_metric(metrics, self.zero_division)
+        elif isinstance(metrics, MetricCollection):
+            self._metrics |= {name: find_metric(metric, self.zero_division) for name, metric in metrics.items()}
+        elif not isinstance(metrics, Iterable):
+            raise TypeError(f"metrics: got {metrics!r:.60}, wanted a name such as 'acc', a metric, or a list of them")
+        else:
+            for metric in sorted(metrics, key=str) if isinstance(metrics, set | frozenset) else metrics:
+                self.add(metric)
+
+    def __getitem__(self, name: str) -> Quantity:
+        """By any spelling of a metric that was added."""
+        metric = self._metrics.get(name) or get_metric(name, self.zero_division)
+        if metric not in self._metrics.values():
+            raise KeyError(f"metric {name!r} is not in the collection, which has {', '.join(self._metrics) or 'none'}")
+        return metric
+
+    def __iter__(self) -> Iterator[Quantity]:
+        return iter(self._metrics.values())
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+    def items(self) -> Iterable[tuple[str, Quantity]]:
+        """Spellings and metrics."""
+        return self._metrics.items()
+
+    def get_insert_order(self) -> tuple[Quantity, ...]:
+        return tuple(self)
+
+    def get_compute_order(self) -> tuple[Quantity, ...]:
+        """The metrics and all they are computed from, dependencies first, each once."""
+        return tuple(compute_order(self))

@@ -1,0 +1,309 @@
+"""The base classes of metrics, averagings and aggregators. Defining a subclass registers it under its aliases."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..sampling.arrays import as_array, conform, plain
+from ..sampling.rng import RNG
+from .quantity import ROOTS, Quantity, Values
+
+METRIC_REGISTRY: dict[str, type["Metric"]] = {}
+AVERAGING_REGISTRY: dict[str, type["Averaging"]] = {}
+AGGREGATION_REGISTRY: dict[str, type["ExperimentAggregator"]] = {}
+INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging of that name
+
+
+class Extension(torch.nn.Module):
+    """What metrics and averagings share: a canonical name, made of the first alias and the options given."""
+
+    name: str
+    full_name: str
+    aliases: list[str]
+    dependencies: tuple[str, ...]
+    sklearn_equivalent: str | None
+    defaults: Mapping[str, Any]  # the options and what they are when not given
+    leading = 0  # how many arguments the method takes before the dependencies
+    parents: Mapping[str, Quantity]
+
+    def __new__(cls, *args: Any, **options: Any) -> "Extension":
+        # The `__init__` of a user's class does not hand its options on, so the name is made before it runs.
+        self = super().__new__(cls)
+        self.name = cls.name_with({**dict(zip(cls.defaults, args, strict=False)), **options})
+        return self
+
+    @classmethod
+    def name_with(cls, options: Mapping[str, Any]) -> str:
+        """The first alias, and the options that are not as by default, sorted: "fbeta+beta=2.0"."""
+        given = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(options.items())}
+        words = [f"{key}={value!r}" for key, value in given.items() if repr(value) != repr(cls.defaults.get(key))]
+        return "+".join([cls.aliases[0], *words])
+
+    @classmethod
+    def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
+        """Check a class that defines `method`, and enter it."""
+        if lacking := [
+            name for name in ("full_name", "dependencies", "sklearn_equivalent", *properties) if not hasattr(cls, name)
+        ]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+        check_aliases(cls, METRIC_REGISTRY, AVERAGING_REGISTRY, ROOTS)
+        parameters = _positional(cls, method)[cls.leading :]
+        if sorted(parameters) != sorted(cls.dependencies):
+            raise TypeError(
+                f"{cls.__name__}.{method} takes {sorted(parameters)} but dependencies are {sorted(cls.dependencies)}; "
+                "name the same in both"
+            )
+        cls.parents = {name: _default(cls, name) for name in cls.dependencies}
+        if "defaults" not in vars(cls):
+            cls.defaults = _options(cls)
+        registry.update(dict.fromkeys(cls.aliases, cls))
+
+
+class Metric(Extension, Quantity):
+    """Base of metrics. Class attributes: `full_name`; `is_multiclass`, one value for all classes instead of one each;
+    `bounds`; `dependencies`, root quantities or metrics; `sklearn_equivalent`; `aliases`; and `higher_is_better`.
+
+    `compute_metric` takes the dependencies by name, (rows, C) or (rows, 1) each, on which numpy functions work like
+    torch's, and returns (rows, C), or with `is_multiclass` (rows, 1) or (rows,). Row i may depend on rows i alone.
+    Options are keyword arguments of an `__init__` that calls `super().__init__()` first.
+
+    >>> with temporary_registrations():
+    ...     class Mean(Metric):
+    ...         full_name, aliases, sklearn_equivalent = "Mean of precision and recall", ["mpr"], None
+    ...         bounds, is_multiclass, dependencies = (0.0, 1.0), False, ("ppv", "tpr")
+    ...
+    ...         def compute_metric(self, ppv, tpr):  # (rows, C) each
+    ...             return (ppv + tpr) / 2
+    ...     value = get_metric("mpr")(torch.tensor([[8, 2], [2, 8]]))
+    >>> value
+    tensor([0.8000, 0.8000], dtype=torch.float64)
+    """
+
+    is_multiclass: bool
+    bounds: tuple[float, float]
+    higher_is_better: bool | None = True
+    compute_metric: Callable[..., Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "compute_metric"):
+            cls._register(METRIC_REGISTRY, "compute_metric", "is_multiclass", "bounds", "aliases")
+
+    def evaluate(self, values: Values) -> Tensor:  # (rows, C) or (rows, 1)
+        arguments = {name: as_array(values[parent].contiguous()) for name, parent in self.parents.items()}
+        like = values.like[:, :1] if self.is_multiclass else values.like
+        return conform(f"{type(self).__name__}.compute_metric", self.compute_metric(**arguments), like)
+
+
+class Averaging(Extension):
+    """Base of averagings, which make one value of one per class. Class attributes: `full_name`, `dependencies`,
+    `sklearn_equivalent`, `aliases`.
+
+    `compute_average` takes the values (rows, C), then the dependencies by name, and returns (rows,) or (rows, 1).
+    Options and numpy functions as in `Metric`. With `pools_sums` it is given the metric of the pooled sums (rows, 1).
+
+    >>> with temporary_registrations():
+    ...     class Median(Averaging):
+    ...         full_name, aliases, sklearn_equivalent, dependencies = "Median over classes", ["median"], None, ()
+    ...
+    ...         def compute_average(self, metric_values):
+    ...             return metric_values.median(-1).values
+    ...     value = get_metric("tpr@median")(torch.tensor([[8, 2, 0], [1, 9, 0], [5, 0, 5]]))
+    >>> value
+    tensor([0.8000], dtype=torch.float64)
+    """
+
+    leading = 1
+    pools_sums = False
+    compute_average: Callable[..., Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "compute_average"):
+            cls._register(AVERAGING_REGISTRY, "compute_average", "aliases")
+
+    def forward(self, metric_values: Tensor, **dependencies: Tensor) -> Tensor:  # (rows, C) -> (rows, 1)
+        arguments = {name: as_array(value.contiguous()) for name, value in dependencies.items()}
+        found = self.compute_average(as_array(metric_values.contiguous()), **arguments)
+        return conform(f"{type(self).__name__}.compute_average", found, metric_values[:, :1])
+
+
+class ExperimentAggregator(torch.nn.Module):
+    """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
+
+    `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
+    the bounds of the metric. An aggregator with `takes_classes` is given all classes at once: (S, M, classes) -> (S,
+    classes). Options are keyword arguments of an `__init__(self, rng, ...)` that calls `super().__init__(rng=rng)`.
+
+    >>> with temporary_registrations():
+    ...     class Best(ExperimentAggregator):
+    ...         full_name, aliases = "The largest", ["best"]
+    ...
+    ...         def aggregate(self, experiment_samples, bounds):
+    ...             return experiment_samples.amax(1)
+    ...     pooled = get_experiment_aggregator("best")(torch.tensor([[0.1, 0.2], [0.4, 0.3]]), (0.0, 1.0))
+    >>> pooled
+    tensor([0.2000, 0.4000])
+    """
+
+    full_name: str
+    aliases: list[str]
+    takes_classes = False
+    aggregate: Callable[..., Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not hasattr(cls, "aggregate"):
+            return
+        if lacking := [name for name in ("full_name", "aliases") if not hasattr(cls, name)]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+        check_aliases(cls, AGGREGATION_REGISTRY)
+        if (parameters := _positional(cls, "aggregate")) != ["experiment_samples", "bounds"]:
+            raise TypeError(f"{cls.__name__}.aggregate takes {parameters}, wanted ['experiment_samples', 'bounds']")
+        AGGREGATION_REGISTRY.update(dict.fromkeys(cls.aliases, cls))
+
+    def __init__(self, rng: RNG) -> None:
+        super().__init__()
+        self.rng = rng
+
+    def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
+        # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
+        experiment_samples = plain(experiment_samples)
+        if experiment_samples.ndim == 3 and not self.takes_classes:
+            columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
+            return torch.stack(columns, -1) if columns else experiment_samples[:, 0]
+        like = experiment_samples[:, :1] if experiment_samples.ndim == 2 else experiment_samples[:, 0]
+        found = self.aggregate(as_array(experiment_samples), bounds)
+        found = conform(f"{type(self).__name__}.aggregate", found, like)
+        return found[:, 0] if experiment_samples.ndim == 2 else found
+
+
+def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **options: Any) -> ExperimentAggregator:
+    """The aggregator that an alias names, with its options. ValueError: unknown alias or option.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
+    >>> round(float(get_experiment_aggregator("fe")(samples, (0.0, 1.0)).mean()), 2)
+    0.85
+    """
+    if aggregation not in AGGREGATION_REGISTRY:
+        raise ValueError(
+            f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
+        )
+    cls = AGGREGATION_REGISTRY[aggregation]
+    known = list(_options(cls))[1:]
+    if unknown := sorted(options.keys() - known):
+        raise ValueError(
+            f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+        )
+    return cls(RNG(0) if rng is None else rng, **options)
+
+
+@contextmanager
+def temporary_registrations() -> Iterator[None]:
+    """Classes defined inside are forgotten on leaving.
+
+    >>> from tensormetrics.posterior import METRIC_REGISTRY
+    >>> with temporary_registrations():
+    ...     class Half(Metric):
+    ...         full_name, aliases, sklearn_equivalent = "Half of the accuracy", ["half"], None
+    ...         bounds, is_multiclass, dependencies = (0.0, 0.5), True, ("acc",)
+    ...
+    ...         def compute_metric(self, acc):
+    ...             return acc / 2
+    ...     inside = "half" in METRIC_REGISTRY
+    >>> inside, "half" in METRIC_REGISTRY
+    (True, False)
+    """
+    stores: tuple[dict[str, Any], ...] = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY, INSTANCES
+    before = [dict(store) for store in stores]
+    try:
+        yield
+    finally:
+        for store, content in zip(stores, before, strict=True):
+            store.clear()
+            store.update(content)
+
+
+def instance(name: str, make: Callable[[], Any]) -> Any:
+    """The one object of that name, made when it is first asked for."""
+    found = INSTANCES.get(name)
+    return INSTANCES.setdefault(name, make()) if found is None else found
+
+
+def closest(name: str, table: Mapping[str, Any]) -> str:
+    return ", ".join(get_close_matches(str(name), table, cutoff=0))
+
+
+def check_option(name: str, value: Any, default: Any) -> Any:
+    """The options of the built-in metrics are of three kinds: yes or no, numbers >= 0, and whole numbers."""
+    if name == "zero_division":
+        check_zero_division(value)
+        return float(value)
+    if isinstance(default, bool):
+        wanted, fits = "True or False", isinstance(value, bool)
+    elif isinstance(default, float):
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        wanted = "a finite number >= 0"
+    else:
+        wanted, fits = "an integer", isinstance(value, int) and not isinstance(value, bool)
+    if not fits:
+        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+    return value
+
+
+def check_zero_division(value: Any) -> None:
+    _checks.number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
+
+
+def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Mapping[str, Any]) -> None:
+    aliases = cls.aliases
+    if not (
+        isinstance(aliases, list | tuple)
+        and aliases
+        and all(isinstance(alias, str) and alias and not set(alias) & set("@+=/ \t\n") for alias in aliases)
+        and len(set(aliases)) == len(aliases)
+    ):
+        raise ValueError(
+            f"{cls.__name__}.aliases: got {aliases!r}, wanted a list of distinct names without blanks, @, +, = and /"
+        )
+    for alias in aliases:
+        for table in tables:
+            if owner := table.get(alias):
+                owner = "a root quantity" if table is ROOTS else owner.__name__
+                raise ValueError(f"{cls.__name__}.aliases: {alias!r} belongs to {owner} already; choose another name")
+
+
+def _default(cls: type[Extension], name: str) -> Quantity:
+    if name in ROOTS:
+        return ROOTS[name]
+    if name not in METRIC_REGISTRY:
+        raise ValueError(
+            f"{cls.__name__}.dependencies: there is no metric {name!r}; the closest are "
+            f"{closest(name, {**METRIC_REGISTRY, **ROOTS})}"
+        )
+    found = METRIC_REGISTRY[name]
+    return instance(found.name_with({}), found)
+
+
+def _options(cls: type) -> dict[str, Any]:
+    parameters = list(inspect.signature(inspect.getattr_static(cls, "__init__")).parameters.values())[1:]
+    return {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+def _positional(cls: type, method: str) -> list[str]:
+    function = inspect.getattr_static(cls, method)
+    parameters = inspect.signature(getattr(function, "__func__", function)).parameters.values()
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return names if isinstance(function, staticmethod) else names[1:]
+
+
+def _like(value: Any, default: Any) -> Any:
+    return float(value) if isinstance(default, float) and type(value) is int else value

@@ -1,0 +1,104 @@
+"""Samples of metrics, drawn in parts so that the matrices are never all there."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..sampling.confusion_sums import (
+    METHODS,
+    ConfusionSums,
+    Method,
+    sample_confusion_matrices,
+    sample_sums,
+    sums_from_matrices,
+)
+from ..sampling.dirichlet import DTYPES, is_hierarchical
+from ..sampling.paired import Items, sample_paired_matrices
+from .parse import MetricCollection
+from .quantity import ROOTS, LinearForm, Quantity, Values, observed_values
+
+
+def sample_metrics(
+    counts: Tensor,
+    metrics: str | Quantity | Iterable[str | Quantity],
+    num_samples: int,
+    *,
+    method: Method = "posterior",
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+    memory_limit: int = 2**26,
+    items: Items | None = None,
+    **draws: Any,
+) -> list[Tensor]:
+    """S = `num_samples` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C) or (S, E, 1) for each metric.
+
+    `draws` are the priors, `seed` and `names` of `sample_sums`, which also explains `method`, `start` and `dtype`.
+    Only what the metrics need is drawn: O(C) variates per sample where the diagonal suffices, and matrices (C, C) only
+    for metrics that depend on a root of that shape. Scratch memory stays near `memory_limit` bytes, or what one sample
+    takes; neither it nor the other metrics change a value. Equal metrics share one tensor.
+    `items`, which `counts` count, make the posterior one with that of other experiments: see `sample_paired_matrices`.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> accuracy, f1 = sample_metrics(counts, ["acc", "f1"], 1000)
+    >>> accuracy.shape, f1.shape
+    (torch.Size([1000, 1, 1]), torch.Size([1000, 1, 2]))
+    >>> round(float(accuracy.median()), 2)
+    0.89
+    """
+    _checks.one_of("method", method, METHODS)
+    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    start = _checks.integer_at_least("start", start, 0)
+    _checks.one_of("dtype", dtype, DTYPES)
+    collection = MetricCollection(metrics)
+    _checks.tensor("counts", counts)
+    counts = counts[None] if counts.ndim == 2 else counts
+    _checks.shape("counts", counts, "E", "C", "C")
+    if method == "input":
+        values = observed_values(counts)
+        return [values[metric][None] for metric in collection]
+    E, C, _ = counts.shape
+    order = collection.get_compute_order()
+    forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
+    weights = torch.stack([form.weights(C) for form in forms]).to(counts.device) if forms else None
+    need = "weighted" if forms else "margins" if {ROOTS["fp"], ROOTS["tn"]} & set(order) else "diag"
+    cells = ROOTS["norm_confusion_matrix"]
+    paired = items if method == "posterior" else None
+
+    def draw(**where: Any) -> tuple[ConfusionSums, Tensor | None]:  # (s, E, C) and (s, E, C, C)
+        if paired is not None:
+            matrices = sample_paired_matrices(paired, C, dtype=torch.float64, **where, **draws)
+            return sums_from_matrices(matrices, weights), matrices
+        how = {**where, **draws, "method": method, "dtype": dtype}
+        matrices = sample_confusion_matrices(counts, **how) if cells in order else None
+        return sample_sums(counts, need=need, weights=weights, **how), matrices
+
+    # Of each sample the values of every quantity are kept, and a few more while one is computed.
+    whole = paired is not None or (need != "diag" and is_hierarchical(draws.get("confusion_prior")))
+    size = E * C * dtype.itemsize * (20 * C if whole else 4 * C if cells in order else len(order) + 4)
+    step = max(1, memory_limit // max(1, size))
+    out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
+    for first in range(0, max(1, num_samples), step):
+        part = slice(first, min(first + step, num_samples))
+        values = _drawn_values(*draw(num_samples=part.stop - first, start=start + first), forms, dtype)
+        for metric in dict.fromkeys(collection):
+            found = values[metric].unflatten(0, (part.stop - first, E))
+            if metric not in out:
+                out[metric] = found.new_empty(*found.shape[1:], num_samples)
+            out[metric][..., part] = found.movedim(0, -1)
+    return [out[metric].movedim(-1, 0) for metric in collection]
+
+
+def _drawn_values(
+    sums: ConfusionSums, matrices: Tensor | None, forms: list[LinearForm], dtype: torch.dtype
+) -> Values:  # of s * E rows
+    drawn: dict[Quantity, Tensor | None] = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
+    drawn[ROOTS["norm_confusion_matrix"]] = matrices
+    if sums.weighted is not None:
+        drawn |= {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
+    known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
+    return Values(known, known[ROOTS["tp"]])

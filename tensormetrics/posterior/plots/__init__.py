@@ -1,0 +1,4 @@
+"""Plots of posterior densities, differences and forests.
+
+Built on `summaries` and `comparison`.
+"""

@@ -1,0 +1,277 @@
+"""Pictures of posteriors, comparisons and pooled experiments: functions that take results and return a Figure.
+
+`options` are those of `drawing.Look`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ..._plots import LINE, broken, dress, inches, lines_of
+from ..comparison.pairwise import PairwiseComparisonResult, short
+from .drawing import Look, interval_of, one_scale, only_lowest_ticks, outline, x_range
+
+Parts = dict[str, dict[str, Any]]  # part of a picture -> matplotlib keywords
+DISTRIBUTION: Parts = {
+    "edge": {"color": "black", "linewidth": 1.0},
+    "area": {"color": "xkcd:silver", "linewidth": 0},
+    "median": {"color": "black", "linewidth": 1.0, "linestyle": "--"},
+    "interval": {"color": "black", "linewidth": 1.0, "linestyle": "-"},
+    "observed": {"color": "black", "marker": "D", "markersize": 5, "linestyle": ""},
+    "extrema": {"color": "black", "marker": "|", "markersize": 12, "linestyle": ""},
+    "base": {"color": "black", "linewidth": 0.8},
+    "name": {},
+    "legend": {},
+}
+DIFFERENCE: Parts = {
+    "negative": {"facecolor": "xkcd:salmon", "edgecolor": "white", "hatch": "////", "linewidth": 0},
+    "rope": {"color": "xkcd:silver", "linewidth": 0},
+    "positive": {"color": "xkcd:faded green", "linewidth": 0},
+    "rope_edges": {"color": "black", "linewidth": 0.8, "linestyle": ":"},
+    **{part: DISTRIBUTION[part] for part in ("edge", "median", "interval", "observed", "extrema", "base")},
+    "proportions": {},
+    "legend": {},
+}
+FOREST: Parts = {
+    "median": {"color": "black", "marker": "s", "markersize": 7, "linestyle": ""},
+    "interval": {"color": "black", "linewidth": 1.0},
+    "aggregate": {"color": "black", "marker": "D", "markersize": 9, "markerfacecolor": "white", "linestyle": ""},
+    "aggregate_line": {"color": "black", "linewidth": 0.8, "linestyle": "--"},
+    "name": {},
+    "info": {"family": "monospace"},
+    "header": {"family": "monospace"},
+    "legend": {},
+}
+
+
+class Shown(NamedTuple):
+    """Samples of one value of a metric, under a name."""
+
+    name: str
+    samples: Tensor  # (S,)
+    observed: float | None = None
+
+
+def plot_distributions(
+    shown: Sequence[Shown],
+    metric: str,
+    bounds: tuple[float, float],
+    ci_probability: float = 0.95,
+    *,
+    title: str | None = None,
+    centre: int | None = None,
+    **options: Any,
+) -> Any:
+    """One axes for each distribution, with its median and highest density interval.
+
+    `centre`: the position of the one in whose middle the x axis has its own.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
+    >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
+    >>> study.plot_metric_summaries("acc", title="Two models").savefig("both.png")  # which calls this
+    """
+    look = Look(parts=DISTRIBUTION, **options)
+    names = [broken(found.name) for found in shown]
+    outlines = [outline(found.samples, bounds, look) for found in shown]
+    size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
+    figure, axes = look.axes(len(shown), size)
+    marks = [interval_of(found.samples, ci_probability) for found in shown]
+    xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
+    if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
+        middle = marks[centre][0]
+        reach = max(middle - xlim[0], xlim[1] - middle)
+        xlim = max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
+    where = {"rotation": 0, "ha": "right", "va": "center", "fontsize": look.fontsize, "labelpad": 6}
+    for ax, name, found, curve, (median, low, high) in zip(axes, names, shown, outlines, marks, strict=True):
+        look.draw("base", ax.axhline, 0, clip_on=False)
+        ax.set_ylabel("")
+        look.draw("name", ax.set_ylabel, name, **where)
+        if not len(curve.x):
+            ax.text(0.5, 0.4, "undefined", transform=ax.transAxes, ha="center", fontsize=look.fontsize)
+            continue
+        if np.isfinite(low) and np.isfinite(high):
+            inside = curve.between(low, high)
+            look.draw("area", ax.fill_between, inside.x, inside.y, label=f"{100 * ci_probability:g}% HDI")
+            for end in low, high:
+                look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
+        look.draw("edge", ax.plot, curve.x, curve.y)
+        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+        if ends_seen := [end for end in (curve.x[0], curve.x[-1]) if xlim[0] <= end <= xlim[1]]:
+            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
+        if found.observed is not None:
+            seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
+            look.draw("observed", ax.plot, [found.observed], [0], **seen)
+    only_lowest_ticks(axes, xlim)
+    if not look.normalize and one_scale(outlines):
+        peak = max((curve.y.max() for curve in outlines if len(curve.y)), default=1.0)
+        for ax in axes:
+            ax.set_ylim(-0.05 * peak, 1.05 * peak)
+    wide = look.characters(axes[-1], names)
+    axes[-1].set_xlabel(broken(metric, wide))
+    if title:
+        axes[0].set_title(broken(title, wide), fontsize=look.fontsize + 1)
+    look.finish(figure, axes)
+    return figure
+
+
+def plot_difference(
+    result: PairwiseComparisonResult, *, metric: str | None = None, precision: int = 4, **options: Any
+) -> Any:
+    """The distribution of a difference: what lies below, within and above the region of practical equivalence.
+
+    `metric`: how the x axis calls it, by default as the result does.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
+    >>> plot_difference(pairwise_compare(diff, min_sig_diff=0.01), title="A and B").savefig("difference.png")
+    """
+    left, right = map(short, result.pair)
+    look = Look(parts=DIFFERENCE, **options)
+    figure, (ax,) = look.axes(1, (6.3, 3.1))
+    curve = outline(result.diff_dist, (-np.inf, np.inf), look)
+    median, (low, high) = float(result.median), (float(end) for end in result.interval)
+    rope = float(result.min_sig_diff)
+    observed = None if result.observed_diff is None else float(result.observed_diff)
+    xlim = look.xlim or x_range([curve], [(median, low, high)], (-np.inf, np.inf), [observed])
+    look.draw("base", ax.axhline, 0, clip_on=False)
+    if len(curve.x):
+        least, most = curve.x[0], curve.x[-1]
+        areas = ("negative", least, min(most, -rope)), ("rope", -rope, rope), ("positive", max(least, rope), most)
+        for part, start, stop in areas:
+            start, stop = max(start, least), min(stop, most)
+            if start < stop:
+                inside = curve.between(start, stop)
+                look.draw(part, ax.fill_between, inside.x, inside.y)
+        look.draw("edge", ax.plot, curve.x, curve.y)
+        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+        ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
+        look.draw("interval", ax.vlines, [low, high], 0, [curve.at(low), curve.at(high)], **ends)
+        if ends_seen := [end for end in (least, most) if xlim[0] <= end <= xlim[1]]:
+            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
+    region = {"label": f"equivalence: ±{rope:.{precision}g}"}
+    for end in (-rope, rope):
+        if xlim[0] <= end <= xlim[1]:  # the legend lists what is seen
+            look.draw("rope_edges", ax.axvline, end, **region)
+    if observed is not None:
+        seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
+        look.draw("observed", ax.plot, [observed], [0], **seen)
+    only_lowest_ticks([ax], xlim)
+    zero = float(np.clip(-xlim[0] / (xlim[1] - xlim[0]), 0.3, 0.7))
+    shares = (0.0, "left", result.p_sig_neg), (zero, "center", result.p_rope), (1.0, "right", result.p_sig_pos)
+    words = "{} smaller", "{} equivalent", "{} greater"
+    for (x, align, share), text in zip(shares, words, strict=True):
+        percent = f"{float(share):.{max(precision - 2, 0)}%}"
+        where = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
+        look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
+    label = f"{metric or result.metric}: {left} − {right}"
+    ax.set_xlabel(broken(label, look.characters(ax)))
+    look.finish(figure, [ax])
+    return figure
+
+
+class ForestGroup(NamedTuple):
+    name: str
+    shown: Sequence[Shown]
+    pooled: Tensor  # (S,)
+    i2: float
+
+
+def plot_forest(
+    groups: Sequence[ForestGroup],
+    metric: str,
+    ci_probability: float = 0.95,
+    *,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    precision: int = 4,
+    gap: float = 1.0,
+    info: bool = True,
+    **options: Any,
+) -> Any:
+    """The intervals of all experiments below each other, and below each group's the pooled one.
+
+    `gap` is the room around a group in rows; `info` writes median, interval and its width on the right.
+
+    >>> study = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
+    >>> for fold, right in enumerate((88, 90)):
+    ...     study.add_experiment(f"mlp/fold {fold}", [[right, 100 - right], [12, 88]])
+    >>> study.plot_forest_plot("acc").savefig("forest.png")  # which calls this
+    """
+    look = Look(parts=FOREST, **options)
+    blocks = [_rows(group, ci_probability) for group in groups]
+    names = [row.name for rows in blocks for row in rows]
+    mass = f"{100 * ci_probability:g}% HDI"
+    header, *texts = _columns(("Median", mass, "Width"), [row.mark for rows in blocks for row in rows], precision)
+    lengths = [len(rows) for rows in blocks]
+    high = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
+    size = max(6.3, 3.2 + inches(names) + inches([header]) * info), max(high, 2.5)
+    ratios = {"height_ratios": [length + gap for length in lengths]}
+    figure, axes = look.axes(len(groups), size, gridspec_kw=ratios)
+    wide = look.characters(axes[-1], names, [header * info])
+    for ax, group, rows in zip(axes, groups, blocks, strict=True):
+        _draw_rows(look, ax, rows, mass)
+        right = ax.twinx()
+        dress(right, fontsize=look.fontsize, frame=["bottom"] if ax is axes[-1] else ())
+        for side in (ax, right):
+            side.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
+            side.set_yticks([])
+            side.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
+        ax.tick_params(axis="x", bottom=ax is axes[-1], labelbottom=ax is axes[-1])
+        ticks = {"fontsize": look.fontsize}
+        look.draw("name", ax.set_yticks, range(len(rows)), [row.name for row in rows], **ticks)
+        here, texts = texts[: len(rows)], texts[len(rows) :]
+        if info:
+            look.draw("info", right.set_yticks, range(len(rows)), here, **ticks)
+        if info and ax is axes[0]:
+            place = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
+            look.draw("header", ax.annotate, header, (1, 1), va="bottom", **place, **ticks)
+        bold = {"fontsize": look.fontsize, "fontweight": "bold"}  # and wider
+        ax.set_title(broken(group.name, max(wide - 4, 10)), loc="left", **bold)
+    ends = [end for rows in blocks for row in rows for end in row.mark if np.isfinite(end)] or [0.0, 1.0]
+    margin = 0.05 * (max(ends) - min(ends)) or 0.01
+    shown = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
+    for ax in axes:
+        ax.set_xlim(look.xlim or shown)
+    axes[-1].locator_params(axis="x", nbins=5)
+    axes[-1].set_xlabel(broken(metric, wide))
+    look.finish(figure, axes)
+    return figure
+
+
+class _Row(NamedTuple):
+    name: str
+    mark: tuple[float, float, float]
+    pooled: bool
+
+
+def _rows(group: ForestGroup, ci_probability: float) -> list[_Row]:
+    rows = [_Row(broken(name), interval_of(samples, ci_probability), False) for name, samples, _ in group.shown]
+    share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
+    return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True)]
+
+
+def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:
+    """The medians and intervals of a group."""
+    for y, (_, (median, low, high), pooled) in enumerate(rows):
+        if np.isnan(median):
+            where = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
+            ax.text(0.5, y, "undefined", ha="center", va="center", **where)
+            continue
+        look.draw("interval", ax.plot, [low, high], [y, y], zorder=2, label=mass)
+        part, label = ("aggregate", "aggregate's median") if pooled else ("median", "median")
+        look.draw(part, ax.plot, [median], [y], zorder=3, clip_on=look.xlim is not None, label=label)
+        if pooled:
+            look.draw("aggregate_line", ax.axvline, median, zorder=1)
+
+
+def _columns(head: tuple[str, str, str], marks: Sequence[tuple[float, float, float]], precision: int) -> list[str]:
+    """Lines of text of equal width; nothing where a median is undefined."""
+    cells = [
+        (f"{m:.{precision}f}", f"[{low:.{precision}f}, {high:.{precision}f}]", f"{high - low:.{precision}f}")
+        for m, low, high in marks
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    lines = ["  ".join(map(str.rjust, line, widths)) for line in (head, *cells)]
+    return [lines[0], *("" if np.isnan(mark[0]) else line for mark, line in zip(marks, lines[1:], strict=True))]

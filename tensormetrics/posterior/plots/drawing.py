@@ -1,0 +1,185 @@
+"""What the plots of posteriors share: options, parts of a picture, outlines of distributions."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ... import _checks
+from ..._plots import CHARACTER, FONT, dress, inches, is_dark, legend_below, new_axes
+from ...uncertainty.statistics.density import kde
+from ...uncertainty.statistics.samples import estimate, finite_part, histogram_bins, sort_samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The options of every plot.
+
+    `title` stands above the figure; `figsize` (inches) is chosen by the labels unless it is given. `style` maps parts
+    to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand: as many as the plot has, without a
+    legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a number,
+    or edges).
+    With `normalize` every distribution is equally high; without it, only where one scale would flatten some.
+    """
+
+    method: str = "kde"
+    bw_adjust: float = 1.0
+    cut: float = 1.0
+    grid_samples: int = 200
+    bins: str | int | Sequence[float] = "auto"
+    normalize: bool = False
+    title: str | None = None
+    figsize: tuple[float, float] | None = None
+    fontsize: float = FONT
+    xlim: tuple[float, float] | None = None
+    background: Any = None
+    hide: Collection[str] = ()
+    style: Mapping[str, Mapping[str, Any]] | None = None
+    ax: Any = None
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of this plot: part -> default keywords
+
+    def __post_init__(self) -> None:
+        _checks.one_of("method", self.method, ("kde", "hist", "histogram"))
+        _checks.integer_at_least("grid_samples", self.grid_samples, 2)
+        if isinstance(self.bins, str):
+            _checks.one_of("bins", self.bins, ("auto",))
+        elif isinstance(self.bins, int):
+            _checks.integer_at_least("bins", self.bins, 1)
+        for name, chosen in ("style", self.style or ()), ("hide", self.hide):
+            for part in [chosen] if isinstance(chosen, str) else chosen:
+                if part not in self.parts:
+                    raise ValueError(f"{name}: there is no part {part!r}, this plot has {', '.join(self.parts)}")
+
+    def draw(self, part: str, method: Any, *args: Any, **keywords: Any) -> Any:
+        """Call a method of matplotlib with the keywords of a part, unless it is hidden."""
+        if part in self.hide:
+            return None
+        turned = {"black": "white", "white": "black", "xkcd:silver": "0.35"} if is_dark() else {}
+        own = {key: turned.get(value, value) for key, value in self.parts[part].items()}
+        return method(*args, **{**keywords, **own, **(self.style or {}).get(part, {})})
+
+    def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
+        """The figure, and one axes for each row."""
+        if not rows:
+            raise ValueError("there is nothing to plot: got no experiments, wanted at least one")
+        figure, found = new_axes(self.ax, self.figsize or size, rows, **grid)
+        for ax in found:
+            dress(ax, fontsize=self.fontsize, frame=())
+            if self.background is not None:
+                ax.set_facecolor(self.background)
+        if self.background is not None and self.ax is None:
+            figure.set_facecolor(self.background)
+        return figure, found
+
+    def finish(self, figure: Any, axes: Sequence[Any]) -> None:
+        """The title, and below a figure of its own the legend."""
+        if self.title and self.ax is None:
+            figure.suptitle(self.title, fontsize=self.fontsize + 1)
+        elif self.title:
+            axes[0].set_title(self.title, fontsize=self.fontsize + 1)
+        if self.ax is None:
+            self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
+
+    def characters(self, ax: Any, *beside: Sequence[str]) -> int:
+        """How many fit above or below an axes that has these texts on its left and right."""
+        left = ax.figure.get_figwidth() - sum(map(inches, beside))
+        width = left if self.ax is None else ax.bbox.width / ax.figure.dpi
+        return max(int(width / CHARACTER * FONT / self.fontsize), 10)
+
+
+class Outline(NamedTuple):
+    """The curve of a distribution; empty where no sample is finite."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def at(self, x: float) -> float:
+        return float(np.interp(x, self.x, self.y)) if len(self.x) else 0.0
+
+    def between(self, low: float, high: float) -> "Outline":
+        inside = (self.x > low) & (self.x < high)
+        x = np.concatenate([[low], self.x[inside], [high]])
+        return Outline(x, np.concatenate([[self.at(low)], self.y[inside], [self.at(high)]]))
+
+
+def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline:
+    # samples: (S,)
+    samples = samples[samples.isfinite()].double().cpu()
+    if len(samples) == 0:
+        return Outline(np.zeros(0), np.zeros(0))
+    least, most = float(samples.min()), float(samples.max())
+    if least == most:  # nothing has a density here: a spike says so
+        return Outline(np.array([least, least, least]), np.array([0.0, 1.0, 0.0]))
+    if look.method == "kde":
+        found = kde(
+            samples,
+            clip=bounds,
+            boundary="reflect",
+            bw_adjust=look.bw_adjust,
+            cut=look.cut,
+            grid_samples=look.grid_samples,
+        )
+        x, y = found.grid.numpy(), found.density.numpy()
+        x, y = np.concatenate([x[:1], x, x[-1:]]), np.concatenate([[0.0], y, [0.0]])
+    else:
+        bins = look.bins
+        if bins == "auto":
+            ordered, n = sort_samples(samples, 0)
+            bins = int(histogram_bins(ordered, finite_part(ordered, n)))
+        heights, edges = np.histogram(samples.numpy(), bins=bins, density=True)
+        x, y = np.repeat(edges, 2), np.concatenate([[0.0], np.repeat(heights, 2), [0.0]])
+    return Outline(x, y / y.max() if look.normalize else y)
+
+
+def one_scale(outlines: Sequence[Outline]) -> bool:
+    """Whether none is a spike, or so much flatter than another that it would look like a line."""
+    peaks = [found.y.max() if found.x[0] < found.x[-1] else np.inf for found in outlines if len(found.x)]
+    return max(peaks, default=1.0) <= 4 * min(peaks, default=1.0)
+
+
+def x_range(
+    outlines: Sequence[Outline],
+    marks: Sequence[tuple[float, float, float]],
+    bounds: tuple[float, float],
+    points: Sequence[float | None] = (),
+) -> tuple[float, float]:
+    """What to show: the outlines, but no more than 5 of the narrowest intervals' widths around the medians.
+
+    `marks` are medians and intervals; all intervals and `points` are shown.
+    """
+    shown = [found for found in outlines if len(found.x)]
+    if not shown:
+        low, high = bounds
+        return low if np.isfinite(low) else 0.0, high if np.isfinite(high) else 1.0
+    low, high = min(found.x[0] for found in shown), max(found.x[-1] for found in shown)
+    widths = [end - start for _, start, end in marks]
+    if reach := 5 * min((width for width in widths if np.isfinite(width) and width > 0), default=0.0):
+        finite = [median for median, _, _ in marks if np.isfinite(median)]
+        low, high = max(low, min(finite) - reach), min(high, max(finite) + reach)
+    needed = [end for mark in marks for end in mark] + [point for point in points if point is not None]
+    needed = [end for end in needed if np.isfinite(end)]
+    low, high = min([low, *needed]), max([high, *needed])
+    span = bounds[1] - bounds[0]
+    if np.isfinite(span):
+        if high - low > span / 2:
+            return bounds
+        low = bounds[0] if low - bounds[0] < 0.05 * span else low
+        high = bounds[1] if bounds[1] - high < 0.05 * span else high
+    margin = 0.02 * (high - low) or 0.01 * max(abs(low), 1.0)
+    return low - margin * (low != bounds[0]), high + margin * (high != bounds[1])
+
+
+def interval_of(samples: Tensor, ci_probability: float) -> tuple[float, float, float]:
+    """Median and highest density interval as numbers."""
+    median, low, high = estimate(samples, ci_probability)
+    return float(median), float(low), float(high)
+
+
+def only_lowest_ticks(axes: Sequence[Any], xlim: tuple[float, float]) -> None:
+    room = 0.01 * (xlim[1] - xlim[0])  # for markers at the ends
+    for ax in axes:
+        ax.set_xlim(xlim[0] - room, xlim[1] + room)
+        ax.set_yticks([])
+        ax.tick_params(axis="x", which="both", bottom=ax is axes[-1], labelbottom=ax is axes[-1])

@@ -1,0 +1,300 @@
+"""The four sums of a confusion matrix that metrics are made of: observed, or drawn from its posterior.
+
+Rows of a matrix are the truth, columns the prediction; the matrix is divided by its total, so the sums of a class add
+up to 1. Model: Tötsch & Hoffmann 2021, doi:10.7717/peerj-cs.398, for any number of classes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from . import operators
+from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
+from .hierarchical import sample_splits
+from .reference import column_sums, without_diagonal
+from .stick_breaking import in_groups, shares_of_groups
+
+Method = Literal["posterior", "prior", "random", "input"]
+METHODS: tuple[Method, ...] = get_args(Method)
+NEEDS = "diag", "margins", "weighted"
+
+TILE = 2**23  # cells of matrices at a time
+LEAST = 2.0**-100  # concentration of a whole row
+
+
+class ConfusionSums(NamedTuple):
+    """Shares of true positives, false positives, false negatives and true negatives per class, each (..., C)."""
+
+    tp: Tensor
+    fp: Tensor | None  # None where only the diagonal and the prevalence were drawn, as is tn
+    fn: Tensor
+    tn: Tensor | None
+    weighted: Tensor | None = None  # (..., W): sums of the cells under given weights
+
+
+def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
+    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
+
+    Shapes: matrices: (..., C, C); weights: (W, C, C) -> (..., C) and (..., W).
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums_from_matrices(counts).tp
+    tensor([0.4500, 0.4400], dtype=torch.float64)
+    """
+    _check_square("matrices", matrices)
+    if weights is not None:
+        _checks.same_device(matrices=matrices, weights=weights)
+        _checks.shape("weights", weights, "W", *matrices.shape[-2:])
+    matrices = shares(matrices)
+    tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
+    fp, tn = column_sums(tp, wrong)
+    weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights.to(matrices), matrices)
+    return ConfusionSums(tp, fp, wrong.sum(-1), tn, weighted)
+
+
+def sample_sums(
+    counts: Tensor,
+    num_samples: int,
+    *,
+    prevalence_prior: str | float | Any = "perks",
+    confusion_prior: str | float | Any = "balanced",
+    method: Method = "posterior",
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    start: int = 0,
+    need: str = "margins",
+    weights: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> ConfusionSums:
+    """Sums of S = `num_samples` confusion matrices drawn for each matrix of `counts`.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
+
+    The prevalence is Dirichlet(prior + row sums), each row given the truth Dirichlet(prior + counts), independently;
+    priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the rates of right answers are Beta(m r,
+    m (1 - r)) with one r and m for all classes, drawn from their posterior, and wrong answers spread as by "balanced":
+    for macro scores and rates of classes with 5 to 20 items each, where every fixed prior is too sure.
+    `method`: "posterior"; "prior", without the counts; "random", a uniform guesser whose rows keep their concentration
+    ("hierarchical" counts as "balanced"); "input", the observed matrix as the one sample, in float64.
+    `need`: "diag" draws O(C) variates per sample and leaves `fp` and `tn` None, "margins" O(C^2); "weighted", which
+    `weights` imply, adds the sum of w_ij times cell ij for each of them. The numbers they share are equal.
+    `names` (E, default "0", "1", ...) address the draws, which depend on nothing else, numbered from `start`: see
+    `sample_log_gamma`. Sums are float64, variates and results of `dtype`. Memory is that of the result and of one row
+    of 64 samples per thread.
+
+    Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
+    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact zeros. So a class may have
+    no mass at all among, say, false positives: its odds ratio is then x / 0 = inf, the logarithm of that inf, and what
+    is 0 / 0, or inf - inf of logarithms, nan or `zero_division`, as for observed counts of 0.
+
+    A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
+    finite, or add up to more than 1e37 in a row.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> sums = sample_sums(counts, 1000)
+    >>> sums.tp.shape, round(float((sums.tp + sums.fn).sum(-1).mean()), 3)
+    (torch.Size([1000, 1, 2]), 1.0)
+    """
+    _checks.one_of("need", need, NEEDS)
+    counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
+    E, C, _ = counts.shape
+    if weights is not None:
+        _checks.same_device(counts=counts, weights=weights)
+        _checks.shape("weights", weights, "W", C, C)
+        weights = weights.double().contiguous()
+    elif need == "weighted":
+        raise ValueError("weights: got None with need='weighted', wanted a tensor (W, C, C)")
+    if method == "input":
+        return sums_from_matrices(counts[None], weights)
+    model = _model(counts, prevalence_prior, confusion_prior, method)
+    start = _checks.integer_at_least("start", start, 0)
+    if model.right is not None:
+        return _shared_sums(
+            model, weights, need, dtype, num_samples, seed=seed, names=names, method=method, start=start
+        )
+    keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
+    W = 0 if weights is None else len(weights)
+    diagonal = need == "diag" and weights is None
+    sizes = [C, C] if diagonal else [C, C, C, C, W]
+    out = torch.empty(E, sum(sizes), num_samples, dtype=dtype, device=counts.device)
+    operators.dirichlet_sums(out, model.prevalence, model.cells, weights, torch.stack(keys, 1), start)
+    parts = out.movedim(-1, 0).split(sizes, -1)
+    if diagonal:
+        tp, fn = parts
+        return ConfusionSums(tp, None, fn, None)
+    tp, fn, fp, tn, weighted = parts
+    if weights is None:
+        return ConfusionSums(tp, fp, fn, tn)
+    # Cells without mass are not added, whatever they weigh.
+    return ConfusionSums(tp, fp, fn, tn, torch.where(weights.isfinite().all((-2, -1)), weighted, torch.nan))
+
+
+def sample_confusion_matrices(
+    counts: Tensor,
+    num_samples: int,
+    *,
+    prevalence_prior: str | float | Any = "perks",
+    confusion_prior: str | float | Any = "balanced",
+    method: Method = "posterior",
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """The matrices whose sums `sample_sums` gives, each summing to 1.
+
+    Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C, C).
+
+    They are drawn in float64, some at a time: beside the result some 0.5 GB are in use, or those of one sample
+    where these are larger. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
+    a rounding error decides whether a proposal is accepted.
+
+    >>> counts = torch.tensor([[90, 10], [12, 88]])
+    >>> matrices = sample_confusion_matrices(counts, 1000)
+    >>> matrices.shape, matrices.sum((-2, -1)).mean().round(decimals=3)
+    (torch.Size([1000, 1, 2, 2]), tensor(1.))
+    """
+    counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
+    if method == "input":
+        return shares(counts[None])
+    model = _model(counts, prevalence_prior, confusion_prior, method)
+    start = _checks.integer_at_least("start", start, 0)
+    draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
+    right, wrong = _right_and_wrong(model, num_samples, **draws)
+    out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
+    for place, spread in _spread(model, wrong, **draws):
+        out[place] = spread
+    out.diagonal(dim1=-2, dim2=-1).copy_(right)
+    return out
+
+
+class _Model(NamedTuple):
+    """The concentrations of what is drawn."""
+
+    prevalence: Tensor  # (E, C)
+    cells: Tensor  # (E, C, C)
+    right: Tensor | None  # (E, C) counts of right answers, where the classes share a prior
+    wrong: Tensor | None
+
+
+def _shared_sums(
+    model: _Model, weights: Tensor | None, need: str, dtype: torch.dtype, num_samples: int, **draws: Any
+) -> ConfusionSums:
+    tp, fn = _right_and_wrong(model, num_samples, **draws)
+    if need == "diag" and weights is None:
+        return ConfusionSums(tp.to(dtype), None, fn.to(dtype), None)
+    fp, tn = torch.empty_like(tp), torch.empty_like(tp)
+    weighted = None if weights is None else tp.new_empty(*tp.shape[:-1], len(weights))
+    for place, spread in _spread(model, fn, **draws):
+        fp[place], tn[place] = column_sums(tp[place], spread)
+        if weights is not None and weighted is not None:
+            matrices = torch.diag_embed(tp[place]) + spread
+            weighted[place] = torch.einsum("wij,...ij->...w", weights, matrices)
+    weighted = None if weighted is None else weighted.to(dtype)
+    return ConfusionSums(tp.to(dtype), fp.to(dtype), fn.to(dtype), tn.to(dtype), weighted)
+
+
+def _right_and_wrong(
+    model: _Model, num_samples: int, *, seed: int, names: Sequence[str], method: str, start: int
+) -> tuple[Tensor, Tensor]:
+    # ->  the diagonal and what is beside it in each row, (S, E, C) each
+    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+        keys = stream_keys(seed, names, method, stream, alpha.device)
+        return normalised(_logs(alpha, num_samples, keys, start))
+
+    beside = without_diagonal(model.cells)
+    if model.right is None or model.wrong is None:
+        split = drawn("split", torch.stack([model.cells.diagonal(dim1=-2, dim2=-1), beside.sum(-1)], -1))
+    else:
+        split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
+    share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
+    right, wrong = (share * split).unbind(-1)
+    return right, wrong
+
+
+def _spread(
+    model: _Model, wrong: Tensor, *, seed: int, names: Sequence[str], method: str, start: int
+) -> Iterator[tuple[slice, Tensor]]:
+    # wrong: (S, E, C)  ->  some samples, and the cells (s, E, C, C) their wrong answers lie in, TILE at a time or one
+    beside = without_diagonal(model.cells)
+    group = in_groups(beside)
+    keys = stream_keys(seed, names, method, "spread", beside.device)
+    tile = max(1, TILE // max(1, beside.numel()))
+    for first in range(0, len(wrong), tile):
+        place = slice(first, first + tile)
+        share = wrong[place, ..., None]
+        if group is None:
+            shares = normalised(_logs(beside, len(share), keys, start + first))
+        else:
+            number = torch.arange(start + first, start + first + len(share), device=beside.device)
+            alone = _logs(beside.masked_fill(group, 0), len(share), keys, start + first).movedim(-1, 0).contiguous()
+            shares = shares_of_groups(alone, beside, group, keys, number)
+        yield place, share * shares
+
+
+def _logs(alpha: Tensor, num_samples: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
+    out = alpha.new_empty(*alpha.shape, num_samples)
+    operators.log_gamma(out, alpha.contiguous(), keys, start)
+    return out
+
+
+def _checked(
+    counts: Tensor, num_samples: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
+) -> tuple[Tensor, Sequence[str], int]:  # counts: (E, C, C)
+    _checks.one_of("method", method, METHODS)
+    _checks.one_of("dtype", dtype, DTYPES)
+    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    _check_square("counts", counts)
+    counts = counts.double()[None] if counts.ndim == 2 else counts.double()
+    _checks.shape("counts", counts, "E", "C", "C")
+    non_negative("counts", counts, rows=True)
+    names = [str(e) for e in range(len(counts))] if names is None else names
+    if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
+        raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
+    return counts, names, num_samples
+
+
+def _held_by_float32(prior: Tensor) -> Tensor:
+    # prior: (..., K)  ->  (..., K)
+    """Rows of nothing but concentrations below 2^-100 are scaled up to it: one cell gets all of the mass by the same
+    odds, but for a chance of about 2^-90, and float32 holds the reciprocals."""
+    largest = prior.amax(-1, keepdim=True)
+    # The smallest ones have no reciprocal in float64.
+    return torch.where((largest > 0) & (largest < LEAST), prior / largest * LEAST, prior)
+
+
+def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:
+    # counts: (E, C, C)
+    C = counts.shape[-1]
+    if method == "prior":
+        counts = torch.zeros_like(counts)
+    prior = _held_by_float32(dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior"))
+    prevalence = counts.sum(-1) + prior.to(counts)
+    prior = confusion_prior_of(confusion_prior, C)
+    shared = not isinstance(prior, Tensor)
+    fixed = prior if isinstance(prior, Tensor) else dirichlet_prior("balanced", (C, C))
+    cells = counts + _held_by_float32(fixed).to(counts)
+    if method == "prior" and not (prevalence.any(-1).all() and cells.any(-1).all()):
+        raise ValueError("method: got 'prior' with an improper prior; give every row a concentration above 0")
+    if method == "random":
+        cells = cells.mean(-1, keepdim=True).expand_as(cells)
+    if not shared or method == "random":
+        return _Model(prevalence.contiguous(), cells.contiguous(), None, None)
+    right, wrong = counts.diagonal(dim1=-2, dim2=-1), without_diagonal(counts).sum(-1)
+    return _Model(prevalence.contiguous(), cells.contiguous(), right, wrong)
+
+
+def shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+    """Counts divided by their total, in float64; nan where that is 0 or not finite."""
+    matrices = matrices.double()
+    total = matrices.sum((-2, -1), keepdim=True)
+    return matrices / torch.where(total.isfinite(), total, torch.nan)
+
+
+def _check_square(name: str, matrices: Tensor) -> None:
+    _checks.tensor(name, matrices)
+    if matrices.ndim < 2 or matrices.shape[-2] != matrices.shape[-1] or matrices.shape[-1] < 2:
+        raise ValueError(f"{name}: got shape {tuple(matrices.shape)}, wanted (..., C, C) with C >= 2")

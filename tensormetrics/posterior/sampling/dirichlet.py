@@ -1,0 +1,157 @@
+"""Dirichlet and gamma variates in log space, each a function of its address (key, cell, sample) alone."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ...uncertainty.engine.philox import philox_key
+from . import operators
+
+STRATEGIES = {
+    **dict.fromkeys(("bayes-laplace", "bayes", "laplace", "ones", "one"), 1.0),
+    **dict.fromkeys(("jeffreys", "jeffrey", "halves", "half"), 0.5),
+    **dict.fromkeys(("haldane", "zeros", "zero"), 0.0),
+}
+DTYPES = torch.float32, torch.float64
+LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much float32 can still draw
+
+
+def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
+    """Prior concentrations (float64) of `shape`, the last axis being the one that is drawn.
+
+    Shapes: -> (...) = shape.
+
+    `strategy`: a number >= 0 for every cell; an array of `shape`, up to axes of size 1, with finite entries >= 0; or
+    "bayes-laplace" (also bayes, laplace, ones, one) 1, "jeffreys" (jeffrey, halves, half) 1/2, "haldane" (zeros, zero)
+    0, "perks" 1 / (size of the last axis), which adds one observation per row for any number of classes; or, for square
+    matrices (C, C), "balanced": 1 / (2 C) on the diagonal and 1 / (2 C (C - 1)) elsewhere, half of each row's 1 / C on
+    the right answer. With a prevalence prior "perks" that is one Dirichlet distribution over the whole table, so that
+    the accuracy is Beta(right + 1/2, wrong + 1/2), Jeffreys' law, for any number of classes.
+    `argument` is what errors (ValueError) call it.
+
+    >>> dirichlet_prior("balanced", (3, 3))
+    tensor([[0.1667, 0.0833, 0.0833],
+            [0.0833, 0.1667, 0.0833],
+            [0.0833, 0.0833, 0.1667]], dtype=torch.float64)
+    """
+    if isinstance(strategy, str):
+        _checks.one_of(argument, strategy, ("perks", "balanced", *STRATEGIES))
+        if strategy == "balanced":
+            return _balanced(shape, argument)
+        strategy = STRATEGIES[strategy] if strategy != "perks" else 1 / shape[-1]
+    try:
+        prior = _checks.as_tensor(strategy, torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        wanted = f"a word, a number or an array of shape {tuple(shape)}"
+        raise ValueError(f"{argument}: got {strategy!r}, wanted {wanted}") from None
+    non_negative(argument, prior)
+    if prior.ndim == 0:
+        non_negative(argument, prior.expand(shape), rows=True)
+        return prior.expand(shape)
+    if prior.squeeze().shape != torch.Size(size for size in shape if size != 1):
+        raise ValueError(f"{argument}: got an array of shape {tuple(prior.shape)}, wanted {tuple(shape)}")
+    non_negative(argument, prior.reshape(shape), rows=True)
+    return prior.reshape(shape)
+
+
+def confusion_prior_of(strategy: Any, C: int) -> Tensor | Literal["hierarchical"]:
+    # ->  (C, C), or the name of the prior that `hierarchical` draws
+    """What `confusion_prior` stands for: see `dirichlet_prior` and `sample_sums`."""
+    if is_hierarchical(strategy):
+        return "hierarchical"
+    return dirichlet_prior(strategy, (C, C), argument="confusion_prior")
+
+
+def is_hierarchical(strategy: Any) -> bool:
+    return isinstance(strategy, str) and strategy == "hierarchical"
+
+
+def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
+    C = shape[-1]
+    if len(shape) < 2 or shape[-2] != C or C < 2:
+        raise ValueError(f"{argument}: got 'balanced' for shape {tuple(shape)}, wanted (C, C); write 'perks'")
+    prior = torch.full((C, C), 1 / (2 * C * (C - 1)), dtype=torch.float64, device="cpu")
+    return prior.fill_diagonal_(1 / (2 * C)).expand(shape)
+
+
+def sample_log_gamma(
+    alpha: Tensor,
+    num_samples: int,
+    *,
+    seed: int = 0,
+    name: str = "",
+    method: str = "posterior",
+    stream: str = "prevalence",
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Logarithms of Gamma(alpha, 1) variates, S = `num_samples`, from Marsaglia & Tsang's method.
+
+    Shapes: alpha: (..., K) -> (S, ..., K).
+
+    A variate depends on its address alone: the words `seed`, `name`, `method`, `stream`, its place in `alpha` and its
+    sample number, which runs from `start`. Shards join: [0, 5) and [5, 9) are [0, 9). alpha = 0 gives -inf.
+    `dtype`, float32 or float64, is that of the arithmetic too: in float32 they agree with float64 to 1e-5 for alpha >=
+    0.1 and to 1e-6 / alpha below, times max(1, |log G|), but for at most 1e-4 of them, where a rounding error decides
+    whether a proposal is accepted.
+
+    Raises ValueError for an alpha that is negative, not finite or above 1e37. Reference: doi:10.1145/358407.358414.
+
+    >>> sample_log_gamma(torch.tensor([2.0, 0.0]), 3).shape, sample_log_gamma(torch.tensor([0.0]), 1)
+    (torch.Size([3, 2]), tensor([[-inf]]))
+    """
+    _checks.shape("alpha", alpha, "...", "K")
+    _checks.one_of("dtype", dtype, DTYPES)
+    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    start = _checks.integer_at_least("start", start, 0)
+    rows = alpha.double().reshape(1, math.prod(alpha.shape[:-1]), alpha.shape[-1]).contiguous()
+    non_negative("alpha", rows)
+    out = torch.empty(*rows.shape, num_samples, dtype=dtype, device=alpha.device)
+    operators.log_gamma(out, rows, stream_keys(seed, [name], method, stream, alpha.device), start)
+    return out.view(*alpha.shape, num_samples).movedim(-1, 0)
+
+
+def sample_dirichlet(
+    alpha: Tensor,
+    num_samples: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    **address: Any,
+) -> Tensor:
+    """Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
+
+    Shapes: alpha: (..., K) -> (S, ..., K).
+
+    Any alpha > 0 gives finite vectors, alpha = 0 an exact 0, a row of nothing but zeros nan.
+
+    >>> shares = sample_dirichlet(torch.tensor([2.0, 3.0, 5.0]), 1000)
+    >>> shares.shape, shares.mean(0).sum().round(decimals=3)
+    (torch.Size([1000, 3]), tensor(1.))
+    """
+    _checks.one_of("dtype", dtype, DTYPES)
+    return sample_log_gamma(alpha, num_samples, dtype=torch.float64, **address).softmax(-1).to(dtype)
+
+
+def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
+    """Shares that sum to 1, or to 0 where nothing has a mass."""
+    rows = log_masses.movedim(-1, 0)
+    return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
+
+
+def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, device: torch.device) -> Tensor:  # (E, 2)
+    seed = _checks.integer_at_least("seed", seed, 0)
+    keys = [philox_key(seed, name, method, stream) for name in names]
+    return torch.tensor(keys, dtype=torch.int64, device=device).reshape(-1, 2)
+
+
+def non_negative(name: str, tensor: Tensor, rows: bool = False) -> None:
+    """ValueError unless all entries are >= 0, and they, or with `rows` the sums of rows, are at most LARGEST."""
+    most = tensor.sum(-1, keepdim=True) if rows else tensor
+    if not torch.all((tensor >= 0) & (most <= LARGEST)):
+        finite = (tensor >= 0).all() and tensor.isfinite().all()
+        wanted = f"at most {LARGEST:g}{' in a row' * rows}" if finite else "finite ones >= 0"
+        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {wanted}")

@@ -1,0 +1,109 @@
+"""Random numbers for extensions: functions of a key and of how many draws came before, on any device."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+from . import operators
+from .dirichlet import non_negative, sample_log_gamma, stream_keys
+
+Size = int | Sequence[int]
+
+
+class RNG:
+    """A stream of random numbers that `seed` and `name` determine. Results are float64 tensors on `device`.
+
+    >>> rng = RNG(0, "mine")
+    >>> rng.uniform(3).shape, bool((RNG(0, "mine").random(4) == RNG(0, "mine").random(4)).all())
+    (torch.Size([3]), True)
+    """
+
+    def __init__(self, seed: int, name: str = "", *, device: torch.device | str = "cpu") -> None:
+        self.name, self.device = name, torch.device(device)
+        self.seed = seed
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        """Setting the seed starts the stream again."""
+        self._seed = _checks.integer_at_least("seed", seed, 0)
+        self._keys = stream_keys(seed, [self.name], "rng", "", self.device)  # (1, 2)
+        self._draws = 0
+
+    def random(self, size: Size = ()) -> Tensor:
+        """Uniform on (0, 1)."""
+        shape = _shape(size)
+        out = torch.empty(math.prod(shape), dtype=torch.float64, device=self.device)
+        operators.uniforms(out, self._keys[0], self._next())
+        return out.view(shape)
+
+    def uniform(self, size: Size = (), low: float = 0.0, high: float = 1.0) -> Tensor:
+        return low + (high - low) * self.random(size)
+
+    def normal(self, size: Size = (), loc: float = 0.0, scale: float = 1.0) -> Tensor:
+        return loc + scale * torch.special.ndtri(self.random(size))
+
+    def standard_gamma(self, alpha: float | Tensor, size: Size | None = None) -> Tensor:
+        """Gamma(alpha, 1); `size` defaults to the shape of `alpha`, and is one that it broadcasts to."""
+        alpha = torch.as_tensor(alpha, dtype=torch.float64, device=self.device)
+        shape = tuple(alpha.shape) if size is None else _shape(size)
+        leading = len(shape) - alpha.ndim
+        if leading < 0 or any(n not in (1, wanted) for n, wanted in zip(alpha.shape, shape[leading:], strict=True)):
+            raise ValueError(f"size: got {shape}, wanted a shape that alpha {tuple(alpha.shape)} broadcasts to")
+        alpha = alpha.expand(shape[leading:])
+        count = math.prod(shape[:leading])  # of samples for each alpha
+        sampled = sample_log_gamma(
+            alpha.reshape(-1),
+            count,
+            dtype=torch.float64,
+            seed=self.seed,
+            name=self.name,
+            method="rng",
+            stream=str(self._next()),
+        )
+        return sampled.exp().reshape(shape)
+
+    def choice(
+        self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None
+    ) -> Tensor:
+        """Values drawn with replacement, with the probabilities `p` or equal ones.
+
+        Shapes: values, p: (N,).
+        """
+        values = torch.as_tensor(values, device=self.device)
+        p = values.new_ones(len(values), dtype=torch.float64) if p is None else _checks.as_tensor(p, torch.float64)
+        non_negative("p", p)
+        edges = p.to(self.device).cumsum(0)
+        return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]
+
+    def spawn(self, n: int) -> "list[RNG]":
+        """Independent streams, the same whatever was drawn here."""
+        return [RNG(self.seed, f"{self.name}/{i}", device=self.device) for i in range(n)]
+
+    def numpy(self) -> np.random.Generator:
+        """A numpy generator that starts where this stream stands."""
+        return np.random.default_rng(self._entropy())
+
+    def torch(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """A torch generator that starts where this stream stands."""
+        return torch.Generator(device).manual_seed(self._entropy() >> 1)
+
+    def _next(self) -> int:
+        self._draws += 1
+        return self._draws - 1
+
+    def _entropy(self) -> int:
+        text = "\x1f".join((str(self.seed), self.name, str(self._next())))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _shape(size: Size) -> tuple[int, ...]:
+    return (size,) if isinstance(size, int) else tuple(size)

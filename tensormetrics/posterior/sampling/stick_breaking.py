@@ -1,0 +1,92 @@
+"""Cells of a row that share one small shape, in torch: `shares_of_groups` has their law, as csrc/dirichlet does."""
+
+import torch
+from torch import Tensor
+
+from ...uncertainty.engine.philox import WORD, philox4x32
+
+STICK = 2**30  # the attempt numbers of sticks begin here
+ATTEMPTS = 64  # at most 0.002 of the proposals are refused
+CELLS = 64  # of a group at least,
+SHAPE = 2**-8  # its largest shape,
+MASS = 16  # and the largest sum of shapes
+NEGLIGIBLE = 2**-53
+
+
+def in_groups(alpha: Tensor) -> Tensor | None:  # (..., K) -> (..., K) bool
+    """Cells that have the least positive shape of their row, where it is small and many have it; None for no cell."""
+    if alpha.shape[-1] <= CELLS:  # one of a row is the right answer
+        return None
+    least = torch.where(alpha > 0, alpha, torch.inf).amin(-1, keepdim=True)
+    group = alpha == least
+    n = group.sum(-1, keepdim=True)
+    group &= (n >= CELLS) & (least <= SHAPE) & (n * least <= MASS) & alpha.isfinite().all(-1, keepdim=True)
+    return group if group.any() else None
+
+
+def shares_of_groups(log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
+    # log_gamma: (S, E, R, K), -inf in groups  alpha, group: (E, R, K)  keys: (E, 2)  sample: (S,)  ->  (S, E, R, K)
+    """Rows of shares, which sum to 1, or to 0 where no alpha is above 0.
+
+    Of the n cells of a group, Gamma(a) each, one is Gamma(1 + a) exp(-y), y exponential with mean 1 / a. In the order
+    of their y they come at random, and the k-th step from one y to the next is exponential with mean 1 / ((n - k) a)
+    (Rényi 1953, doi:10.1007/BF02127580). From where exp(-y) (1 + n a) is below 2^-53 of the row so far, they are 0.
+    """
+    e, r = group.any(-1).nonzero(as_tuple=True)  # (G,)
+    n, shape = group[e, r].sum(-1), torch.where(group, alpha, 0)[e, r].amax(-1)
+    order = group[e, r].byte().argsort(dim=-1, descending=True, stable=True).expand(len(sample), -1, -1).clone()
+    first = r * (alpha.shape[-1] + alpha.shape[-1] % 2)
+    z, step, word = _propose(0, first, keys[e], sample, shape)
+    depth = step / (n * shape)  # (S, G)
+    largest = log_gamma.amax(-1)
+    plain = ((alpha == 0) | (alpha >= 1) | group).all(-1) & ((alpha > 0) & ~group).any(-1)
+    largest[:, e, r] = torch.where(plain[e, r], 0, torch.maximum(largest[:, e, r], -depth))
+    rows = (log_gamma - torch.where(largest.isneginf(), 0, largest)[..., None]).exp()
+    broken = rows[:, e, r]
+    depth, total = depth + largest[:, e, r], broken.sum(-1)
+    for k in range(int(n.max()) if len(n) else 0):
+        if k:
+            z, step, word = _propose(k, first, keys[e], sample, shape)
+            depth = depth + step / ((n - k) * shape)
+        reached = ((-depth).exp() * (1 + n * shape) >= NEGLIGIBLE * total) & (k < n)
+        if not reached.any():
+            break
+        mass = torch.where(reached, (1 + shape) * z * (-depth).exp(), 0)
+        total = total + mass
+        place = k + (word * (n - k).clamp(min=0) >> 32)
+        column = order.gather(-1, place[..., None])
+        order.scatter_(-1, place[..., None], order[..., k : k + 1].clone())
+        broken.scatter_add_(-1, column, mass[..., None])
+    rows[:, e, r] = broken
+    return rows / torch.where((alpha == 0).all(-1, keepdim=True), 1, rows.sum(-1, keepdim=True))
+
+
+def _propose(
+    k: int, first: Tensor, keys: Tensor, sample: Tensor, shape: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:  # first, shape: (G,)  keys: (G, 2)  sample: (S,)  ->  (S, G) each
+    """Of the k-th sticks: z of Gamma(1 + a) = (1 + a) z, the step of y in units of its mean, the word of the place."""
+    words = _words(0, sample[:, None], first + k, keys)
+    z, step = -_log_uniform(words[0]), -_log_uniform(words[2])
+    s, g = (~_accepts(z, words[1], shape)).nonzero(as_tuple=True)
+    for attempt in range(1, ATTEMPTS):
+        if not len(s):
+            break
+        again = _words(attempt, sample[s], first[g] + k, keys[g])
+        z[s, g] = -_log_uniform(again[0])
+        refused = ~_accepts(z[s, g], again[1], shape[g])
+        s, g = s[refused], g[refused]
+    z[s, g] = torch.nan
+    return z, step, words[3]
+
+
+def _words(attempt: int, sample: Tensor, number: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+    return philox4x32((sample & WORD, number, STICK + attempt, sample >> 32), keys.unbind(-1))
+
+
+def _log_uniform(word: Tensor) -> Tensor:
+    return ((word.double() + 0.5) * 2**-32).log()
+
+
+def _accepts(z: Tensor, word: Tensor, shape: Tensor) -> Tensor:
+    """With probability (z e^(1 - z))^a."""
+    return _log_uniform(word) < shape * (1 + z.log() - z)

@@ -1,0 +1,280 @@
+"""What a study may be told, checked; and the study as a dictionary or a file."""
+
+import hashlib
+import json
+import numbers
+import secrets
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._files import written
+from ...uncertainty.engine.weights import units
+from ..sampling.confusion_matrix import label_cells
+from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
+from ..sampling.paired import Items
+from .experiment import Experiment
+
+NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
+EXPERIMENT_KEYS = (
+    "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items groups".split()
+)
+AGGREGATED = "aggregated"
+
+
+def checked_seed(seed: Any) -> int:
+    if seed is None:
+        seed = secrets.randbits(63)
+        _warn(f"seed: got None, {seed} is used; pass it to get the same draws again")
+    seed = _number("seed", seed, int)
+    if seed < 0:
+        raise ConfigError(f"seed: got {seed}, wanted an integer >= 0")
+    return seed
+
+
+def checked_num_samples(num_samples: Any) -> int:
+    if num_samples is None:
+        _warn(f"num_samples: got None, {NUM_SAMPLES} is used")
+        return NUM_SAMPLES
+    num_samples = _number("num_samples", num_samples, int)
+    if num_samples <= 0:
+        raise ConfigError(f"num_samples: got {num_samples}, wanted an integer > 0")
+    if num_samples < 10_000:
+        _warn(f"num_samples: got {num_samples}; at least 10000 are advised for the ends of intervals")
+    return num_samples
+
+
+def checked_ci_probability(ci_probability: Any) -> float:
+    if ci_probability is None:
+        _warn(f"ci_probability: got None, {CI_PROBABILITY} is used")
+        return CI_PROBABILITY
+    ci_probability = _number("ci_probability", ci_probability, float)
+    if not 0 < ci_probability <= 1:
+        raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
+    return ci_probability
+
+
+class Told(NamedTuple):
+    """An experiment as `Study.add_experiment` was told of it."""
+
+    confusion_matrix: Any
+    labels: Any  # of the classes, where they are not 0, 1, ...
+    items: Items | None
+    truth: bytes | None  # a digest of y_true, where it may be that of other experiments
+    described: dict[str, Any]
+
+
+def told_experiment(
+    full_name: str,
+    confusion_matrix: Any,
+    y_true: Any,
+    y_pred: Any,
+    num_classes: int | None,
+    labels: Any,
+    items: Any,
+    groups: Any = None,
+) -> Told:
+    """The matrix and the classes of an experiment, from its matrix or from its labels; not both."""
+    arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
+    given = [key for key, value in arguments.items() if value is not None]
+    if groups is not None and given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got groups with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
+        )
+    if items and given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
+        )
+    if given == ["confusion_matrix"]:
+        if num_classes is not None:
+            raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
+        described = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
+        return Told(confusion_matrix, labels, None, None, described)
+    if given != ["y_true", "y_pred"]:
+        raise ValueError(
+            f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
+            "y_true and y_pred"
+        )
+    cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    C = len(classes)
+    matrix = cells.bincount(minlength=C * C).view(C, C)
+    labels = None if classes.tolist() == list(range(C)) else classes
+    named: dict[str, Any] = {} if labels is None else {"labels": labels}
+    if groups is not None:
+        groups = units("groups", groups, len(cells), cells.device)
+    truth = None if items is False else digest(classes.tolist(), cells // C)
+    if groups is not None and not isinstance(items, str):
+        items = full_name  # items of its own
+    if items is None or items is False:
+        return Told(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
+    if not isinstance(items, str):
+        raise TypeError(f"experiment {full_name!r}: got items={items!r}, wanted a string")
+    described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
+    if groups is not None:
+        described["groups"] = groups.tolist()
+    return Told(matrix, labels, Items(items, cells, groups), truth, described)
+
+
+def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:
+    """Experiments on the same items have the same truth and the same classes."""
+    label, cells, groups = items
+    for other in experiments:
+        if other.name == full_name or other.items is None or other.items.label != label:
+            continue
+        C, truth = other.num_classes, other.items.cells.cpu() // other.num_classes
+        if C != num_classes or not torch.equal(truth, cells // num_classes):
+            raise ValueError(
+                f"experiment {full_name!r}: its y_true or its classes are not those of {other.name!r}, which "
+                f"has the items {label!r} too; give both the same y_true and the same labels"
+            )
+
+
+def mapping(what: str, value: Any, such_as: str = "") -> Mapping:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what}: got {value!r}, wanted a dictionary{such_as}")
+    return value
+
+
+def split_name(name: Any) -> tuple[str, str]:
+    """ "group/experiment", or "name" for "name/name"."""
+    if not isinstance(name, str):
+        raise TypeError(f"experiment: got {name!r}, wanted a string 'group/experiment'")
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):
+        raise ConfigError(f"experiment: got {name!r}, wanted 'group/experiment' or one name for both")
+    return parts[0], parts[-1]
+
+
+def plain(value: Any) -> Any:
+    """A copy that JSON can hold."""
+    if hasattr(value, "__array__"):
+        return (value if isinstance(value, Tensor) else np.asarray(value)).tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fingerprint(config: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def digest(classes: list, truth: Tensor) -> bytes:
+    """Of the true classes of items."""
+    return hashlib.blake2b(repr(classes).encode() + truth.numpy().tobytes(), digest_size=16).digest()
+
+
+def write(config: dict[str, Any], path: str | Path) -> None:
+    path = Path(path)
+    kind = _suffix(path)
+    if kind == "json":
+        text = json.dumps(config, indent=1)
+    elif kind == "toml":
+        text = _package("tomli_w", path).dumps(config)
+    else:
+        text = _package("yaml", path).safe_dump(config, sort_keys=False)
+    with written(path) as file:
+        file.write(text.encode())
+
+
+def read(path: str | Path) -> Mapping[str, Any]:
+    path = Path(path)
+    kind = _suffix(path)
+    wrong: tuple[type[Exception], ...] = (ValueError,)
+    if kind == "json":
+        parse = json.loads
+    elif kind == "toml":
+        parse = _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads
+    else:
+        yaml = _package("yaml", path)
+        parse, wrong = yaml.safe_load, (yaml.YAMLError,)
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except wrong as error:
+        raise ConfigError(f"{path}: wanted a study in {kind}; {error}") from None
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{path}: got a {type(found).__name__}, wanted a study as Study.save writes it")
+    return found
+
+
+def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
+    names = list(names)
+    closest = ", ".join(map(repr, get_close_matches(name, names, cutoff=0)))
+    advice = f"the closest are {closest}" if closest else f"it has no {kind} yet"
+    return UnknownNameError(f"there is no {kind} {name!r} in the study; {advice}")
+
+
+def _number(name: str, value: Any, kind: type) -> Any:
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    try:
+        held = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
+        if isinstance(held, bool) or not isinstance(held, str | numbers.Real | np.generic):
+            raise TypeError
+        converted = kind(held)
+        if float(converted) != float(held):
+            raise TypeError
+    except (TypeError, ValueError):
+        wanted = "an integer" if kind is int else "a number"
+        raise TypeError(f"{name}: got {value!r}, wanted {wanted}") from None
+    if not (kind is float and isinstance(value, int)):
+        _warn(f"{name}: got {value!r}, {converted!r} is used")
+    return converted
+
+
+def _suffix(path: Path) -> str:
+    kinds = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+    if path.suffix not in kinds:
+        raise ValueError(f"path: got {str(path)!r}, wanted a name that ends in {', '.join(kinds)}")
+    return kinds[path.suffix]
+
+
+def _package(name: str, path: Path) -> Any:
+    try:
+        return __import__(name)
+    except ImportError:
+        raise ImportError(
+            f'{path.suffix} files need {name}: pip install "tensormetrics[files]", or use a .json file'
+        ) from None
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ConfigWarning, stacklevel=4)
+
+
+def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
+    """Were the samples of two experiments drawn for the same items? Says so where they might have been.
+
+    None stands for what is pooled, which is paired with nothing.
+    """
+    found, alike = [], []
+    for first, second in pairs:
+        if first is None or second is None:
+            found.append(False)
+        elif first.items is not None and second.items is not None:
+            found.append(first.items.label == second.items.label)
+        else:
+            found.append(False)
+            if first.truth is not None and first.truth == second.truth:
+                alike.append((first.name, second.name))
+    if alike:
+        a, b = alike[0]
+        others = f" (so have {len(alike) - 1} other pairs)" if len(alike) > 1 else ""
+        warnings.warn(
+            f"{a!r} and {b!r} have the same y_true{others}, but are compared as if their items were different "
+            "ones; write items='test' in add_experiment of both to compare them item by item, or items=False if "
+            "their items do differ",
+            PosteriorWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

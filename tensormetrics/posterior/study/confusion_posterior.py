@@ -1,0 +1,329 @@
+"""A torchmetrics metric that says how sure a score is."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from ... import _checks
+from ..._metric import Metric, Options
+from ...uncertainty.engine.estimates import Estimate, as_scalars, check_confidence
+from ...uncertainty.engine.resampling import Items, Resampled
+from ...uncertainty.engine.weights import Identity, check_draws, identity
+from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
+from ..metrics.parse import MetricCollection, get_metric
+from ..metrics.quantity import observed_values
+from ..metrics.sample_metrics import sample_metrics
+from ..plots.distributions import Shown, plot_distributions
+from ..sampling import paired
+from ..sampling.confusion_matrix import checked_labels
+from ..sampling.confusion_sums import METHODS, Method
+from ..sampling.dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
+
+
+class ConfusionPosterior(Metric):
+    """Credible intervals of classification metrics, from the posterior of the confusion matrix.
+
+    `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
+    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives an `Estimate` for
+    each, float64, of `batch_shape`, then (C,) for one value per class: the median of `num_samples` samples in `dtype`,
+    and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
+    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
+    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
+    `labels` are the names of the classes in `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one
+    score an item, which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
+
+    The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
+    of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
+    fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
+    scores. Priors of 0 take what was never observed for impossible.
+
+        metric = ConfusionPosterior(10, ["acc", "f1@macro"])
+        metric.update(logits, target)
+        metric.compute()["acc"].low
+
+    Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
+
+        ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(L,)).update(probabilities.mT, target.mT)
+
+    Reference: doi:10.7717/peerj-cs.398.
+
+    >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
+    >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
+    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.compute()["acc"]))
+    0.75 [0.61, 0.86]
+    """
+
+    counts: Tensor
+    spilled: Tensor
+    ids: Tensor
+    groups: Tensor
+    cells: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        metrics: str | Iterable[str] = ("acc",),
+        *,
+        ci_probability: float = 0.95,
+        interval: Literal["hdi", "eti"] = "hdi",
+        num_samples: int = 10_000,
+        prevalence_prior: Any = "perks",
+        confusion_prior: Any = "balanced",
+        method: Method = "posterior",
+        zero_division: float | None = None,
+        seed: int = 0,
+        name: str = "posterior",
+        ignore_index: int | None = None,
+        threshold: float | None = None,
+        batch_shape: tuple[int, ...] = (),
+        dtype: torch.dtype = torch.float32,
+        labels: Sequence[str] | None = None,
+        **kwargs: Unpack[Options],
+    ) -> None:
+        super().__init__(**kwargs)
+        C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
+        collection = MetricCollection(metrics, zero_division)
+        if not collection:
+            raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
+        self.zero_division = zero_division
+        for metric in collection:
+            metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))  # refuses options that do not fit C
+        self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
+        self.metrics = tuple(self.per_class)
+        check_probability("ci_probability", ci_probability)
+        self.ci_probability = ci_probability
+        _checks.one_of("interval", interval, ("hdi", "eti"))
+        self.interval_kind = interval
+        self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
+        self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
+        self.confusion_prior = confusion_prior_of(confusion_prior, C)
+        _checks.one_of("method", method, METHODS)
+        self.method = method
+        self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.name = name
+        if ignore_index is not None:
+            _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
+        self.ignore_index = ignore_index
+        if threshold is not None:
+            _checks.number("threshold", threshold, "None or a number", math.isfinite)
+            if C != 2:
+                raise ValueError(f"threshold: got {threshold} for {C} classes, wanted num_classes=2")
+        self.threshold = threshold
+        self.labels = checked_labels(labels, C)
+        if not isinstance(batch_shape, Sequence):
+            raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
+        self.batch_shape = tuple(_checks.integer_at_least("batch_shape", size, 0) for size in batch_shape)
+        _checks.one_of("dtype", dtype, DTYPES)
+        self.sample_dtype = dtype
+        self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
+        for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
+            self.add_rows(name)
+        self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
+
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+        """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
+
+        Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
+        which the largest counts; target: (*batch, N, ...) labels; ids, groups: (N,) integers or names.
+
+        Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
+        whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies
+        behind N, such as pixels, is of its item's group.
+        """
+        C, batch = self.num_classes, self.batch_shape
+        _checks.tensor("preds", preds)
+        _checks.integral("target", target)
+        _checks.same_device(preds=preds, target=target, state=self.counts)
+        scored = preds.is_floating_point()
+        if not scored:
+            _checks.integral("preds", preds)
+        if target.ndim <= len(batch) or target.shape[: len(batch)] != batch:
+            wanted = ", ".join(map(str, (*batch, "N", "...")))
+            raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({wanted})")
+        axis = len(batch) + 1
+        one_each = self.threshold is not None
+        scores = (*target.shape[:axis], *([] if one_each else [C]), *target.shape[axis:])
+        if preds.shape != (scores if scored else target.shape):
+            raise ValueError(
+                f"preds: got {preds.dtype} of shape {tuple(preds.shape)} with a target of shape {tuple(target.shape)}, "
+                f"wanted integer labels {tuple(target.shape)} or floating scores {scores}"
+            )
+        if scored and self.threshold is not None:
+            preds = (preds > self.threshold).long().masked_fill(preds.isnan(), -1)
+        elif scored:
+            best, preds = preds.max(axis)
+            preds = preds.masked_fill(best.isnan(), -1)
+        count = target.shape[len(batch)]
+        places = math.prod(target.shape[len(batch) :])
+        # A comparison in uint8 would wrap C and ignore_index.
+        preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
+        if self.ignore_index is None and _labels_below(C, preds, target):
+            cell = torch.add(preds, target, alpha=C)
+            self._keep_items(cell, count, **items)
+            self.counts = self.counts + _numbers_of(cell, C * C).view(*batch, C, C)
+            return
+        inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
+        cell = torch.where(inside, target * C + preds, C * C)
+        if self.ignore_index is not None:
+            cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
+        self._keep_items(cell, count, **items)
+        counted = _numbers_of(cell, C * C + 2)
+        spilled = counted[:, C * C].sum()
+        if cell.device.type == "cpu" and spilled:
+            self._refuse(preds[cell == C * C], target[cell == C * C], scored)
+        self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
+        self.spilled = self.spilled + spilled
+
+    def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
+        # cell: (batch, places), of `count` items
+        if not items and not len(self.cells):
+            return
+        given = identity(count, cell.device, **items)
+        if given and self.batch_shape:
+            raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
+        for name in ("ids", "groups"):
+            if self.update_count > 1 and (name in given) != (len(getattr(self, name)) > 0):
+                raise ValueError(f"{name}: got some for a part of the updates, wanted them in every update or in none")
+        for name, numbers in given.items():
+            self.append_rows(name, numbers.repeat_interleave(cell.shape[1] // max(count, 1)))
+        if given:
+            self.append_rows("cells", cell[0])
+
+    def compute(self) -> dict[str, Estimate]:
+        return self._estimates(self.ci_probability)
+
+    def interval(
+        self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
+    ) -> dict[str, Estimate]:
+        """`compute()` with another mass of the intervals, number of samples or seed than those of the constructor."""
+        confidence = self.ci_probability if confidence is None else check_confidence(confidence)
+        with self._whole_state("interval"):
+            return self._estimates(confidence, num_samples=replicates, seed=seed)
+
+    def _estimates(self, confidence: float, **draws: int | None) -> dict[str, Estimate]:
+        summary = estimate if self.interval_kind == "hdi" else equal_tailed
+        return {
+            metric: Estimate(*(self._shaped(metric, x) for x in summary(values, confidence)))
+            for metric, values in zip(self.metrics, self._samples(self.metrics, **draws), strict=True)
+        }
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        if not len(self.cells):
+            raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
+        inside = self.cells < self.num_classes**2
+        units, cells = (self.groups if len(self.groups) else self.ids)[inside], self.cells[inside]
+        ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
+        items = Items(ones, units, self._read_matrices, cells, self.num_classes**2)
+        return items.resampled(*check_draws(replicates, seed))
+
+    def _read_matrices(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., C * C, 1)  ->  name: (...) or (..., C)
+        shape, C = sums.shape[:-2], self.num_classes
+        values = observed_values(sums.reshape(-1, C, C))
+        collection = MetricCollection(self.metrics, self.zero_division)
+        found = {metric: values[quantity] for metric, quantity in collection.items()}
+        return {
+            metric: value.reshape(*shape, C) if self.per_class[metric] else value.reshape(shape)
+            for metric, value in found.items()
+        }
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None
+    ) -> tuple[dict[str, Tensor], Resampled]:
+        with torch.no_grad(), self._whole_state(asked):
+            found = self._resampled_sums(replicates, seed)
+            return found.read(found.plain), found
+
+    def as_scalars(self, prefix: str = "") -> dict[str, float]:
+        """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
+        labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
+        return as_scalars(self.compute(), prefix, labels)
+
+    def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
+        """The posterior of each value of a metric, by default the first; `plot` shows the intervals of all metrics.
+
+        `options` are those of `drawing.Look`; the answer is a matplotlib Figure.
+        """
+        metric = self.metrics[0] if metric is None else metric
+        _checks.one_of("metric", metric, self.metrics)
+        found = get_metric(metric, self.zero_division)
+        with self._whole_state("plot_posterior"):
+            (samples,) = self._samples([metric])
+            points = observed_values(self._matrices())[found].flatten().tolist()
+        names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
+        if self.per_class[metric]:
+            classes = self.labels or range(self.num_classes)
+            names = [f"{name}, class {c}".removeprefix(", ") for name in names for c in classes]
+        elif not self.batch_shape:
+            names = [metric]
+        shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
+        label, bounds = found.full_name, found.bounds_of(self.num_classes)
+        return plot_distributions(shown, label, bounds, self.ci_probability, **options)
+
+    def batch_value(self) -> dict[str, Tensor]:
+        """What `forward` answers with: point values, without sampling."""
+        values = observed_values(self._matrices())
+        collection = MetricCollection(self.metrics, self.zero_division)
+        return {metric: self._shaped(metric, values[found]) for metric, found in collection.items()}
+
+    def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
+        return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
+
+    def _samples(
+        self, metrics: Iterable[str], num_samples: int | None = None, seed: int | None = None
+    ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
+        if self.spilled:
+            raise ValueError(
+                f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
+                "scores; reset() and leave them out, or mark them by ignore_index"
+            )
+        matrices, grouped = self._matrices(), None
+        if len(self.groups):
+            inside = self.cells < self.num_classes**2
+            grouped = paired.Items(self.name, self.cells[inside], self.groups[inside])
+        return sample_metrics(
+            matrices,
+            MetricCollection(metrics, self.zero_division),
+            self.num_samples if num_samples is None else num_samples,
+            items=grouped,
+            prevalence_prior=self.prevalence_prior,
+            confusion_prior=self.confusion_prior,
+            method=self.method,
+            seed=self.seed if seed is None else seed,
+            names=[f"{self.name}/{i}" for i in range(len(matrices))] if self.batch_shape else [self.name],
+            dtype=self.sample_dtype,
+        )
+
+    def _shaped(self, metric: str, values: Tensor) -> Tensor:  # (batch, C) -> (*batch, C), or (batch, 1) -> (*batch)
+        return (
+            values.reshape(*self.batch_shape, self.num_classes)
+            if self.per_class[metric]
+            else values.reshape(self.batch_shape)
+        )
+
+    def _refuse(self, preds: Tensor, target: Tensor, scored: bool) -> None:
+        last = self.num_classes - 1
+        for name, labels in ("target", target), ("preds", preds):
+            if labels.min() < 0 or labels.max() > last:
+                got = "nan scores" if scored and name == "preds" else f"labels from {labels.min()} to {labels.max()}"
+                raise ValueError(f"{name}: got {got}, wanted 0 to {last}")
+
+
+def _labels_below(size: int, *labels: Tensor) -> bool:
+    """Whether all lie in 0..size-1; False also where an answer would wait for the device."""
+    if not all(each.device.type == "cpu" and each.numel() for each in labels):
+        return False
+    ends = [end.item() for each in labels for end in each.aminmax()]
+    return min(ends) >= 0 and max(ends) < size
+
+
+def _numbers_of(cell: Tensor, size: int) -> Tensor:
+    # cell: (batch, places) in 0..size-1  ->  (batch, size)
+    if len(cell) == 1 and cell.device.type == "cpu":
+        return cell[0].bincount(minlength=size).unsqueeze(0)
+    return cell.new_zeros(len(cell), size).scatter_add_(1, cell, torch.ones_like(cell))

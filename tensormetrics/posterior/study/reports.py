@@ -1,0 +1,268 @@
+"""The tables of a study.
+
+All take (source, metric, class_label): the class, by its number or name, where the metric has one value for each.
+Tables take `table_fmt` and `precision`: see `format_table`.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..comparison.listwise import expected_reward
+from ..sampling.confusion_sums import Method
+from ..sampling.errors import ConfigWarning, PosteriorWarning
+from ..summaries.summary import PosteriorSummary, summarize
+from ..summaries.table import format_table
+from .comparisons import (
+    compare_all_pairs,
+    get_fold_comparison,
+    get_listwise_comparison_result,
+    get_pairwise_comparison,
+    get_pairwise_random_comparison,
+)
+from .config import AGGREGATED, split_name
+from .samples import Label, Samples, experiments_by_group, pooled_samples
+
+SUMMARY_COLUMNS = {  # header -> field of PosteriorSummary
+    "Observed": None,
+    "Median": "median",
+    "Mean": "mean",
+    "SD": "sd",
+    "Mode": "mode",
+    "HDI": "hdi",
+    "ETI": "eti",
+    "MU": "metric_uncertainty",
+    "Skew": "skew",
+    "Kurt": "kurtosis",
+    "MCSE": "mcse_mean",
+    "NaN": "nan_fraction",
+}
+DEFAULT_COLUMNS = ["Median", "Mode", "HDI", "MU", "Skew", "Kurt"]
+
+
+def report_metric_summaries(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    table_fmt: str = "github",
+    precision: int = 4,
+    columns: Sequence[str] | None = None,
+) -> Any:
+    """Each experiment's posterior. `columns`: some of Observed, Median, Mean, SD, HDI, ...; an error names all."""
+    columns = ["Observed", *DEFAULT_COLUMNS] if columns is None else list(columns)
+    if wrong := [column for column in columns if column not in SUMMARY_COLUMNS]:
+        raise ValueError(f"columns: got {wrong[0]!r}, wanted some of {', '.join(SUMMARY_COLUMNS)}")
+    return _summaries(source, metric, class_label, "posterior", columns, table_fmt, precision)
+
+
+def report_random_metric_summaries(
+    source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
+) -> Any:
+    """What guessers with the experiments' prevalences would reach."""
+    return _summaries(source, metric, class_label, "random", DEFAULT_COLUMNS, table_fmt, precision)
+
+
+def report_aggregated_metric_summaries(
+    source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
+) -> Any:
+    """Each group's pooled posterior, and how much its experiments differ."""
+    rows = []
+    for group in _listed(experiments_by_group(source)):
+        name = f"{group}/{AGGREGATED}"
+        result = pooled_samples(source, metric, group)
+        index = source.class_index(metric, class_label, [name])
+        found = summarize(result.values[:, index], source.ci_probability)
+        between = result.heterogeneity_results
+        rows.append(
+            {"Group": group}
+            | _cells(source, found, DEFAULT_COLUMNS)
+            | {
+                "Kurtosis": found.kurtosis,
+                "Var. Within": between.within_experiment_variance[index],
+                "Var. Between": between.between_experiment_variance[index],
+                "I2": between.i2[index],
+            }
+        )
+    shown = [header for header in _headers(source, DEFAULT_COLUMNS) if header != "Kurt"]
+    headers = ["Group", *shown, "Kurtosis", "Var. Within", "Var. Between", "I2"]
+    return format_table(rows, headers, table_fmt, precision, percent=["I2"])
+
+
+def report_pairwise_comparison(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    experiment_a: str,
+    experiment_b: str,
+    min_sig_diff: float | None = None,
+    precision: int = 4,
+    table_fmt: str | None = None,
+) -> str:
+    """One comparison in words."""
+    if table_fmt is not None:
+        warnings.warn(
+            f"table_fmt: got {table_fmt!r}, but one comparison is a text; report_pairwise_comparisons is a table",
+            ConfigWarning,
+            stacklevel=2,
+        )
+    pair = {"experiment_a": experiment_a, "experiment_b": experiment_b}
+    found = get_pairwise_comparison(source, metric, class_label, **pair, min_sig_diff=min_sig_diff)
+    return found.template_sentence(precision)
+
+
+def report_pairwise_comparisons(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    min_sig_diff: float | None = None,
+    table_fmt: str = "github",
+    precision: int = 4,
+) -> Any:
+    """All pairs of experiments."""
+    interval = f"{source.ci_probability:.1%} HDI"
+    shares = "P(A > B)", "P(B > A)"
+    headers = ["Experiment A", "Experiment B", "Median Δ", interval, *shares, "p_ROPE", "p_sig", "Favours"]
+    if len(_listed(source.list_experiments())) < 2:
+        return format_table([], headers, table_fmt, precision)
+    found = compare_all_pairs(source, metric, class_label, min_sig_diff=min_sig_diff)
+    favours = found.favours
+    assert favours is not None  # of each pair
+    low, high = found.interval
+    columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig
+    rows = [
+        dict(zip(headers, (a, b, median, (low, high), *shares, better or ""), strict=True))
+        for a, b, (median, low, high, *shares), better in zip(
+            found.lhs_name, found.rhs_name, torch.stack(columns, -1).tolist(), favours, strict=True
+        )
+    ]
+    return format_table(rows, headers, table_fmt, precision)
+
+
+def report_pairwise_comparison_to_random(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    min_sig_diff: float | None = None,
+    table_fmt: str = "github",
+    precision: int = 4,
+) -> Any:
+    """Each experiment against a guesser with its prevalence."""
+    headers = ["Group", "Experiment", "Median Δ", "P(> random)", "ROPE", "p_ROPE", "p_sig"]
+    rows = []
+    for name in _listed(source.list_experiments()):
+        found = get_pairwise_random_comparison(source, metric, class_label, experiment=name, min_sig_diff=min_sig_diff)
+        rope = (-found.min_sig_diff, found.min_sig_diff)
+        cells = *split_name(name), found.median, found.p_greater, rope, found.p_rope, found.p_bi_sig
+        rows.append(dict(zip(headers, cells, strict=True)))
+    return format_table(rows, headers, table_fmt, precision)
+
+
+def report_listwise_comparison(
+    source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
+) -> Any:
+    """The probability of each rank given the experiment; rows sum to 1."""
+    _listed(source.list_experiments())
+    found = get_listwise_comparison_result(source, metric, class_label)
+    ranks = [f"Rank {r + 1}" for r in range(len(found.experiment_names))]
+    headers = ["Group", "Experiment", *ranks]
+    rows = [
+        dict(zip(headers, (*split_name(name), *shares), strict=True))
+        for name, shares in zip(found.experiment_names, found.p_rank_given_experiment.tolist(), strict=True)
+    ]
+    return format_table(rows, headers, table_fmt, precision, blank_below=10.0**-precision)
+
+
+def report_expected_reward(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    rewards: Any = None,
+    table_fmt: str = "github",
+    precision: int = 2,
+) -> Any:
+    """The expected reward of each experiment, when ranks are rewarded; see `expected_reward`."""
+    headers, rows = ["Group", "Experiment", "E[Reward]"], []
+    if _listed(source.list_experiments()):
+        found = get_listwise_comparison_result(source, metric, class_label)
+        earned = expected_reward(found.p_rank_given_experiment, rewards).tolist()
+        rows = [
+            dict(zip(headers, (*split_name(name), reward), strict=True))
+            for name, reward in zip(found.experiment_names, earned, strict=True)
+        ]
+    return format_table(rows, headers, table_fmt, precision)
+
+
+def report_fold_comparison(
+    source: Samples,
+    metric: str,
+    class_label: Label = None,
+    *,
+    group_a: str,
+    group_b: str,
+    rho: float | None = None,
+    min_sig_diff: float = 0.0,
+    table_fmt: str = "github",
+    precision: int = 4,
+) -> Any:
+    """Two models over the folds of a cross-validation."""
+    found = get_fold_comparison(
+        source, metric, class_label, group_a=group_a, group_b=group_b, rho=rho, min_sig_diff=min_sig_diff
+    )
+    row = {
+        "Metric": source.titled(metric, class_label, [f"{group_a}/{AGGREGATED}"]),
+        "Mean Δ": found.mean_difference,
+        "SD": found.sd,
+        "rho": found.rho,
+        "t": found.t_statistic,
+        "p": found.p_value,
+        "p_left": found.p_left,
+        "p_ROPE": found.p_rope,
+        "p_right": found.p_right,
+        f"{source.ci_probability:.1%} interval": found.interval,
+    }
+    return format_table([row], list(row), table_fmt, precision)
+
+
+def _summaries(
+    source: Samples,
+    metric: str,
+    class_label: Label,
+    method: Method,
+    columns: Sequence[str],
+    table_fmt: str,
+    precision: int,
+) -> Any:
+    names = _listed(source.list_experiments())
+    rows = []
+    if names:
+        samples = torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
+        found = summarize(samples, source.ci_probability)
+        observed = [source.column(metric, class_label, name, "input")[0] for name in names]
+        cells = {"Observed": torch.stack(observed), **_cells(source, found, columns)}
+        for e, name in enumerate(names):
+            group, experiment = split_name(name)
+            row = {header: tuple(x[e] for x in v) if isinstance(v, tuple) else v[e] for header, v in cells.items()}
+            rows.append({"Group": group, "Experiment": experiment, **row})
+    return format_table(rows, ["Group", "Experiment", *_headers(source, columns)], table_fmt, precision)
+
+
+def _headers(source: Samples, columns: Sequence[str]) -> list[str]:
+    return [f"{source.ci_probability:.1%} {column}" if column in ("HDI", "ETI") else column for column in columns]
+
+
+def _cells(source: Samples, found: PosteriorSummary, columns: Sequence[str]) -> dict[str, Any]:
+    values = [getattr(found, field) for column in columns if (field := SUMMARY_COLUMNS[column])]
+    return dict(zip(_headers(source, [c for c in columns if c != "Observed"]), values, strict=True))
+
+
+def _listed(names: Any) -> Any:
+    if not names:
+        warnings.warn("the study has no experiments, so the report is empty", PosteriorWarning, stacklevel=3)
+    return names

@@ -1,0 +1,429 @@
+"""A study: experiments in groups, metrics, and everything that can be asked of them."""
+
+import inspect
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..metrics.parse import find_metric
+from ..metrics.quantity import Quantity
+from ..metrics.registry import ExperimentAggregator, check_zero_division, get_experiment_aggregator
+from ..sampling.confusion_sums import METHODS, Method
+from ..sampling.dirichlet import DTYPES
+from ..sampling.errors import ConfigError, ConfigWarning
+from ..sampling.rng import RNG
+from . import comparisons, figures, reports
+from . import config as config
+from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
+from .samples import Label, Result
+
+Kept = TypeVar("Kept", bound=Result)
+
+
+class Study:
+    """Experiments "group/experiment" and metrics; reports and plots of their posteriors and comparisons.
+
+    `experiments`: {group: {experiment: {"confusion_matrix": ..., "prevalence_prior": ..., "confusion_prior": ...}}};
+    `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
+    an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
+    alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
+    `zero_division` as in `get_metric`, for all metrics.
+
+    ConfigError says what is wrong; ConfigWarning what was chosen or converted.
+
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
+    >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
+    >>> print(study.report_metric_summaries("acc", columns=["Observed", "Median"]))
+    | Group | Experiment | Observed | Median |
+    | ----- | ---------- | -------- | ------ |
+    | mlp   | mlp        |   0.8900 | 0.8896 |
+    | cnn   | cnn        |   0.9250 | 0.9238 |
+    >>> print(study.report_pairwise_comparison("acc", experiment_a="cnn", experiment_b="mlp").splitlines()[1])
+    P(cnn > mlp) = 88.58%, P(cnn < mlp) = 11.42%.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        num_samples: int | None = config.NUM_SAMPLES,
+        ci_probability: float | None = config.CI_PROBABILITY,
+        experiments: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+        metrics: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        memory_limit: int = 2**30,
+        zero_division: float | None = None,
+    ) -> None:
+        _checks.one_of("dtype", dtype, DTYPES)
+        if zero_division is not None:
+            check_zero_division(zero_division)
+        self._zero_division = zero_division
+        self.device, self.dtype = device, dtype
+        self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
+        self._groups: dict[str, ExperimentGroup] = {}
+        self._metrics: dict[str, dict[str, Any]] = {}
+        self._aggregators: dict[Quantity, ExperimentAggregator | None] = {}
+        self._described: dict[str, dict[str, dict[str, Any]]] = {}
+        self._samples: OrderedDict[tuple, Result] = OrderedDict()
+        self._ignored: set[tuple] = set()  # class labels of metrics that have none
+        self.seed, self.num_samples, self.ci_probability = seed, num_samples, ci_probability
+        self.experiments = {} if experiments is None else experiments
+        self.metrics = {} if metrics is None else metrics
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int | None) -> None:
+        self._seed = config.checked_seed(seed)
+        for group in self._groups.values():
+            group.rng.seed = self._seed
+
+    @property
+    def num_samples(self) -> int:
+        return self._num_samples
+
+    @num_samples.setter
+    def num_samples(self, num_samples: int | None) -> None:
+        self._num_samples = config.checked_num_samples(num_samples)
+
+    @property
+    def ci_probability(self) -> float:
+        return self._ci_probability
+
+    @ci_probability.setter
+    def ci_probability(self, ci_probability: float | None) -> None:
+        self._ci_probability = config.checked_ci_probability(ci_probability)
+
+    @property
+    def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """As given to the constructor, in plain numbers and lists."""
+        return config.plain(self._described)
+
+    @experiments.setter
+    def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        with self._all_or_nothing():
+            self._groups, self._described = {}, {}
+            for group, members in config.mapping("experiments", experiments).items():
+                for name, found in config.mapping(f"experiments: group {group!r}", members).items():
+                    full_name = f"{group}/{name}"
+                    found = config.mapping(f"experiment {full_name!r}", found)
+                    if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
+                        known = ", ".join(config.EXPERIMENT_KEYS)
+                        raise ConfigError(
+                            f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {known}"
+                        )
+                    self.add_experiment(full_name, **found)
+        self._samples.clear()
+
+    @property
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        return {name: dict(found) for name, found in self._metrics.items()}
+
+    @metrics.setter
+    def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
+        metrics = dict(config.mapping("metrics", metrics, " such as {'acc': {}}"))
+        default = metrics.pop("__default__", {})
+        with self._all_or_nothing():
+            self._metrics, self._aggregators = {}, {}
+            for name, found in metrics.items():
+                found = config.mapping(f"metric {name!r}", found or default)
+                if found and "aggregation" not in found:
+                    raise ConfigError(
+                        f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too"
+                    )
+                self.add_metric(name, **found)
+
+    def add_experiment(
+        self,
+        experiment_name: str,
+        confusion_matrix: Any = None,
+        prevalence_prior: Any = None,
+        confusion_prior: Any = None,
+        y_true: Any = None,
+        y_pred: Any = None,
+        *,
+        num_classes: int | None = None,
+        labels: Any = None,
+        items: str | Literal[False] | None = None,
+        groups: Any = None,
+    ) -> None:
+        """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
+
+        Priors are those of `dirichlet_prior`; None stands for "perks" and "balanced", with which intervals of the
+        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `labels` are the
+        classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots call them
+        by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
+        names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
+        comparison of experiments with the same y_true and without items warns; items=False says that these differ.
+        `groups` (N,), integers or names, are the documents, patients or speakers of the items of y_true and y_pred:
+        intervals take whole groups for what varies.
+        """
+        group, name = config.split_name(experiment_name)
+        full_name = f"{group}/{name}"
+        if config.AGGREGATED in (group, name):
+            raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
+        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
+        if told.items is not None:
+            others = (other for found in self._groups.values() for other in found.experiments.values())
+            config.check_items(full_name, told.items, len(told.confusion_matrix), others)
+        priors = {
+            "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
+            "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
+        }
+        members = self._described.setdefault(group, {})
+        if name in members:
+            _warn(f"experiment {full_name!r} is there already; it is overwritten")
+        holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
+        try:
+            options = {"items": told.items, "labels": told.labels, "device": self.device}
+            holder.add_experiment(name, told.confusion_matrix, **priors, **options).truth = told.truth
+        except ValueError as error:
+            if not members:
+                del self._described[group]
+            raise type(error)(_naming(full_name, error)) from None
+        self._groups[group] = holder
+        members[name] = config.plain(told.described | priors)
+
+    def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
+        """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
+        found = find_metric(metric, self._zero_division)
+        name = metric if isinstance(metric, str) else metric.name
+        aggregator, described = None, {}
+        if aggregation is not None:
+            aggregator = get_experiment_aggregator(aggregation, **aggregation_options)
+            described = {"aggregation": aggregation, **aggregation_options}
+        elif aggregation_options:
+            raise ValueError(f"metric {name!r}: got {sorted(aggregation_options)} without an aggregation, wanted both")
+        self._metrics[name], self._aggregators[found] = described, aggregator
+
+    def get_metric_samples(
+        self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
+    ) -> Result:
+        """Samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
+        _checks.one_of("sampling_method", sampling_method, METHODS)
+        found = self.find_metric(metric)
+        group, name = config.split_name(experiment_name)
+        if group not in self._groups:
+            raise config.unknown("group", group, self._groups)
+        holder = self._groups[group]
+        if name != config.AGGREGATED:
+            return self._sampled(self._experiment(group, name), found, sampling_method)
+        members = tuple(holder.experiments.values())
+        aggregator = self._aggregators[found]
+
+        def pool() -> ExperimentAggregationResult:
+            parts = [self._sampled(experiment, found, sampling_method) for experiment in members]
+            return holder.aggregate(found, aggregator, parts, sampling_method)
+
+        return self._cached((members, aggregator, self.seed, self.num_samples, sampling_method, found.name), pool)
+
+    def find_metric(self, metric: str | Quantity) -> Quantity:
+        """A metric of the study, by any of its spellings."""
+        found = find_metric(metric, self._zero_division)
+        if found not in self._aggregators:
+            raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
+        return found
+
+    def column(
+        self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
+    ) -> Tensor:
+        """Samples (S,) of one value of a metric."""
+        result = self.get_metric_samples(metric, experiment, method)
+        return result.values[:, self.class_index(metric, class_label, [experiment])]
+
+    def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
+        """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
+        found = self.find_metric(metric)
+        if not found.is_multiclass:
+            index = 0
+            for name in experiments:
+                index = self._group(config.split_name(name)[0]).class_index(class_label, found.name, name)
+            return index
+        if class_label not in (None, 0) and (found.name, class_label) not in self._ignored:
+            self._ignored.add((found.name, class_label))  # said once, however many samples a report looks at
+            warnings.warn(
+                f"metric {found.name!r} has one value for all classes; class_label {class_label!r} is ignored",
+                ConfigWarning,
+                stacklevel=3,
+            )
+        return 0
+
+    def titled(self, metric: str, class_label: Label, experiments: Sequence[str], title: str | None = None) -> str:
+        """`title`, by default the metric's name, followed by the name of the class where there is one for each."""
+        title = metric if title is None else title
+        if self.find_metric(metric).is_multiclass:
+            return title
+        index = self.class_index(metric, class_label, experiments)
+        groups = [self._group(config.split_name(name)[0]) for name in experiments]
+        labels = next((group.labels for group in groups if group.labels), None)
+        return f"{title}, class {labels[index] if labels else index}"
+
+    def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
+        """Were the samples of two experiments drawn for the same items? Says so where they might have been."""
+        pooled = f"/{config.AGGREGATED}"
+        return config.paired(
+            [
+                [None if name.endswith(pooled) else self._experiment(*config.split_name(name)) for name in pair]
+                for pair in pairs
+            ]
+        )
+
+    # What can be asked of the samples: functions of a study, see `Samples`.
+    get_pairwise_comparison = comparisons.get_pairwise_comparison
+    get_pairwise_random_comparison = comparisons.get_pairwise_random_comparison
+    compare_all_pairs = comparisons.compare_all_pairs
+    get_listwise_comparison_result = comparisons.get_listwise_comparison_result
+    get_listwise_comparsion_result = comparisons.get_listwise_comparison_result  # as prob_conf_mat spells it
+    get_fold_comparison = comparisons.get_fold_comparison
+    report_metric_summaries = reports.report_metric_summaries
+    report_random_metric_summaries = reports.report_random_metric_summaries
+    report_aggregated_metric_summaries = reports.report_aggregated_metric_summaries
+    report_pairwise_comparison = reports.report_pairwise_comparison
+    report_pairwise_comparisons = reports.report_pairwise_comparisons
+    report_pairwise_comparison_to_random = reports.report_pairwise_comparison_to_random
+    report_listwise_comparison = reports.report_listwise_comparison
+    report_expected_reward = reports.report_expected_reward
+    report_fold_comparison = reports.report_fold_comparison
+    plot_metric_summaries = figures.plot_metric_summaries
+    plot_experiment_aggregation = figures.plot_experiment_aggregation
+    plot_pairwise_comparison = figures.plot_pairwise_comparison
+    plot_forest_plot = figures.plot_forest_plot
+
+    def list_experiments(self) -> list[str]:
+        """Names "group/experiment" in the order of insertion."""
+        return [f"{group}/{name}" for group, found in self._groups.items() for name in found.experiments]
+
+    def all_experiments(self) -> list[str]:
+        """Names "group/experiment", sorted."""
+        return sorted(f"{group}/{name}" for group, members in self._described.items() for name in members)
+
+    def __getitem__(self, key: str) -> Experiment | ExperimentGroup:
+        if not isinstance(key, str):
+            raise TypeError(f"study[...]: got {key!r}, wanted a string 'group' or 'group/experiment'")
+        group, _, name = key.partition("/")
+        return self._experiment(group, name) if name else self._group(group)
+
+    def _group(self, name: str) -> ExperimentGroup:
+        if name not in self._groups:
+            raise config.unknown("group", name, self._groups)
+        return self._groups[name]
+
+    def _experiment(self, group: str, name: str) -> Experiment:
+        holder = self._group(group)
+        if name not in holder.experiments:
+            raise config.unknown("experiment", f"{group}/{name}", self.all_experiments())
+        return holder[name]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @property
+    def num_experiment_groups(self) -> int:
+        return len(self)
+
+    @property
+    def num_experiments(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes that all experiments share. ConfigError where there is none."""
+        found = sorted({group.num_classes for group in self._groups.values()})
+        if len(found) != 1:
+            raise ConfigError(f"num_classes: experiments have {found or 'no'} classes, wanted one number for all")
+        return found[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything that `to_dict` says."""
+        return config.fingerprint(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "num_samples": self.num_samples,
+            "ci_probability": self.ci_probability,
+            "dtype": config.dtype_name(self.dtype),
+            "experiments": self.experiments,
+            "metrics": config.plain(self.metrics),
+        } | ({} if self._zero_division is None else {"zero_division": float(self._zero_division)})
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
+        """The study that `to_dict` described; `overrides` are arguments of the constructor."""
+        arguments = {**described, **overrides}
+        known = list(inspect.signature(cls).parameters)
+        if unknown := [key for key in arguments if key not in known]:
+            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(known)}")
+        if isinstance(dtype := arguments.get("dtype"), str):
+            arguments["dtype"] = getattr(torch, dtype, dtype)
+        return cls(**arguments)
+
+    def save(self, path: str | Path) -> None:
+        """Write a .json, .toml or .yaml file from which the same draws come again."""
+        config.write(self.to_dict(), path)
+
+    @classmethod
+    def load(cls, path: str | Path, **overrides: Any) -> "Study":
+        return cls.from_dict(config.read(path), **overrides)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        names = "_groups", "_described", "_metrics", "_aggregators"
+        before = [getattr(self, name) for name in names]
+        try:
+            yield
+        except BaseException:
+            for name, content in zip(names, before, strict=True):
+                setattr(self, name, content)
+            raise
+
+    def _sampled(self, experiment: Experiment, metric: Quantity, method: Method) -> ExperimentResult:
+        draws = experiment, self.seed, self.num_samples, method
+
+        def draw() -> ExperimentResult:
+            # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
+            wanted, room = [metric], self.memory_limit // 2
+            for other in self._aggregators:
+                room -= self.num_samples * self.dtype.itemsize * experiment.num_classes
+                if room > 0 and other is not metric and (*draws, other.name) not in self._samples:
+                    wanted.append(other)
+            scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
+            found = experiment.sample_metrics(wanted, method, self.num_samples, **scratch)
+            for other in wanted[1:]:
+                self._store((*draws, other.name), found[other])
+            return found[metric]
+
+        return self._cached((*draws, metric.name), draw)
+
+    def _cached(self, key: tuple, make: Callable[[], Kept]) -> Kept:
+        if key not in self._samples:
+            self._store(key, make())
+        self._samples.move_to_end(key)
+        return cast(Kept, self._samples[key])
+
+    def _store(self, key: tuple, result: Result) -> None:
+        self._samples[key] = result
+        used = sum(held.nbytes for held in self._samples.values())
+        while used > self.memory_limit * 3 // 4 and len(self._samples) > 1:
+            used -= self._samples.popitem(last=False)[1].nbytes
+
+
+def _naming(name: str, error: Exception) -> str:
+    text = str(error)
+    return text if name in text else f"experiment {name!r}: {text}"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ConfigWarning, stacklevel=3)

@@ -1,0 +1,4 @@
+"""Summaries of posterior samples, and the printing of tables.
+
+Built on `uncertainty.statistics` only.
+"""

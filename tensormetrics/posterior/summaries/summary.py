@@ -1,0 +1,107 @@
+"""Summaries of posterior samples: location, spread, shape and intervals."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...uncertainty.statistics.moments import sum_of
+from ...uncertainty.statistics.samples import (
+    check_probability,
+    finite_part,
+    histogram_mode,
+    narrowest_interval,
+    quantile_errors,
+    sort_samples,
+    sorted_median,
+    sorted_quantiles,
+)
+
+
+class PosteriorSummary(NamedTuple):
+    """What samples say; see `summarize`. MCSE are Monte Carlo standard errors: how far other draws might lie."""
+
+    median: Tensor
+    mean: Tensor
+    sd: Tensor
+    mode: Tensor
+    hdi: tuple[Tensor, Tensor]  # highest density interval
+    eti: tuple[Tensor, Tensor]  # equal-tailed interval
+    metric_uncertainty: Tensor  # width of the highest density interval
+    skew: Tensor
+    kurtosis: Tensor
+    mcse_mean: Tensor
+    mcse_median: Tensor
+    mcse_eti: tuple[Tensor, Tensor]
+    nan_fraction: Tensor
+    ci_probability: float
+
+    @property
+    def headers(self) -> list[str]:
+        return list(self.as_dict())
+
+    def as_dict(self) -> dict[str, Tensor | tuple[Tensor, Tensor]]:
+        """The columns that tables show if not told otherwise."""
+        return {
+            "Median": self.median,
+            "Mode": self.mode,
+            f"{self.ci_probability:.1%} HDI": self.hdi,
+            "MU": self.metric_uncertainty,
+            "Skew": self.skew,
+            "Kurt": self.kurtosis,
+        }
+
+
+def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> PosteriorSummary:
+    """What samples say, in float64, from one sort.
+
+    Shapes: samples: (..., S, ...) -> each (..., ...), without axis `dim`.
+
+    nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
+    excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,
+    interpolated linearly. The mode is the middle of the fullest of equally wide bins, or an infinity that more than
+    half of the samples equal. Where no sample remains every field is nan. ValueError: ci_probability not in (0, 1].
+
+    >>> found = summarize(torch.linspace(0, 1, 101), 0.9)
+    >>> found.median, found.hdi[0]
+    (tensor(0.5000, dtype=torch.float64), tensor(0., dtype=torch.float64))
+    """
+    check_probability("ci_probability", ci_probability)
+    x, n = sort_samples(samples, dim)
+    low, high = narrowest_interval(x, n, ci_probability)
+    quantiles = x.new_tensor([0.5, (1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    errors = quantile_errors(x, n, quantiles)
+
+    finite = finite_part(x, n)
+    number = finite.number[..., 0].double()
+    along = x.movedim(-1, 0)
+    mean = sum_of(along, lambda part, _: (part,))[1] / number
+    mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
+
+    def powers(part: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
+        deviation = part.sub_(mean[..., None])
+        square = torch.square(deviation, out=spare)
+        return square, square * deviation, square.square()
+
+    eti_low, eti_high = sorted_quantiles(x, torch.zeros_like(n), n, quantiles[1:]).unbind(-1)
+    _, squares, cubes, fourths = sum_of(along, powers)
+    m2, m3, m4 = squares / number, cubes / number, fourths / number
+    sd = (squares / (number - 1).clamp(min=0)).sqrt()
+    return PosteriorSummary(
+        median=sorted_median(x, n),
+        mean=mean,
+        sd=sd,
+        mode=histogram_mode(x, n, finite),
+        hdi=(low, high),
+        eti=(eti_low, eti_high),
+        metric_uncertainty=torch.where(low == high, 0, high - low),
+        skew=m3 / m2**1.5,
+        kurtosis=m4 / m2**2 - 3,
+        mcse_mean=sd / number.sqrt(),
+        mcse_median=errors[..., 0],
+        mcse_eti=(errors[..., 1], errors[..., 2]),
+        nan_fraction=1 - n[..., 0].double() / samples.shape[dim]
+        if samples.shape[dim]
+        else x.new_full(x.shape[:-1], torch.nan),
+        ci_probability=ci_probability,
+    )

@@ -1,0 +1,101 @@
+"""Kernel density estimates of samples."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+
+EXACT = 20_000  # more samples than this are binned first
+BINS = 2**13  # of which dozens lie under one bandwidth
+SCRATCH = 2**24  # kernel values at a time
+
+
+class Density(NamedTuple):
+    """A density on a grid, and the bandwidth of its kernel."""
+
+    grid: Tensor  # (..., G)
+    density: Tensor  # (..., G)
+    bandwidth: Tensor  # (...)
+
+
+def kde(
+    samples: Tensor,
+    *,
+    bw_adjust: float = 1.0,
+    cut: float = 1.0,
+    clip: tuple[float, float] | None = None,
+    grid_samples: int = 200,
+    boundary: str = "none",
+) -> Density:
+    """A Gaussian kernel density estimate, float64, with the bandwidth S^(-1/5) * sd * `bw_adjust` (Scott's rule).
+
+    Shapes: samples: (S, ...).
+
+    The grid of `grid_samples` points reaches `cut` standard deviations beyond the samples, not beyond `clip` (low,
+    high). `boundary="reflect"` adds the samples' mirror images at the finite ends of `clip`, so that no mass is lost
+    there. nan and infinite samples are left out. Above 20,000 samples are binned, which moves the density by less than
+    1e-4 of its peak. Equal samples have bandwidth 0 and no density: nan.
+
+    Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
+    without `clip`.
+
+    >>> found = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
+    >>> found.grid, found.density
+    (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
+    """
+    _checks.floating("samples", samples)
+    _checks.one_of("boundary", boundary, ("none", "reflect"))
+    grid_samples = _checks.integer_at_least("grid_samples", grid_samples, 2)
+    _checks.number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
+    _checks.number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
+    if samples.ndim == 0:
+        raise ValueError("samples: got shape (), wanted (S, ...)")
+    if clip is not None and not (isinstance(clip, tuple | list) and len(clip) == 2 and clip[0] < clip[1]):
+        raise ValueError(f"clip: got {clip!r}, wanted (low, high) with low < high")
+    if boundary == "reflect" and clip is None:
+        raise ValueError("clip: got None with boundary='reflect', wanted (low, high), where to reflect")
+    low, high = clip or (-torch.inf, torch.inf)
+    x = samples.double().movedim(0, -1)
+    x = x if x.shape[-1] else x.new_full((*x.shape[:-1], 1), torch.nan)
+    inside = x.isfinite()
+    n = inside.sum(-1).double()
+    mean = torch.where(inside, x, 0).sum(-1) / n
+    square = torch.where(inside, x - mean[..., None], 0).square().sum(-1)
+    bandwidth = bw_adjust * n ** (-1 / 5) * (square / (n - 1)).sqrt()
+    least, most = torch.where(inside, x, torch.inf).amin(-1), torch.where(inside, x, -torch.inf).amax(-1)
+    reach = cut * (square / n).sqrt()
+    start, stop = (least - reach).clamp(min=low), (most + reach).clamp(max=high)
+    step = torch.linspace(0, 1, grid_samples, dtype=x.dtype, device=x.device)
+    grid = torch.lerp(start[..., None], stop[..., None], step)
+
+    weights = inside.double()
+    if x.shape[-1] > EXACT:
+        x, weights = _binned(x, inside, least, most)
+    else:
+        x = torch.where(inside, x, 0)
+    mirrors = [2 * end - grid for end in (low, high) if boundary == "reflect" and abs(end) < torch.inf]
+    points = torch.cat([grid, *mirrors], -1)
+    mass = _kernel_sum(points, x, weights, bandwidth).unflatten(-1, (-1, grid_samples)).sum(-2)
+    return Density(grid, mass / (n * bandwidth * (2 * torch.pi) ** 0.5)[..., None], bandwidth)
+
+
+def _binned(x: Tensor, inside: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
+    # x, inside: (..., S)  least, most: (...)  ->  positions and weights (..., BINS)
+    """Each sample's weight is shared by the two positions around it, which keeps its mean."""
+    step = ((most - least) / (BINS - 1))[..., None]
+    place = torch.where(inside & (step > 0), (x - least[..., None]) / step, 0)
+    below = place.long().clamp(max=BINS - 2)
+    share = torch.where(inside, place - below, 0)
+    weights = x.new_zeros(*x.shape[:-1], BINS)
+    weights.scatter_add_(-1, below, inside.double() - share).scatter_add_(-1, below + 1, share)
+    return least[..., None] + step * torch.arange(BINS, device=x.device), weights
+
+
+def _kernel_sum(points: Tensor, x: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:
+    # points: (..., P)  x, weights: (..., S)  bandwidth: (...)  ->  (..., P)
+    x, points = x / bandwidth[..., None], points / bandwidth[..., None]
+    parts = points.split(max(1, SCRATCH // max(1, x.numel())), -1)
+    kernels = ((part[..., None] - x[..., None, :]).square_().mul_(-0.5).exp_() for part in parts)
+    return torch.cat([(kernel @ weights[..., None])[..., 0] for kernel in kernels], -1)

@@ -1,0 +1,170 @@
+"""Order statistics of samples: median, quantiles, mode and highest density interval, from one sort."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..engine.estimates import Estimate
+
+RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
+
+
+def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """The highest density interval: the narrowest one over floor(ci_probability * S) gaps of the sorted samples.
+
+    Shapes: samples: (..., S, ...) -> low and high: (..., ...), without axis `dim`.
+
+    The lowest of equally narrow ones is taken; everything, if ci_probability = 1. Equal infinities are 0 apart. nan
+    samples are left out; where no sample remains the result is nan. float64. ValueError: ci_probability not in (0, 1].
+
+    >>> samples = torch.distributions.Exponential(1.0).icdf(torch.linspace(0, 0.999, 1000))
+    >>> hdi(samples, 0.9)  # from 0 on, as the density falls
+    (tensor(0., dtype=torch.float64), tensor(2.3026, dtype=torch.float64))
+    """
+    return estimate(samples, ci_probability, dim)[1:]
+
+
+def estimate(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
+    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
+    """The median (mean of the middle two) and `hdi` of samples, from one sort."""
+    check_probability("ci_probability", ci_probability)
+    return estimate_sorted(*sort_samples(samples, dim), ci_probability)
+
+
+def estimate_sorted(x: Tensor, n: Tensor, ci_probability: float) -> Estimate:  # as `sort_samples` gives them
+    return Estimate(sorted_median(x, n), *narrowest_interval(x, n, ci_probability))
+
+
+def equal_tailed(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
+    # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
+    """The median and the quantiles (1 -+ ci_probability) / 2 of samples, interpolated linearly; nan as in `hdi`."""
+    check_probability("ci_probability", ci_probability)
+    x, n = sort_samples(samples, dim)
+    q = x.new_tensor([(1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    return Estimate(sorted_median(x, n), *sorted_quantiles(x, torch.zeros_like(n), n, q).unbind(-1))
+
+
+def check_probability(name: str, value: float) -> None:
+    _checks.number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
+
+
+def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    # (..., S, ...)  ->  samples in order, nan last: (..., S) float64, S >= 1; how many are not nan: (..., 1)
+    _checks.floating("samples", samples)
+    if not (isinstance(dim, int) and -samples.ndim <= dim < samples.ndim):
+        raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted samples along dimension {dim!r}")
+    x = samples.detach().movedim(dim, -1)
+    x = x if x.shape[-1] >= RADIX else x.contiguous()
+    if x.shape[-1] == 0:
+        x = x.new_full((*x.shape[:-1], 1), torch.nan)
+    x = _sort(x)
+    if x[..., -1].isnan().any():
+        return x, x.isnan().logical_not().sum(-1, keepdim=True)
+    return x, torch.full_like(x[..., :1], x.shape[-1], dtype=torch.int64)
+
+
+def _sort(x: Tensor) -> Tensor:  # (..., S) -> (..., S) float64
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return x.contiguous().sort(-1).values.double()
+    if x.shape[-1] < RADIX:
+        return torch.from_numpy(np.sort(x.numpy())).double()  # without positions, hence faster than torch's
+    integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+    out = torch.empty(x.shape, dtype=torch.float64, device="cpu")
+    for row, ordered in zip(x.reshape(-1, x.shape[-1]), out.view(-1, x.shape[-1]), strict=True):
+        keys = _ordered_bits(torch.where(row.isnan(), torch.nan, row).view(integer))
+        ordered.copy_(_ordered_bits(keys.sort().values).view(x.dtype))
+    return out
+
+
+def _ordered_bits(bits: Tensor) -> Tensor:
+    """Integers in the order of the floating numbers of these bits, and back; a nan without sign comes last."""
+    flip = bits >> (8 * bits.itemsize - 1)  # all ones below 0
+    return flip.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    # x: (..., S)  index: (..., K), of any value where a row has no samples  ->  (..., K)
+    return x.gather(-1, index.clamp(0, x.shape[-1] - 1))
+
+
+def sorted_median(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (...)
+    return _take(x, torch.cat([(n - 1) // 2, n // 2], -1)).mean(-1)
+
+
+def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:  # (..., S), (..., 1) -> (...), (...)
+    gaps = torch.minimum((n.double() * p).long(), n - 1)
+    candidates = min(x.shape[-1], int(x.shape[-1] * (1 - p)) + 2)  # no interval of so many gaps begins later
+    first = torch.arange(candidates, device=x.device)
+    start, end = x[..., :candidates], _take(x, first + gaps)
+    width = torch.where(end == start, 0, end - start)
+    low = width.masked_fill(first >= n - gaps, torch.inf).argmin(-1, keepdim=True)
+    low, high = _take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
+    return low, high
+
+
+def sorted_quantiles(x: Tensor, first: Tensor, n: Tensor, q: Tensor) -> Tensor:
+    # x: (..., S)  first, n: (..., 1), the samples to look at  q: (Q,)  ->  (..., Q)
+    place = q * (n - 1).double()
+    below = place.floor()
+    left, right = _take(x, first + below.long()), _take(x, first + place.ceil().long())
+    between = left * (1 - (place - below)) + right * (place - below)
+    return torch.where((place == below) | (left == right), left, between)
+
+
+def quantile_errors(x: Tensor, n: Tensor, q: Tensor) -> Tensor:  # (..., S), (..., 1), (Q,) -> (..., Q)
+    """Half the distance of the order statistics one standard error of the rank below and above."""
+    rank, spread = n * q, (n * q * (1 - q)).sqrt()
+    low, high = (rank - spread).ceil().clamp(min=1).long(), torch.minimum((rank + spread).ceil().long(), n)
+    low, high = _take(x, low - 1), _take(x, high - 1)
+    return torch.where(low == high, 0, high - low) / 2
+
+
+class Finite(NamedTuple):
+    """The finite ones among sorted samples, each field (..., 1)."""
+
+    first: Tensor  # the position of the least
+    number: Tensor
+    least: Tensor  # nan if there are none, as is the greatest
+    most: Tensor
+
+
+def finite_part(x: Tensor, n: Tensor) -> Finite:  # (..., S), (..., 1)
+    first, number = torch.zeros_like(n), n
+    if torch.cat([x[..., :1], _take(x, n - 1)]).isinf().any():
+        first = (x == -torch.inf).sum(-1, keepdim=True)
+        number = n - first - (x == torch.inf).sum(-1, keepdim=True)
+    ends = _take(x, torch.cat([first, first + number - 1], -1))
+    return Finite(first, number, *torch.where(number > 0, ends, torch.nan).split(1, -1))
+
+
+def searchable(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (..., S)
+    """Sorted samples, with infinities for the nan behind them, which `searchsorted` would get wrong."""
+    return x if (n == x.shape[-1]).all() else x.nan_to_num(torch.inf, torch.inf, -torch.inf)
+
+
+def histogram_bins(x: Tensor, finite: Finite) -> Tensor:  # (..., S) -> (..., 1)
+    """By the narrower of Sturges' width and Freedman and Diaconis', the latter giving at most 2 sqrt(n) bins."""
+    quartiles = sorted_quantiles(x, finite.first, finite.number, x.new_tensor([0.25, 0.75]))
+    number, spread = finite.number.double(), finite.most - finite.least
+    width = torch.maximum(2 * quartiles.diff(dim=-1) * number ** (-1 / 3), spread / (2 * number.sqrt()))
+    width = torch.minimum(width, spread / (number.log2() + 1))
+    return torch.where(spread > 0, (spread / width).ceil(), 1)
+
+
+def histogram_mode(x: Tensor, n: Tensor, finite: Finite) -> Tensor:  # (..., S), (..., 1) -> (...)
+    """The middle of the fullest bin, the first of equally full ones."""
+    first, number, least, most = finite
+    bins = histogram_bins(x, finite)
+    S = x.shape[-1]
+    edge = torch.arange(math.ceil(max(2 * S**0.5, math.log2(S) + 1)) + 2, device=x.device)  # more than any row's bins
+    edges = least + edge * ((most - least) / bins)
+    before = torch.searchsorted(searchable(x, n), edges).clamp(first, first + number)
+    before = torch.where(edge < bins, before, first + number)  # the last bin is closed
+    fullest = before.diff(dim=-1).argmax(-1, keepdim=True)
+    middle = torch.where(most > least, least + (fullest + 0.5) * ((most - least) / bins), least)
+    positive = n - first - number  # how many are +inf
+    return torch.where(2 * first > n, -torch.inf, torch.where(2 * positive > n, torch.inf, middle))[..., 0]

@@ -1,0 +1,187 @@
+"""Quantile functions of truncated distributions, by inversion; a uniform variate in, a truncated variate out.
+
+The normal is computed in logarithms, the others from tables (see `log_concave`), within 1e-8 for u between 1e-15 and
+1 - 1e-8. Results lie in [low, high], and are nan where that is empty or an argument is nan.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ... import _checks
+from .log_concave import Table, quantile, tabulate
+from .moments import TILE
+
+FAR = -600.0  # logarithms of probabilities below this have no quantile in float64
+MANY = 2**16  # variates of one distribution, more than its cubics have nodes
+OCTAVES, FINE = 33, 6  # u >= 2^-33, as the random ones are, in cells of 1/64 to the power of two
+NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
+
+
+def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies.
+
+    Shapes: u: (S, ...) in [0, 1]; mean, sd, low, high: (...) -> (S, ...).
+
+    >>> truncated_normal_icdf(torch.tensor([0.0, 0.5]), torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
+    tensor([1.0000, 1.3364], dtype=torch.float64)
+    """
+    u, mean, sd = _parameters(u, mean=mean, sd=sd)
+    low, high = _ends(low, high)
+    a, b = (low - mean) / sd, (high - mean) / sd
+    upper = a > 0  # mirrored, because log_ndtr is precise in the lower tail
+    a, b = torch.where(upper, -b, a), torch.where(upper, -a, b)
+    log_b = torch.special.log_ndtr(b)
+    ratio = (torch.special.log_ndtr(a) - log_b).exp()
+
+    near = bool((log_b > FAR / 2).all())  # as nearly always
+
+    def invert(u: Tensor) -> Tensor:
+        u = torch.where(upper, 1 - u, u)
+        share = u + (1 - u) * ratio
+        z = torch.special.ndtri(log_b.exp() * share) if near else _normal_quantile(log_b + share.log())
+        return torch.where(sd == 0, mean, mean + torch.where(upper, -sd, sd) * z)
+
+    return _clamp_(interpolated(invert, u), low, high)
+
+
+def truncated_t_icdf(
+    u: Tensor, df: Tensor | float, loc: Tensor, scale: Tensor, low: Tensor | float, high: Tensor | float
+) -> Tensor:
+    """Quantiles of loc + scale * t restricted to [low, high], t having Student's distribution of `df` degrees.
+
+    Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
+
+    >>> truncated_t_icdf(torch.tensor([0.0, 0.5]), 4.0, torch.tensor(0.0), torch.tensor(1.0), 1.0, 2.0)
+    tensor([1.0000, 1.3615], dtype=torch.float64)
+    """
+    u, loc, scale = _parameters(u, loc=loc, scale=scale)
+    df, low, high = _ends(df, low, high)
+    root = torch.as_tensor(df, dtype=torch.float64, device=u.device).sqrt()
+    low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
+    table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
+    return _clamp_(_quantiles(table, u).sinh_().mul_(scale * root).add_(loc), low, high)
+
+
+def truncated_gamma_icdf(
+    u: Tensor, shape: Tensor, scale: Tensor, low: Tensor | float = 0.0, high: Tensor | float = math.inf
+) -> Tensor:
+    """Quantiles of a gamma distribution restricted to [low, high], low >= 0.
+
+    Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
+
+    >>> truncated_gamma_icdf(torch.tensor([0.5, 1.0]), torch.tensor(2.0), torch.tensor(1.0), 0.0, 3.0)
+    tensor([1.3776, 3.0000], dtype=torch.float64)
+    """
+    u, shape, scale = _parameters(u, shape=shape, scale=scale)
+    low, high = _ends(low, high)
+    k = shape[..., None]
+    low_y, high_y = ((end / scale).log() for end in (low, high))
+    table = tabulate(lambda y: k * y - y.exp(), shape.log(), low_y, high_y)
+    return _clamp_(_quantiles(table, u).exp_().mul_(scale), low, high)
+
+
+def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Quantiles of a beta distribution.
+
+    Shapes: u: (S, ...) in [0, 1]; a, b: (...) -> (S, ...).
+
+    >>> beta_icdf(torch.tensor([0.025, 0.5]), torch.tensor(9.0), torch.tensor(3.0))
+    tensor([0.4822, 0.7642], dtype=torch.float64)
+    """
+    u, a, b = _parameters(u, a=a, b=b)
+    wide = torch.full_like(a, math.inf)
+    a1, b1 = a[..., None], b[..., None]
+    table = tabulate(lambda y: -a1 * softplus(-y) - b1 * softplus(y), (a / b).log(), -wide, wide)
+    return _quantiles(table, u).sigmoid_()
+
+
+def _parameters(u: Tensor, **given: Tensor) -> list[Tensor]:
+    # u: (S, ...)  given: (...)  ->  u (S, ...) and these (...) float64, broadcast
+    _checks.floating("u", u)
+    if u.ndim == 0:
+        raise ValueError("u: got shape (), wanted (S, ...); write u[None]")
+    _checks.same_device(u=u, **given)
+    try:
+        lead = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in given.values()))
+    except RuntimeError:
+        shapes = ", ".join(f"{tuple(value.shape)} of {name}" for name, value in {"u": u, **given}.items())
+        raise ValueError(f"shapes do not fit: got {shapes}, wanted (S, ...) of u and (...) of the others") from None
+    u = u.reshape(len(u), *[1] * (len(lead) - u.ndim + 1), *u.shape[1:]).expand(-1, *lead)
+    return [u, *(value.double().expand(lead) for value in given.values())]
+
+
+def _ends(*ends: Tensor | float) -> list[Tensor | float]:
+    return [end.double() if isinstance(end, Tensor) else end for end in ends]
+
+
+def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+    # exact: (n, ...) -> (n, ...), by element  u: (S, ...) in [0, 1]  ->  (S, ...)
+    """`exact(u)`; of many u from cubics, within 1e-9 for functions that are smooth in ln u and ln(1 - u).
+
+    Exponent and first bits of min(u, 1 - u) are the number of its cell: u and 1 - u are exact at the nodes, and nothing
+    is searched.
+    """
+    u = u.double()
+    tile = max(1, TILE[u.device.type] // max(1, u[:1].numel()))
+    if min(len(u), u.numel()) < MANY or not _within(u, 2.0**-OCTAVES):
+        return torch.cat([exact(part) for part in u.split(tile)])
+    shift = 52 - FINE
+    first, last = (
+        torch.tensor(end, dtype=torch.float64, device="cpu").view(torch.int64) >> shift for end in (2.0**-OCTAVES, 0.5)
+    )
+    edges = (torch.arange(int(first), int(last) + 2, device=u.device) << shift).view(torch.float64)
+    place = u.new_tensor(NODES)
+    nodes = edges[:-1, None] + edges.diff()[:, None] * place  # (cells, 4)
+    nodes = torch.stack([nodes, 1 - nodes]).flatten()
+    values = exact(nodes.view(-1, *[1] * (u.ndim - 1)).expand(-1, *u.shape[1:])).reshape(len(nodes) // 4, 4, -1)
+    powers = place[1:, None] ** torch.arange(1, 4, device=u.device)
+    cubics = torch.cat([values[:, :1], torch.linalg.solve(powers, values[:, 1:] - values[:, :1])], 1)
+    cubics = cubics.permute(2, 0, 1).reshape(-1, 4)  # by distribution, side and cell
+    cells = len(edges) - 1
+    offset = 2 * cells * torch.arange(values.shape[-1], device=u.device).view(u.shape[1:]) - int(first)
+    out = torch.empty_like(u)
+    for part, found in zip(u.split(tile), out.split(tile), strict=True):
+        bits = torch.minimum(part, 1 - part).contiguous().view(torch.int64)
+        cell = (bits >> shift) + offset + cells * (part > 0.5)
+        t = (bits & (2**shift - 1)).double() * 2.0**-shift
+        c0, c1, c2, c3 = cubics.index_select(0, cell.flatten()).view(*part.shape, 4).unbind(-1)
+        torch.addcmul(c0, t, c1.addcmul(t, c2.addcmul(t, c3)), out=found)
+    return out
+
+
+def _within(u: Tensor, edge: float) -> bool:
+    least, most = u.aminmax()
+    return bool((least >= edge) & (most <= 1 - edge))
+
+
+def _quantiles(table: Table, u: Tensor) -> Tensor:
+    return interpolated(lambda u: quantile(table, u), u)
+
+
+def log_t_density(df: Tensor | float) -> Callable[[Tensor], Tensor]:
+    """Of y = asinh(t / sqrt(df)), up to a constant: -df * ln cosh y."""
+    df = df[..., None] if isinstance(df, Tensor) else df  # a number stays one: sending it to a device would wait
+    return lambda y: -df * (y.abs() + (-2 * y.abs()).exp().log1p() - math.log(2))
+
+
+def _normal_quantile(log_p: Tensor) -> Tensor:
+    """Of a probability given by its logarithm."""
+    z = torch.special.ndtri(log_p.exp())
+    far = (log_p < FAR) & (log_p > -math.inf)
+    goal = log_p[far]
+    tail = -(-2 * goal - (-4 * math.pi * goal).log()).sqrt()  # log_ndtr(z) is near -z^2 / 2 - ln(-z sqrt(2 pi))
+    for _ in range(4):  # Newton's method
+        log_mass = torch.special.log_ndtr(tail)
+        log_slope = -tail.square() / 2 - math.log(2 * math.pi) / 2 - log_mass
+        tail = tail - (log_mass - goal) * (-log_slope).exp()
+    return z.masked_scatter(far, tail)
+
+
+def _clamp_(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in (low, high))
+    nowhere = (low > high) | (low == math.inf) | (high == -math.inf)
+    return x.clamp_(torch.where(nowhere, math.nan, low), high)
