@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 3600  # for each run of tests
 SHARE_OF_CSRC = 0.1  # each wants a build
-LEFT_OUT = "_cli", "_demo.py", "testing", "kernels", "_draw_kernels.py", "plots.py", "figures.py"  # run elsewhere
+LEFT_OUT = "_cli", "_demo.py", "testing", "kernels", "kernels.py", "plots", "plots.py", "figures.py"  # run elsewhere
 APART = "peers", "integrations", "ptx"  # folders of tests that need packages or a compiler
 OPERATORS = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
 REDUCTIONS = {"sum", "mean", "amax", "amin", "max", "min", "any", "all", "cumsum", "argmax", "argmin", "sort", "flip"}

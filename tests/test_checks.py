@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tensormetrics import assignment, association, posterior, retrieval, structured
+from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
 
 MATRIX, ROW = [[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0]
 

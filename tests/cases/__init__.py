@@ -7,7 +7,7 @@ What every metric must have in common is tested from these rows alone. A file fo
 
 from typing import Any
 
-from . import assignment, association, latent, posterior, retrieval, structured, uncertainty
+from . import assignment, association, latent, posterior, retrieval, statistics, structured, uncertainty
 from .case import FunctionCase as FunctionCase
 from .case import LeftOut as LeftOut
 from .case import MetricCase as MetricCase
@@ -18,7 +18,7 @@ FILES = {
     "posterior": [posterior],
     "retrieval": [retrieval],
     "structured": [structured, latent],
-    "uncertainty": [uncertainty],
+    "uncertainty": [uncertainty, statistics],
 }
 
 

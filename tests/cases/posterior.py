@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import posterior
 
 from .case import FunctionCase, LeftOut, MetricCase
+from .statistics import LEFT_OUT_SAMPLES, experiments, means_and_variances, ordered, samples_last
 
 
 def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -77,46 +78,6 @@ def matrices(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
     return (torch.randint(0, 20, (*lead, 5, 5), generator=generator),)
 
 
-def samples_last(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    x = torch.rand(*lead, 40, generator=generator, dtype=torch.float64)
-    x[..., 7] = torch.nan
-    return (x,)
-
-
-def means_and_variances(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.rand(2, *lead, 5, generator=generator, dtype=torch.float64))
-
-
-def uniform_and_parameters(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    a, b = torch.rand(2, *lead, generator=generator, dtype=torch.float64) * 5 + 0.5
-    return torch.rand(*lead, 30, generator=generator, dtype=torch.float64), a, b
-
-
-def experiments(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    u = torch.rand(*lead, 30, generator=generator, dtype=torch.float64)
-    return 0.8 + 0.04 * torch.randn(*lead, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
-
-
-# More of them in tests/posterior/test_posterior_not_finite.py.
-LEFT_OUT_SAMPLES = LeftOut("such a sample is left out, and its share told where there is a place for it")
-
-
-def pooled(function: Any) -> FunctionCase:
-    def call(samples: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-        return (function(samples.movedim((-2, -1), (0, 1)), u.movedim(-1, 0), (0.0, 1.0)).movedim(0, -1),)
-
-    return FunctionCase(call, experiments, rtol=1e-9, not_finite=lambda place, _: "nan" if place else LEFT_OUT_SAMPLES)
-
-
-def inverted(function: Any) -> FunctionCase:
-    return FunctionCase(
-        lambda u, a, b: (function(u.movedim(-1, 0), a, b).movedim(0, -1),),
-        uniform_and_parameters,
-        rtol=1e-9,
-        not_finite="nan",
-    )
-
-
 def summarized(x: Tensor) -> tuple[Tensor, ...]:
     return tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(ci_probability=())))
 
@@ -126,18 +87,8 @@ def compared(x: Tensor) -> tuple[Tensor, ...]:
     return found.median, *found.interval, found.p_direction, found.min_sig_diff, found.p_rope, found.p_uni_sig
 
 
-def interval(x: Tensor) -> tuple[Tensor, ...]:
-    return uncertainty.hdi(x, dim=-1)
-
-
 def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
     return tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
-
-
-def ordered(call: Any) -> Any:
-    nan = LeftOut("such a sample is left out", lambda x: call(x[..., 1:]))
-    infinite = LeftOut("an infinite sample is the largest or the least: all that asks for the order alone is finite")
-    return lambda place, value: nan if value != value else infinite
 
 
 DRAWN = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
@@ -174,14 +125,7 @@ FUNCTIONS = {
         rtol=1e-12,
         not_finite="no floats",
     ),
-    "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
     "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
-    "kde": FunctionCase(
-        lambda x: tuple(uncertainty.kde(x.movedim(-1, 0), grid_samples=20)),
-        samples_last,
-        rtol=1e-12,
-        not_finite=LEFT_OUT_SAMPLES,
-    ),
     "pairwise_compare": FunctionCase(
         compared,
         lambda g, lead: tuple(x - 0.4 for x in samples_last(g, lead)),
@@ -216,34 +160,9 @@ FUNCTIONS = {
         rtol=1e-12,
         not_finite="no floats",
     ),
-    "five_by_two_p_value": FunctionCase(
-        lambda differences: (uncertainty.five_by_two_p_value(differences),),
-        lambda generator, lead: (torch.randn(*lead, 5, 2, generator=generator),),
-        rtol=1e-12,
-        not_finite=LeftOut("an infinite difference is as sure as can be, NaN gives NaN"),
-    ),
-    "compare_folds": FunctionCase(
-        lambda a, b: tuple(
-            uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)
-        ),
-        means_and_variances,
-        rtol=1e-9,
-        not_finite="nan",
-    ),
-    "truncated_normal_icdf": inverted(lambda u, a, b: uncertainty.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
-    "truncated_t_icdf": inverted(lambda u, a, b: uncertainty.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),
-    "truncated_gamma_icdf": inverted(uncertainty.truncated_gamma_icdf),
-    "beta_icdf": inverted(uncertainty.beta_icdf),
-    "pool_fixed_effects": pooled(uncertainty.pool_fixed_effects),
-    "pool_random_effects": pooled(uncertainty.pool_random_effects),
-    "pool_correlated": pooled(uncertainty.pool_correlated),
-    "pool_beta": pooled(uncertainty.pool_beta),
-    "pool_gamma": pooled(uncertainty.pool_gamma),
-    "pool_histogram": pooled(uncertainty.pool_histogram),
 }
 
 ROWLESS = {
-    "compare_data_sets": "its data sets belong together: another leading shape is another posterior",
     "p_better_after": "takes a comparison; its fields are broadcast",
     "items_to_decide": "as `p_better_after`",
     "dirichlet_prior": "makes a prior of a word",

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from study_oracle import KNOWN, X, Y, close
+from known_statistics import KNOWN, X, Y, close
 
 from tensormetrics.posterior import pairwise_compare, plot_difference, score_interval_width
 

@@ -4,8 +4,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN
 from posterior_oracle import log_gamma, normalised
-from study_oracle import KNOWN
 
 from tensormetrics.posterior import (
     Items,

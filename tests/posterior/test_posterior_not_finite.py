@@ -5,11 +5,13 @@ import math
 
 import pytest
 import torch
-from cases.posterior import FUNCTIONS
+from cases import posterior as posterior_cases
+from cases import statistics
 
-from tensormetrics import posterior
+from tensormetrics import posterior, uncertainty
 from tensormetrics.posterior import RNG, ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
 
+FUNCTIONS = posterior_cases.FUNCTIONS | statistics.FUNCTIONS
 BAD = [math.nan, math.inf, -math.inf]
 U = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
 SAMPLES = 0.5 + 0.1 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -240,8 +242,8 @@ def test_the_least_number_is_no_blank():
 # Public names without a floating argument, or whose arguments the names above have checked.
 OTHERS = """
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
-    UnknownNameError ConfusionSums DataSetComparison Density ExperimentAggregationResult ExperimentAggregator
-    ExperimentGroupResult ExperimentResult FoldComparison HeterogeneityResult Items ListwiseComparisonResult
+    UnknownNameError ConfusionSums ExperimentAggregationResult ExperimentAggregator
+    ExperimentGroupResult ExperimentResult HeterogeneityResult Items ListwiseComparisonResult
     Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
     load_csv temporary_registrations plot_difference plot_distributions plot_forest
 """.split()

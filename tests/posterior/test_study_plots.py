@@ -5,7 +5,7 @@ import torch
 from tensormetrics.posterior import Study, UnknownNameError
 from tensormetrics.posterior.plots.distributions import DIFFERENCE, DISTRIBUTION, FOREST
 from tensormetrics.posterior.plots.drawing import Look, Outline, interval_of, one_scale, outline, x_range
-from tensormetrics.posterior.sampling.errors import PosteriorWarning
+from tensormetrics.uncertainty import UncertaintyWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402
@@ -134,7 +134,7 @@ def test_undefined_samples():
         study.add_experiment("a", [[8, 0], [5, 0]], 0, 0)
     figure = study.plot_metric_summaries("ppv", 1)
     assert figure.axes[0].texts[0].get_text() == "undefined"
-    with pytest.warns(PosteriorWarning, match="100% of an experiment's are nan"):
+    with pytest.warns(UncertaintyWarning, match="100% of an experiment's are nan"):
         forest = study.plot_forest_plot("ppv", 1)
     assert [text.get_text() for text in forest.axes[0].texts[:2]] == ["undefined", "undefined"]
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN
 from posterior_oracle import GOLDEN
-from study_oracle import KNOWN
 
 from tensormetrics.posterior import summarize
 from tensormetrics.uncertainty import Estimate, as_scalars, hdi

@@ -12,7 +12,7 @@ from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
 from tensormetrics._metric import NoDataError
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
-from tensormetrics.uncertainty import comparison
+from tensormetrics.uncertainty import compare
 
 
 def test_averages_and_classes(device):
@@ -90,7 +90,7 @@ def test_how_sure_a_result_is(device):
     assert interval.value == pytest.approx(mean) and interval.low < mean < interval.high
     wide = good.interval(replicates=200, confidence=0.9, groups=[f"class {label}" for label in labels])["r_precision"]
     assert wide.high - wide.low > interval.high - interval.low
-    test = comparison(good, bad, replicates=200)["r_precision"]
+    test = compare(good, bad, replicates=200)["r_precision"]
     assert float(test.p_value) < 0.05 and float(test.p_better) > 0.97
     assert test.difference == pytest.approx(mean - float(bad.compute()["r_precision"]))
     with pytest.raises(NoDataError):

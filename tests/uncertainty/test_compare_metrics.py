@@ -17,7 +17,7 @@ from tensormetrics.association import WEAT
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import FirstRank, PrecisionAtK
 from tensormetrics.structured import Family, MultisetMatch, Suite, dsl, micro_average
-from tensormetrics.uncertainty import Estimate, Uncertain, as_scalars, comparison
+from tensormetrics.uncertainty import Estimate, Uncertain, as_scalars, compare
 
 R = 200
 
@@ -44,7 +44,7 @@ def test_a_comparison_by_hand(generator, device):
     """Of paired scores: the interval is that of the weighted differences, the p-value that of swapped pairs."""
     a, b = (torch.rand(40, generator=generator) < share for share in (0.8, 0.5))
     ones = torch.ones(40, dtype=torch.int64)
-    found = comparison(fed(a.long(), ones), fed(b.long(), ones), rope=0.1)["precision"]
+    found = compare(fed(a.long(), ones), fed(b.long(), ones), rope=0.1)["precision"]
     difference = a.double().numpy() - b.double().numpy()
     drawn = np.array([[weight(0, item, r) for item in range(40)] for r in range(R)])
     means = (drawn[..., 0] * difference).sum(1) / drawn[..., 0].sum(1)
@@ -63,10 +63,10 @@ def test_the_region_of_equivalence_may_be_a_point_and_never_less(generator):
     a, b = (torch.rand(20, generator=generator) < 0.5 for _ in range(2))
     ones = torch.ones(20, dtype=torch.int64)
     metrics = fed(a.long(), ones), fed(b.long(), ones)
-    assert float(comparison(*metrics, rope=0)["precision"].p_rope) == 0
-    assert float(comparison(metrics[0], metrics[0], rope=0)["precision"].p_rope) == 1
+    assert float(compare(*metrics, rope=0)["precision"].p_rope) == 0
+    assert float(compare(metrics[0], metrics[0], rope=0)["precision"].p_rope) == 1
     with pytest.raises(ValueError, match="rope: got -0.1, wanted None or a number >= 0"):
-        comparison(*metrics, rope=-0.1)
+        compare(*metrics, rope=-0.1)
 
 
 def test_less_may_be_better(generator):
@@ -75,12 +75,12 @@ def test_less_may_be_better(generator):
     metrics = [FirstRank("mean"), FirstRank("mean"), PrecisionAtK(1), PrecisionAtK(1)]
     for metric, noise in zip(metrics, (0.1, 1, 0.1, 1), strict=True):
         metric.update(points + noise * torch.randn(100, 10, generator=generator), labels)
-    rank, precision = comparison(*metrics[:2]), comparison(*metrics[2:])
+    rank, precision = compare(*metrics[:2]), compare(*metrics[2:])
     assert rank.difference < 0 < precision.difference and rank.p_better > 0.9 and precision.p_better > 0.9
     medians = [FirstRank("median"), FirstRank("median")]
     for metric in medians:
         metric.update(points, labels)
-    assert comparison(*medians).p_value.isnan()  # a median is no function of sums that could be swapped
+    assert compare(*medians).p_value.isnan()  # a median is no function of sums that could be swapped
 
 
 def test_medians_of_weighted_queries(generator):
@@ -114,7 +114,7 @@ def test_families_and_suites(generator):
     assert list(found) == list(one.compute()) and all(low <= value <= high for value, low, high in found.values())
     for key, estimate in again.interval().items():
         assert torch.equal(estimate.low, found[key].low)
-    assert list(comparison(one, other)) == list(found)
+    assert list(compare(one, other)) == list(found)
     with pytest.raises(ValueError, match="^replicates: OverlapScores keeps sums; write"):
         plain = made()
         plain.update(sides[0], sides[1])
@@ -128,14 +128,14 @@ def test_what_is_wrong_is_said(generator):
     posterior = ConfusionPosterior(2)
     posterior.update(ones, ones)
     for call, kind, message in (
-        (lambda: comparison(metric, WEAT()), ValueError, "b: got a WEAT, wanted a MultisetMatch as a is"),
-        (lambda: comparison(metric, 3), TypeError, "b: got a int, wanted a metric of this package, or Uncertain(it)"),
+        (lambda: compare(metric, WEAT()), ValueError, "b: got a WEAT, wanted a MultisetMatch as a is"),
+        (lambda: compare(metric, 3), TypeError, "b: got a int, wanted a metric of this package, or Uncertain(it)"),
         (
-            lambda: comparison(metric, fed(ones, ones, ids=ones)),
+            lambda: compare(metric, fed(ones, ones, ids=ones)),
             ValueError,
             "a, b: their items differ; feed both with the same ids (or, without ids, the same order)",
         ),
-        (lambda: comparison(metric, metric, rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
+        (lambda: compare(metric, metric, rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
         (lambda: metric.interval(confidence=0), ValueError, "confidence: got 0, wanted a number between 0 and 1"),
         (
             plain.interval,
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_said(generator):
             "replicates: got 7, but this MultisetMatch was made with replicates=200; leave it out",
         ),
         (
-            lambda: comparison(posterior, posterior),
+            lambda: compare(posterior, posterior),
             ValueError,
             "ids: got none, so that items cannot be paired; write update(preds, target, ids=...)",
         ),

@@ -20,7 +20,7 @@ from tensormetrics.uncertainty import (
     average_precision,
     brier_score,
     calibration_error,
-    comparison,
+    compare,
 )
 
 
@@ -92,12 +92,12 @@ def test_the_better_ranking_is_found(generator):
     a, b = BinaryAUROC(), BinaryAUROC()
     a.update(target + torch.randn(300, generator=generator), target)
     b.update(target + 3 * torch.randn(300, generator=generator), target)
-    found = comparison(a, b)
+    found = compare(a, b)
     assert found.p_better > 0.99 and found.low > 0 and found.p_value.isnan()
     sharp, blunt = BrierScore(replicates=200), BrierScore(replicates=200)
     sharp.update(0.1 + 0.8 * target.float(), target)
     blunt.update(torch.full((300,), 0.5), target)
-    found = comparison(sharp, blunt)
+    found = compare(sharp, blunt)
     assert found.difference < 0 and found.p_better == 1 and found.p_value == 1 / 201
 
 

@@ -12,7 +12,7 @@ from tensormetrics.association import bootstrap_interval, mac
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AveragePrecisionAtR
 from tensormetrics.structured import CorefScores, MultisetMatch
-from tensormetrics.uncertainty import Estimate, comparison
+from tensormetrics.uncertainty import Estimate, compare
 
 RUNS = 1000
 
@@ -120,5 +120,5 @@ def test_p_values_of_equal_models(generator):
             for metric in (a, b):
                 right = (alike(300 // size, size, generator) < 0).long()[:, None]
                 metric.update(right, torch.ones_like(right), groups=groups)
-            rejected += float(comparison(a, b)["f1"].p_value) <= 0.05
+            rejected += float(compare(a, b)["f1"].p_value) <= 0.05
         assert abs(told(rejected / 400) - 0.05) < 0.04

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics._metric import Metric
 from tensormetrics._sum_metric import SumMetric
-from tensormetrics.uncertainty import Comparison, Estimate, Uncertain, comparison
+from tensormetrics.uncertainty import Comparison, Estimate, Uncertain, compare
 
 N, REPLICATES = 60, 40
 
@@ -118,13 +118,13 @@ def found_in(metric: Metric) -> list[Estimate]:
 def test_comparison_of_equal_and_of_different_items(name, case, generator):
     inputs = case.inputs(generator, N)
     a, b = (fed(case, inputs, ids=ids) for _ in range(2))
-    for found in fields(comparison(a, b, rope=0.1, **options(a)), Comparison):
+    for found in fields(compare(a, b, rope=0.1, **options(a)), Comparison):
         assert not found.difference.any() and not found.low.any() and not found.high.any()
         assert (found.p_better == 0.5).all() and (found.p_rope == 1).all()
         assert ((found.p_value == 1) | found.p_value.isnan()).all()
     others = fed(case, inputs, ids=ids + 1)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
-        comparison(a, others, **options(a))
+        compare(a, others, **options(a))
 
 
 @rows

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from study_oracle import KNOWN, X, close
+from known_statistics import KNOWN, X, close
 
 from tensormetrics.uncertainty import kde
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN, X, Y, Z, close
 from scipy import optimize, stats
-from study_oracle import KNOWN, X, Y, Z, close
 
 from tensormetrics.posterior import estimate_i2, heterogeneity_dl, heterogeneity_pm, interpret_i2
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN, close
 from scipy import stats
-from study_oracle import KNOWN, close
 
 from tensormetrics.uncertainty import compare_folds
 from tensormetrics.uncertainty.statistics.cross_validation import t_quantile, t_tail

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-KNOWN = json.loads((Path(__file__).parent / "golden_study.json").read_text())
+KNOWN = json.loads((Path(__file__).parent / "known_statistics.json").read_text())
 _k = torch.arange(1, 201, dtype=torch.float64)
 X = (_k * 0.6180339887498949).frac() ** 2
 Y = (_k * 0.7548776662466927).frac() ** 1.5

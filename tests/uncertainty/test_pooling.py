@@ -3,17 +3,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN, X, Y, Z, close
 from scipy import stats
-from study_oracle import KNOWN, X, Y, Z, close
 
 from tensormetrics.posterior import (
     RNG,
     ExperimentAggregator,
-    PosteriorWarning,
     get_experiment_aggregator,
     temporary_registrations,
 )
 from tensormetrics.uncertainty import (
+    UncertaintyWarning,
     pool_beta,
     pool_correlated,
     pool_fixed_effects,
@@ -165,7 +165,9 @@ def test_experiments_without_variance(device):
 def test_many_undefined_samples_give_a_warning():
     samples = SAMPLES.clone()
     samples[:50, 1] = torch.nan
-    with pytest.warns(PosteriorWarning, match="^samples: 25% of an experiment's are nan or infinite and are left out"):
+    with pytest.warns(
+        UncertaintyWarning, match="^samples: 25% of an experiment's are nan or infinite and are left out"
+    ):
         pool_fixed_effects(samples, U, UNIT)
 
 

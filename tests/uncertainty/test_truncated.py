@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from known_statistics import KNOWN, close
 from scipy import stats
-from study_oracle import KNOWN, close
 
 from tensormetrics.uncertainty import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
 from tensormetrics.uncertainty.statistics.truncated import MANY
