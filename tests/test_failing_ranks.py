@@ -118,7 +118,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     metric = calculator(rank, label_comparison_fn=near)
     metric.comparison = metric.search.comparison = raising if odd else near
     found["comparison"] = raised(metric.compute)
-    counting = tensormetrics.retrieval.ranking.counting.RankCounter
+    counting = tensormetrics.retrieval.ranking.rank_counts.RankCounter
     for name, options in (("counting", {}), ("neighbours", {"k": 2})):
         metric = calculator(rank, **options)
         if odd:

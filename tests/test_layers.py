@@ -1,7 +1,11 @@
-"""Imports run one way: the ground floor <- assignment <- a domain <- __main__, no domain knows another, the rooms of a
-domain stand on each other in one order, and no two files import each other."""
+"""Imports run one way: files of the ground <- `uncertainty.engine` <- the base of metrics <- the rest of `uncertainty`,
+`assignment` <- a domain <- the command line. No domain imports another, the subpackages of a domain have an order, and
+no two files import each other."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,43 +13,43 @@ import pytest
 import tensormetrics
 
 PACKAGE = Path(tensormetrics.__file__).parent
-DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
-COMMAND_LINE = "__main__.py", "_cli", "_demo.py", "_info.py", "_warm_up.py"
-GROUND = (
-    "_metric",
-    "_sum_metric",
-    "_tables",
-    "_checks",
-    "_columns",
-    "_exact_sums",
-    "_files",
-    "_interruptible",
-    "_kept",
-    "_native",
-    "_plots",
-    "_ranks",
-    "_splitmix",
-    "_triton",
-    "_uncertainty",
-    "_version",
-)
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-ROOMS = {  # of a domain, each on those before it
+DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
+COMMAND_LINE = "__main__", "_cli", "_demo", "_info", "_warm_up"
+METRIC_BASES = "_metric", "_sum_metric"
+GROUND = {path.stem for path in FILES if len(path.parts) == 1} - {"__init__", *COMMAND_LINE}
+SHARED_DOMAINS = "assignment", "uncertainty"  # which every domain may import
+SUBPACKAGES = {  # of each domain, in the order of imports: each may import those before it
+    "association": ("embeddings", "sets", "resampling", "metrics", "queries", "debias"),
+    "posterior": ("sampling", "metrics", "summaries", "comparison", "plots", "study"),
     "retrieval": (
-        *("sums", "relevance", "sources", "rows", "search", "ranks", "scores", "clusters", "calculator", "runs"),
+        *("deterministic", "relevance", "sources", "inputs", "search", "ranking", "scores", "clusters", "calculator"),
+        "runs",
     ),
     "structured": ("tensors", "objects", "dsl", "suites"),
+    "uncertainty": ("engine", "statistics", "metrics", "comparison"),
 }
-OPEN = "knn", "distance", "backends"  # of the search, for scores, clusters and the calculator
-FLAT = "association", "posterior", "_cli"  # a file for each metric or command
-MOST_FILES = 12
-MOST_LINES = 60  # of a function, its docstring not counted; what the command line declares as options may be longer
+PUBLIC_SEARCH = "knn", "distance", "backends"  # of retrieval/search, for scores, clusters and the calculator
+MAX_FILES = 12  # of a folder whose files import each other
+MAX_LINES = 60  # of a function without its docstring; the command line may be longer where it declares options
 
 
-def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
-    """The dotted names, below tensormetrics, that a file at `parts` imports; "" is the package root."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+def imported_modules(source: str, parts: tuple[str, ...], type_checking: bool = True) -> set[str]:
+    """Return the dotted names below tensormetrics that a file imports; "" is the package root.
+
+    `type_checking=False` leaves out blocks under `if TYPE_CHECKING`, which do not run.
+    """
+    modules = set()
+    tree = ast.parse(source)
+    skipped = set()
+    if not type_checking:
+        guards = (
+            node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
+        skipped = {child for guard in guards for statement in guard.body for child in ast.walk(statement)}
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -54,125 +58,197 @@ def imported_modules(source: str, parts: tuple[str, ...]) -> set[str]:
             names = [f"{module}.{alias.name}" for alias in node.names]
         else:
             continue
-        found |= {name.partition(".")[2] for name in names if name.partition(".")[0] == "tensormetrics"}
-    return found
+        modules |= {name.partition(".")[2] for name in names if name.partition(".")[0] == "tensormetrics"}
+    return modules
 
 
 def breach(path: Path, module: str) -> str | None:
-    """Why the file at `path` must not import `module`, or None."""
-    own, target = path.parts[0], module.partition(".")[0]
-    if own in (*COMMAND_LINE, "__init__.py") or target in GROUND:
+    """Return why the file at `path` must not import `module`, or None if it may."""
+    importer, (target, *inside) = path.parts[0].removesuffix(".py"), module.split(".")
+    if importer in (*COMMAND_LINE, "__init__"):
         return None
+    is_engine = path.parts[:2] == ("uncertainty", "engine")
+    if target in GROUND:
+        return "the engine is below the bases of metrics" if is_engine and target in METRIC_BASES else None
     if target not in DOMAINS:
-        return f"only {', '.join(GROUND)} and domains may be imported"
-    if own.removesuffix(".py") in GROUND:
-        return "the ground floor imports no domain"
-    if target not in (own, "assignment"):
-        return "a domain imports only itself and assignment"
-    rooms = ROOMS.get(own, ())
-    room, (used, *inside) = path.parts[1].removesuffix(".py"), module.split(".")[1:]
-    if target != own or room not in rooms:
+        return "only files of the ground and domains may be imported"
+    if importer in GROUND:
+        return (
+            None if (target, *inside[:1]) == ("uncertainty", "engine") else "the ground imports uncertainty.engine only"
+        )
+    if target not in (importer, *SHARED_DOMAINS) or (importer in SHARED_DOMAINS and target != importer):
+        return f"a domain imports only itself, {' and '.join(SHARED_DOMAINS)}"
+    order = SUBPACKAGES.get(importer, ())
+    subpackage = path.parts[1].removesuffix(".py")
+    if target != importer or subpackage not in order:
         return None
-    if used not in rooms or rooms.index(used) > rooms.index(room):
-        return f"{room} stands on {', '.join(rooms[: rooms.index(room)]) or 'nothing'}"
-    if used == "search" and rooms.index(room) >= rooms.index("scores") and inside[0] not in OPEN:
-        return f"of the search, {room} uses only {', '.join(OPEN)}"
+    if inside[0] not in order or order.index(inside[0]) > order.index(subpackage):
+        return f"{subpackage} imports only {', '.join(order[: order.index(subpackage)]) or 'nothing'}"
+    if inside[0] == "search" and order.index(subpackage) >= order.index("scores") and inside[1] not in PUBLIC_SEARCH:
+        return f"of the search, {subpackage} imports only {', '.join(PUBLIC_SEARCH)}"
     return None
 
 
-def imported_files(path: Path) -> set[Path]:
-    """The files of the package that a file imports, wherever in it."""
-    found = set()
-    for module in imported_modules((PACKAGE / path).read_text(), path.parts):
-        whole = Path(*module.split("."))
-        for target in (whole, whole.parent):  # a module, or a name of one
-            files = {target.with_suffix(".py"), target / "__init__.py"} & set(FILES)
-            if files:
-                found |= files
+def imported_files(path: Path, type_checking: bool = True) -> set[Path]:
+    """Return the files that a file imports, and the `__init__` of each package on the way that is not its own."""
+    files = set()
+    for module in imported_modules((PACKAGE / path).read_text(), path.parts, type_checking):
+        full = Path(*module.split("."))
+        for target in (full, full.parent):  # a module, or a name in one
+            candidates = {target.with_suffix(".py"), target / "__init__.py"} & set(FILES)
+            if candidates:
+                files |= candidates
+                files |= {folder / "__init__.py" for folder in target.parents if folder not in path.parents}
                 break
-    return found
+    return files - {path}
 
 
-def circles(edges: dict[Path, set[Path]]) -> list[Path]:
-    """Files that lie on a circle of imports, or between two."""
-    left = dict(edges)
-    while free := [file for file, targets in left.items() if not targets & left.keys()]:
+def circular_files(edges: dict[Path, set[Path]]) -> list[Path]:
+    """Return the files that lie on a circle of imports, or between two."""
+    remaining = dict(edges)
+    while free := [file for file, targets in remaining.items() if not targets & remaining.keys()]:
         for file in free:
-            del left[file]
-    return sorted(left)
+            del remaining[file]
+    return sorted(remaining)
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_imports_run_one_way(path):
-    modules = imported_modules((PACKAGE / path).read_text(), path.parts)
-    assert {module: why for module in modules if (why := breach(path, module))} == {}
+def test_imports_of_all_files_run_one_way():
+    breaches = {
+        f"{path}: {module}": reason
+        for path in FILES
+        for module in imported_modules((PACKAGE / path).read_text(), path.parts)
+        if (reason := breach(path, module))
+    }
+    assert breaches == {}
 
 
-def test_no_circle_of_files():
-    assert circles({path: imported_files(path) - {path} for path in FILES}) == []
+def test_imports_of_all_files_have_no_circle():
+    lazy = {path for path in FILES if path.name == "__init__.py" and "def __getattr__" in (PACKAGE / path).read_text()}
+    assert circular_files({path: imported_files(path, path not in lazy) for path in FILES}) == []
 
 
-def test_a_circle_is_seen():
+def test_circular_files_of_a_circle_are_found():
     a, b, c = map(Path, "abc")
-    assert circles({a: {b}, b: {c}, c: set()}) == [] and circles({a: {b}, b: {a}, c: {a}}) == [a, b, c]
+    assert circular_files({a: {b}, b: {c}, c: set()}) == []
+    assert circular_files({a: {b}, b: {a}, c: {a}}) == [a, b, c]
     assert Path("retrieval/deterministic.py") in imported_files(Path("retrieval/search/distance.py"))
+    assert Path("uncertainty/__init__.py") in imported_files(Path("_metric.py"))  # a package that is entered
+    assert Path("retrieval/__init__.py") not in imported_files(Path("retrieval/search/distance.py"))
 
 
-def test_rooms_are_small_and_say_what_happens_there():
-    folders = {path.parent for path in FILES if path.parts[0] not in FLAT and len(path.parts) > 1}
-    held = {folder: sum(path.parent == folder and path.name != "__init__.py" for path in FILES) for folder in folders}
-    assert {folder: number for folder, number in held.items() if number > MOST_FILES} == {}
-    assert [
-        folder for folder in folders if not ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
-    ] == []
+def sibling_imports(folder: Path) -> set[tuple[str, str]]:
+    """Return the pairs (file, file it imports) of one folder."""
+    files = [path for path in FILES if path.parent == folder and path.name != "__init__.py"]
+    return {(path.stem, target.stem) for path in files for target in imported_files(path) if target in files}
 
 
-def lines_of_functions(source: str) -> list[tuple[str, int]]:
-    """How many lines each function takes, those inside of it included, its docstring not."""
-    found = []
+def test_folders_are_small_or_leaves_and_describe_themselves():
+    folders = {path.parent for path in FILES if len(path.parts) > 1}
+    sizes = {folder: sum(path.parent == folder and path.name != "__init__.py" for path in FILES) for folder in folders}
+    large = {
+        str(folder): sorted(pairs)
+        for folder, size in sizes.items()
+        if size > MAX_FILES
+        and (pairs := {pair for pair in sibling_imports(folder) if pair[1] != "base" and not pair[1].startswith("_")})
+    }
+    assert large == {}
+    sources = {str(folder): (PACKAGE / folder / "__init__.py").read_text() for folder in folders}
+    assert [folder for folder, source in sources.items() if not ast.get_docstring(ast.parse(source))] == []
+
+
+def test_subpackages_of_domains_are_those_with_an_order():
+    names = {
+        domain: {path.parts[1].removesuffix(".py") for path in FILES if path.parts[0] == domain} - {"__init__"}
+        for domain in SUBPACKAGES
+    }
+    assert names["structured"] - {*SUBPACKAGES["structured"]} == {"metametric_names"}  # spellings of a peer, on top
+    del names["structured"]
+    assert names == {domain: {*order} for domain, order in SUBPACKAGES.items() if domain in names}
+
+
+def function_lengths(source: str) -> list[tuple[str, int]]:
+    """Count the lines of each function, with the functions inside of it and without its docstring."""
+    lengths = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.lineno + 1
             if ast.get_docstring(node) is not None:
                 lines -= node.body[0].end_lineno - node.body[0].lineno + 1
-            found.append((node.name, lines))
-    return found
+            lengths.append((node.name, lines))
+    return lengths
 
 
-def test_functions_are_short():
-    files = [path for path in FILES if path.parts[0] not in COMMAND_LINE]
-    functions = ((path, *each) for path in files for each in lines_of_functions((PACKAGE / path).read_text()))
-    assert [f"{path}: {name} has {lines}" for path, name, lines in functions if lines > MOST_LINES] == []
+def test_functions_of_all_files_are_short():
+    files = [path for path in FILES if path.parts[0].removesuffix(".py") not in COMMAND_LINE]
+    functions = ((path, *length) for path in files for length in function_lengths((PACKAGE / path).read_text()))
+    assert [f"{path}: {name} has {lines}" for path, name, lines in functions if lines > MAX_LINES] == []
 
 
-def test_lines_are_counted():
+def test_function_lengths_of_nested_functions_leave_out_docstrings():
     source = 'def f(\n    a,\n):\n    """One.\n\n    Two."""\n    def g():\n        return a\n    return g\n'
-    assert lines_of_functions(source) == [("f", 6), ("g", 2)]
+    assert function_lengths(source) == [("f", 6), ("g", 2)]
 
 
-@pytest.mark.parametrize(
-    ("source", "parts", "allowed"),
-    [
+def test_breach_of_allowed_and_forbidden_imports():
+    cases = [
         ("from .._metric import Metric", ("retrieval", "knn.py"), True),
         ("from .. import _checks", ("retrieval", "knn.py"), True),
         ("from .knn import TorchKNN", ("retrieval", "centroid.py"), True),
         ("from ...assignment import linear_sum_assignment", ("retrieval", "clusters", "kmeans.py"), True),
         ("from ..search.knn import TorchKNN", ("retrieval", "scores", "centroid.py"), True),
-        ("from ..search.filter import Filter", ("retrieval", "ranks", "counting.py"), True),
-        ("from ..search.filter import Filter", ("retrieval", "scores", "centroid.py"), False),
-        ("from ..ranks.ranks import rank_tiles", ("retrieval", "search", "knn.py"), False),
-        ("from .search import knn", ("retrieval", "sums.py"), False),
+        ("from ..search.product_filter import Filter", ("retrieval", "ranking", "rank_counts.py"), True),
+        ("from ..search.product_filter import Filter", ("retrieval", "scores", "centroid.py"), False),
+        ("from ..ranking.positive_ranks import rank_tiles", ("retrieval", "search", "knn.py"), False),
+        ("from .search import knn", ("retrieval", "deterministic.py"), False),
         ("from ..suites.ranking import RankingScores", ("structured", "objects", "family.py"), False),
-        ("from ..retrieval import TorchKNN", ("posterior", "module.py"), False),
+        ("from ..queries.scoring import looped_scores", ("association", "metrics", "weat.py"), False),
+        ("from ..sets import word_sets", ("association", "metrics", "weat.py"), True),
+        ("from ..study.study import Study", ("posterior", "plots", "drawing.py"), False),
+        ("from ...retrieval import TorchKNN", ("posterior", "study", "study.py"), False),
+        ("from ...uncertainty.statistics.samples import hdi", ("posterior", "comparison", "pairwise.py"), True),
+        ("from ...posterior import Study", ("uncertainty", "statistics", "pooling.py"), False),
+        ("from ...assignment import pairs", ("uncertainty", "statistics", "pooling.py"), False),
+        ("from ..statistics.samples import hdi", ("uncertainty", "engine", "weights.py"), False),
+        ("from ..._metric import Metric", ("uncertainty", "engine", "weights.py"), False),
+        ("from ..._metric import Metric", ("uncertainty", "metrics", "ranked.py"), True),
+        ("from .uncertainty.engine import resampling", ("_metric.py",), True),
+        ("from .uncertainty.metrics.ranked import BinaryAUROC", ("_metric.py",), False),
+        ("from .uncertainty import compare", ("_metric.py",), False),
         ("import tensormetrics.posterior", ("retrieval", "knn.py"), False),
         ("from ..retrieval import TorchKNN", ("assignment", "solver.py"), False),
         ("import tensormetrics", ("retrieval", "knn.py"), False),
-        ("from .._plots import broken", ("posterior", "plots.py"), True),
+        ("from ..._plots import broken", ("posterior", "plots", "drawing.py"), True),
         ("from .assignment import linear_sum_assignment", ("_metric.py",), False),
         ("from .posterior import Study", ("_plots.py",), False),
         ("from .retrieval import TorchKNN", ("__main__.py",), True),
-    ],
-)
-def test_the_rule_itself(source, parts, allowed):
-    (module,) = imported_modules(source, parts)
-    assert (breach(Path(*parts), module) is None) == allowed
+    ]
+    wrong = []
+    for source, parts, allowed in cases:
+        (module,) = imported_modules(source, parts)
+        if (breach(Path(*parts), module) is None) != allowed:
+            wrong.append((source, parts))
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_import_of_any_module_first_succeeds():
+    """Import each module in a process that has imported torch and nothing of tensormetrics."""
+    modules = [".".join(["tensormetrics", *path.with_suffix("").parts]) for path in FILES if path.name != "__main__.py"]
+    program = """
+import importlib, os, sys
+import torch, torchmetrics
+failed = []
+for module in sys.stdin.read().split():
+    if (child := os.fork()) == 0:
+        try:
+            importlib.import_module(module.removesuffix(".__init__"))
+        except ImportError as error:
+            os._exit(0 if (error.name or "").partition(".")[0] == "triton" else print(module, error, flush=True) or 1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        failed.append(module)
+sys.exit(bool(failed))
+"""
+    process = subprocess.run([sys.executable, "-c", program], input="\n".join(modules), capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tensormetrics import _native
+
 ROOT = Path(__file__).parents[1]
-LIBRARIES = {f"tensormetrics/_{name}.so" for name in ("lsa", "dirichlet", "nearest", "sequence", "subsets", "text")}
+LIBRARIES = {f"tensormetrics/_{name}.so" for name in _native.LIBRARIES}
 VARIABLES = ("TENSORMETRICS_NATIVE", "TENSORMETRICS_CUDA", "TENSORMETRICS_TESTING", "PYTHONPATH")
 PIP = [sys.executable, "-m", "pip"]
 
@@ -68,16 +70,42 @@ print(len([ctypes.CDLL(path) for path in glob.glob("FOLDER/tensormetrics/_*.so")
             told = run(python, "-m", "pip", "install", "--no-deps", "--target", folder, wheel)
             assert told.returncode == 0, told
             loaded = run(python, "-c", program.replace("FOLDER", str(folder)))  # needs no torch of this Python
-            assert loaded.stdout.strip() == "4", loaded
+            assert loaded.stdout.strip() == str(len(LIBRARIES)), loaded
             tried.append(Path(python).name)
     assert tried
+
+
+def test_wheel_installed_elsewhere_has_all_files_and_imports(sources, tmp_path):
+    """Without native code, which other tests build."""
+    wheel, process = wheel_of(sources, "--no-build-isolation", TENSORMETRICS_NATIVE="0")
+    assert wheel is not None, process
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("tensormetrics/")}
+    listed = {str(path.relative_to(sources)) for path in (sources / "tensormetrics").rglob("*") if path.is_file()}
+    assert packed - {"tensormetrics/_build.json"} == {name for name in listed if not name.endswith(".md")}
+    target = tmp_path / "installed"
+    assert run(*PIP, "install", "-q", "--no-deps", "--target", target, wheel).returncode == 0
+    modules = [name.removesuffix(".py").replace("/", ".") for name in sorted(listed) if name.endswith(".py")]
+    program = f"""
+import importlib, tensormetrics
+assert tensormetrics.__file__.startswith({str(target)!r}), tensormetrics.__file__
+for module in {modules!r}:
+    try:
+        module.endswith("__main__") or importlib.import_module(module.removesuffix(".__init__"))
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] != "triton":
+            raise
+print(len(tensormetrics.association.load_weat()))
+"""
+    imported = run(sys.executable, "-W", "ignore", "-c", program, PYTHONPATH=str(target))
+    assert imported.stdout.strip() == "31", imported
 
 
 def test_without_a_compiler_it_installs_and_says_one_line(sources, tmp_path):
     wheel, told = wheel_of(sources, "--no-build-isolation", CC="false", CXX="false")
     assert told.returncode == 0 and wheel is not None, told
     (line,) = [line for line in told.stderr.splitlines() if line.startswith("tensormetrics: ")]
-    assert line.startswith("tensormetrics: not compiled: dirichlet, lsa, nearest, sequence, text. ")
+    assert line.startswith(f"tensormetrics: not compiled: {', '.join(sorted(_native.LIBRARIES))}. ")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
     shown = run(sys.executable, "-m", "tensormetrics", "info", PYTHONPATH=str(tmp_path / "unpacked")).stdout

@@ -92,7 +92,7 @@ import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.ranking.ranking import Ranking
-from tensormetrics.retrieval.ranking.ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
 
 def anonymous():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))

@@ -2,7 +2,7 @@
 
 The operators do what torch has no operator for in one pass over a tile that is in the cache; everything else is made of
 matrix products. References stand where the same is done in torch: canonical_pairs in distance.py, keep_least and
-sorted_least in least.py, count_before in ranks/counting.py.
+sorted_least in topk.py, count_before in ranking/rank_counts.py.
 """
 
 from types import ModuleType
