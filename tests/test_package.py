@@ -1,5 +1,6 @@
 """What `import tensormetrics` alone gives."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -17,6 +18,23 @@ def test_names():
     assert tensormetrics.retrieval is import_module("tensormetrics.retrieval")
     with pytest.raises(AttributeError, match="has no attribute 'retreival'; its domains are assignment, association"):
         tensormetrics.retreival  # noqa: B018
+
+
+def test_public_names_that_changed_are_listed_in_the_changelog():
+    """Compare with the names of an earlier version, each removal and addition with a row of the table "Names"."""
+    domains = {domain: import_module(f"tensormetrics.{domain}") for domain in tensormetrics.__all__}
+    names = {f"{domain}.{name}" for domain, module in domains.items() for name in module.__all__}
+    before = {*(Path(__file__).parent / "stored" / "public_names.txt").read_text().split()}
+    changelog = (Path(__file__).parents[1] / ".github" / "CHANGELOG.md").read_text()
+    table = changelog.partition("### Names")[2].partition("\n##")[0]
+    rows = [
+        [re.findall(r"`(\w+\.\w+)`", cell) for cell in line.split("|")[1:3]]
+        for line in table.splitlines()
+        if "|" in line
+    ]
+    assert {name for removed, _ in rows for name in removed} == before - names
+    assert names - before <= {name for _, added in rows for name in added} <= names
+    assert all(hasattr(domains[name.partition(".")[0]], name.partition(".")[2]) for name in names)
 
 
 def test_version():

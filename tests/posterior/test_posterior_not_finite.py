@@ -241,7 +241,8 @@ def test_the_least_number_is_no_blank():
 
 # Public names without a floating argument, or whose arguments the names above have checked.
 OTHERS = """
-    AGGREGATION_REGISTRY AVERAGING_REGISTRY METRIC_REGISTRY AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
+    AGGREGATION_REGISTRY AVERAGING_REGISTRY METRIC_REGISTRY
+    AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
     UnknownNameError ConfusionSums ExperimentAggregationResult ExperimentAggregator
     ExperimentGroupResult ExperimentResult HeterogeneityResult Items ListwiseComparisonResult
     Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
