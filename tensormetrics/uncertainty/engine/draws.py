@@ -1,0 +1,137 @@
+"""Draws of a value from the weighted sums of its items, made honest for few items or groups.
+
+The Bayesian bootstrap cannot draw values that were not seen, and its spread is too small for few units. Two sets of draws
+share its replicates and repair one of these each:
+
+- P adds one pseudo-unit, half of it on the worst and half on the best possible item. For means of 0 and 1 this is
+  Jeffreys' interval (Brown, Cai & DasGupta 2001, doi:10.1214/ss/1009213286).
+- J moves the replicates away from the value until their spread is that of the jackknife; JT also multiplies them by the
+  scale of a t distribution.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .philox import WORD, philox4x32, philox_key
+
+TOLERANCE = 1e-9  # of equal influences, relative to the largest
+REACH = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
+REACH_OF_FEW = 20.0  # the same, times this over the number of units that differ, is added to it
+MANY_DIFFER = 5  # in comparisons, from so many units that differ on a pseudo-item is moved to the data
+HEAVY_TAILS = 0.4  # excess kurtosis of replicates that few units carry
+MIN_DF = 0.5
+
+
+class Bounds(NamedTuple):
+    """Rows of the worst and the best possible item, and the range of the values.
+
+    Rows (..., K) are shaped as the sums; NaN rows are of values without bounds. `is_mean` if the K columns are V
+    numerators and then V denominators of V means.
+    """
+
+    worst: Tensor
+    best: Tensor
+    is_mean: bool = False
+
+
+class Spread(NamedTuple):
+    """How V values depend on each unit."""
+
+    standard_error: Tensor  # (V,), that of the jackknife
+    influence_sd: Tensor  # (V,)
+    num_differing: Tensor  # (V,), units whose influence is not the most frequent one
+    effective_size: float  # items of the group of an average item
+    num_units: int
+    num_items: float
+
+    @property
+    def effective_units(self) -> float:
+        return self.num_items / self.effective_size
+
+
+def jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Spread:
+    # values: (V,)  without: (U, V), the values without each unit  sizes: (U,)
+    """Return the delete-one-unit jackknife (Efron & Stein 1981, doi:10.1214/aos/1176345462)."""
+    count = len(without)
+    influences = ((values - without) * max(count - 1, 1)).nan_to_num(0, 0, 0)
+    squares = influences.square().sum(0)
+    ordered = influences.sort(0).values
+    scale = influences.abs().amax(0) * TOLERANCE
+    starts = torch.ones_like(ordered, dtype=torch.bool)
+    starts[1:] = ordered.diff(dim=0) > scale
+    run = starts.long().cumsum(0) - 1
+    lengths = torch.zeros_like(run).scatter_add_(0, run, torch.ones_like(run))
+    items = float(sizes.sum())
+    return Spread(
+        standard_error=(squares / count / max(count - 1, 1)).sqrt(),
+        influence_sd=(squares / max(count - 1, 1)).sqrt(),
+        num_differing=count - lengths.amax(0),
+        effective_size=float(sizes.square().sum()) / items,
+        num_units=count,
+        num_items=items,
+    )
+
+
+def _uniforms(seed: int, stream: str, replicates: int) -> Tensor:
+    # ->  (2, replicates) float64 in (0, 1)
+    key = philox_key(seed, "items", "draws", stream)
+    numbers = torch.arange(replicates, device="cpu")
+    high, low, *other = philox4x32((numbers & WORD, numbers >> 32, 0, 0), key)
+    pairs = (high, low), tuple(other)
+    return torch.stack([((a << 20 | b >> 12).double() + 0.5) / 2.0**52 for a, b in pairs])
+
+
+def pseudo_masses(seed: int, replicates: int, device: torch.device) -> Tensor:
+    # ->  (2, replicates) float64
+    """Return the Gamma(1/2) masses of the worst and the best pseudo-item, the same for both sides of a comparison."""
+    normal = torch.special.ndtri(_uniforms(seed, "pseudo", replicates))
+    return (normal.square() / 2).to(device)
+
+
+def t_scales(seed: int, replicates: int, df: float, device: torch.device) -> Tensor:
+    # ->  (replicates,) float64
+    """Return sqrt(df / chi2), by which normal draws become those of a t distribution."""
+    shape = torch.full((), max(df, MIN_DF) / 2, dtype=torch.float64, device="cpu")
+    target = _uniforms(seed, "scale", replicates)[0]
+    # The quantile of Gamma(shape), by bisection of its logarithm: below exp(low) lies less than 2^-60.
+    low = torch.full_like(target, float((math.log(2.0) * -60 + torch.lgamma(shape + 1)) / shape))
+    high = torch.full_like(target, math.log(float(shape) + 10 * float(shape) ** 0.5 + 50))
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_below = torch.special.gammainc(shape, middle.exp()) < target
+        low, high = middle.where(is_below, low), high.where(is_below, middle)
+    return (shape.log() - (low + high) / 2).div(2).exp().to(device)
+
+
+def scaled_draws(values: Tensor, replicates: Tensor, standard_error: Tensor, scales: Tensor | float) -> Tensor:
+    # values, standard_error: (V,)  replicates: (R, V)  scales: (R, 1) or 1  ->  (R, V)
+    """Return the replicates, moved away from the values until their standard deviation is the standard error."""
+    moved = replicates - values
+    is_defined = ~moved.isnan()
+    count = is_defined.sum(0)
+    centered = (moved - moved.nansum(0) / count).nan_to_num(0)
+    spread = (centered.square().sum(0) / (count - 1).clamp(min=1)).sqrt()
+    factor = torch.where(spread > 0, standard_error / spread, 1.0)
+    return values + moved * factor * scales
+
+
+def reach(spread: Spread, distance: Tensor, of_comparison: bool) -> Tensor:
+    # distance: (V,), from the value to that of the pseudo-item  ->  (V,) in [0, 1]
+    """Return how far a pseudo-item of a mean lies from the data (0) to the bound (1)."""
+    differing = spread.num_differing.double()
+    factor = torch.full_like(differing, REACH) if of_comparison else REACH * (1 + REACH_OF_FEW / differing)
+    moved = factor * spread.influence_sd * (spread.num_items / spread.num_units) / (spread.effective_size * distance)
+    fewest = min(MANY_DIFFER, math.ceil(spread.num_units / 2)) if of_comparison else 1
+    return torch.where(differing < fewest, 1.0, moved.nan_to_num(1.0).clamp(max=1.0))
+
+
+def excess_kurtosis(replicates: Tensor) -> Tensor:
+    # (R, V)  ->  (V,)
+    """Return the excess kurtosis of the defined replicates; 0 where they do not vary."""
+    count = replicates.isnan().logical_not().sum(0)
+    centered = (replicates - replicates.nansum(0) / count).nan_to_num(0, 0, 0)
+    second = centered.square().sum(0) / count
+    return torch.where(second > 0, centered.pow(4).sum(0) / count / second.square() - 3, 0.0)
