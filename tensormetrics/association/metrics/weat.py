@@ -1,7 +1,7 @@
 """The Word Embedding Association Test, and its form for each word by itself, Single-Category WEAT."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..resampling.null_distribution import Draws, partition_draws
 from ..resampling.permutation import permutation_p_value
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
+from ._associations import XYABWords, associations, read_sets, units_of
 from .base import BaseMetric, by_word
 
 
@@ -89,25 +90,8 @@ def _scores(
             return word_sets.contrast_of(both, len(x), correction)
         u, v = both.split_with_sizes([len(x), len(y)])
         return (u.sum() - v.sum(),)
-    u, v = associations(*_read(x, y, a, b, **masks))
+    u, v = associations(*read_sets(x, y, a, b, **masks))
     return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
-
-
-def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[word_sets.Words, ...]:
-    return word_sets.units(*_read(x, y, a, b, **masks))
-
-
-def _read(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
-) -> tuple[word_sets.Words, ...]:
-    return word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
 
 
 def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -122,38 +106,6 @@ def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # The difference of equal sets is 0, which it would not be if one product were added to the other.
     axis = torch.sub(torch.mv(a.mT, scales[1]), torch.mv(b.mT, scales[2]), alpha=n / m)
     return torch.addmv(scales[0], targets, axis, beta=0, alpha=1 / n) * scales[0]
-
-
-def associations(
-    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
-) -> tuple[word_sets.Values, word_sets.Values]:
-    # ->  s of the words of x (..., X) and of y (..., Y), with their counts
-    if word_sets.resampled(x, y, a, b):
-        u, v = _resampled_associations(x, y, a, b)
-        return (u, x.counts), (v, y.counts)
-    if not word_sets.are_many(x, y, a, b):
-        x, y, a, b = word_sets.units(x, y, a, b)
-    axis = a.unit().mean() - b.unit().mean()
-    return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
-
-
-def _resampled_associations(
-    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
-) -> Sequence[Tensor]:
-    # ->  (..., X), (..., Y), from cosines that all replicates share
-    targets, attributes = (word_sets.unit(word_sets.join(s.vectors, t.vectors, dim=-2)) for s, t in ((x, y), (a, b)))
-    weights = word_sets.join(a.shares(), -b.shares())
-    both = word_sets.times(word_sets.products(targets, attributes), weights)
-    return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
-
-
-class XYABWords(XYABMasks, total=False):
-    """Also the numbers of the words that have several rows."""
-
-    x_words: Tensor | None
-    y_words: Tensor | None
-    a_words: Tensor | None
-    b_words: Tensor | None
 
 
 class WEAT(BaseMetric):
