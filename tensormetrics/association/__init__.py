@@ -39,8 +39,6 @@ from .metrics.direct_bias import DirectBias as DirectBias
 from .metrics.direct_bias import direct_bias as direct_bias
 from .metrics.ect import ECT as ECT
 from .metrics.ect import ect as ect
-from .metrics.example_metric import ExampleMetric as ExampleMetric
-from .metrics.example_metric import example_metric as example_metric
 from .metrics.gweat import GWEAT as GWEAT
 from .metrics.gweat import group_permutation_p_value as group_permutation_p_value
 from .metrics.gweat import gweat as gweat
@@ -85,7 +83,6 @@ __all__ = [
     "DirectBias",
     "DoubleHardDebias",
     "ECT",
-    "ExampleMetric",
     "GWEAT",
     "HalfSiblingRegression",
     "HardDebias",
@@ -112,7 +109,6 @@ __all__ = [
     "create_ranking",
     "direct_bias",
     "ect",
-    "example_metric",
     "fetch_debias_multiclass",
     "fetch_debiaswe",
     "fetch_eds",
