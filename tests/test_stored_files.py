@@ -42,6 +42,9 @@ STATE_DICTS = torch.load(FOLDER / "state_dicts.pt", map_location="cpu", weights_
 VERSION = "0.1.0"  # that wrote the states of calculations, which are for one version alone
 
 RENAMED: dict[str, str] = {}  # name of a row at 337b1eb -> its present name
+REMOVED = {  # name of a row at 337b1eb that the library no longer has -> the reason
+    "association.ExampleMetric": "the exercise of a guide, which the tests of association write as the guide does",
+}
 TOLERANCE = 1e-12
 WIDER = {  # samples of float32, and steps that carry rounding errors on
     "posterior.ConfusionPosterior": 1e-6,
@@ -50,7 +53,7 @@ WIDER = {  # samples of float32, and steps that carry rounding errors on
     "RepulsionAttractionNeutralization": 1e-9,
 }
 
-stored_names = pytest.mark.parametrize("name", STATE_DICTS)
+stored_names = pytest.mark.parametrize("name", [name for name in STATE_DICTS if name not in REMOVED])
 
 
 def stored_object(name: str) -> StoredObject:
@@ -72,7 +75,8 @@ def assert_numbers_equal(numbers: Any, expected: Any, tolerance: float = 0.0) ->
 
 
 def test_stored_rows_after_renaming_are_in_the_table():
-    rows = STATE_DICTS.keys() - OBJECTS.keys()
+    assert REMOVED.keys() <= STATE_DICTS.keys() - OBJECTS.keys() - METRICS.keys()
+    rows = STATE_DICTS.keys() - OBJECTS.keys() - REMOVED.keys()
     assert RENAMED.keys() <= rows
     assert {RENAMED.get(name, name) for name in rows} - METRICS.keys() == set()
     assert OBJECTS.keys() - STATE_DICTS.keys() == set()

@@ -4,14 +4,14 @@
 #   embeddings: models, words and queries
 #   sets: sets of vectors as tensors
 #   resampling: null distributions, permutation tests, bootstrap
-#   metrics: one file for each metric
+#   metrics: one file for each metric, or for metrics of one kind
 #   queries: many queries on many models
 #   debias: methods that remove a bias
 
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
 from .debias.hard_debias import HardDebias as HardDebias
-from .debias.multiclass_hard_debias import MulticlassHardDebias as MulticlassHardDebias
+from .debias.hard_debias import MulticlassHardDebias as MulticlassHardDebias
 from .debias.repulsion_attraction_neutralization import (
     RepulsionAttractionNeutralization as RepulsionAttractionNeutralization,
 )
@@ -39,8 +39,6 @@ from .metrics.direct_bias import DirectBias as DirectBias
 from .metrics.direct_bias import direct_bias as direct_bias
 from .metrics.ect import ECT as ECT
 from .metrics.ect import ect as ect
-from .metrics.example_metric import ExampleMetric as ExampleMetric
-from .metrics.example_metric import example_metric as example_metric
 from .metrics.gweat import GWEAT as GWEAT
 from .metrics.gweat import group_permutation_p_value as group_permutation_p_value
 from .metrics.gweat import gweat as gweat
@@ -59,13 +57,13 @@ from .metrics.rnsb import RNSB as RNSB
 from .metrics.rnsb import rnsb as rnsb
 from .metrics.same import SAME as SAME
 from .metrics.same import same as same
-from .metrics.sc_weat import SCWEAT as SCWEAT
-from .metrics.sc_weat import mean_sc_weat as mean_sc_weat
-from .metrics.sc_weat import sc_weat as sc_weat
+from .metrics.weat import SCWEAT as SCWEAT
 from .metrics.weat import WEAT as WEAT
+from .metrics.weat import mean_sc_weat as mean_sc_weat
+from .metrics.weat import sc_weat as sc_weat
 from .metrics.weat import weat as weat
 from .metrics.weat import weat_effect_size as weat_effect_size
-from .queries.eat_map import plot_eat_map as plot_eat_map
+from .queries.plots import plot_eat_map as plot_eat_map
 from .queries.plots import plot_queries_results as plot_queries_results
 from .queries.plots import plot_ranking as plot_ranking
 from .queries.plots import plot_ranking_correlations as plot_ranking_correlations
@@ -85,7 +83,6 @@ __all__ = [
     "DirectBias",
     "DoubleHardDebias",
     "ECT",
-    "ExampleMetric",
     "GWEAT",
     "HalfSiblingRegression",
     "HardDebias",
@@ -112,7 +109,6 @@ __all__ = [
     "create_ranking",
     "direct_bias",
     "ect",
-    "example_metric",
     "fetch_debias_multiclass",
     "fetch_debiaswe",
     "fetch_eds",

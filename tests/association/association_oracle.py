@@ -63,10 +63,6 @@ def mac(t, a):
     return np.mean([1 - np.mean([cos(word, w) for w in group]) for word in t for group in a])
 
 
-def example_metric(x, y, a):
-    return cos(y.mean(0), a.mean(0)) - cos(x.mean(0), a.mean(0))
-
-
 def mean_unit(words):
     return np.mean([unit(w) for w in words], 0)
 

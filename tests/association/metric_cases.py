@@ -25,7 +25,6 @@ from tensormetrics.association import (
     WordEmbeddingModel,
     rnd,
 )
-from tensormetrics.association import ExampleMetric as BuiltIn
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 GOLDEN["models"]["tinyB"] = {word: [y, x, -z] for word, (x, y, z) in GOLDEN["models"]["tiny"].items()}
@@ -98,7 +97,7 @@ def table(name, device="cpu", dtype=torch.float64):
     return WordEmbeddingModel.from_tensor(torch.tensor(list(words.values()), dtype=dtype, device=device), list(words))
 
 
-ALL = (WEAT, RND, RIPA, ECT, MAC, BuiltIn, SCWEAT, RNSB, DirectBias, SAME, GWEAT)
+ALL = (WEAT, RND, RIPA, ECT, MAC, SCWEAT, RNSB, DirectBias, SAME, GWEAT)
 
 
 METRICS = {metric.__name__: metric for metric in ALL}
@@ -111,7 +110,6 @@ KEYS = {
     RIPA: ["ripa", "word_values"],
     ECT: ["ect"],
     MAC: ["mac", "targets_eval"],
-    BuiltIn: ["em"],
     SCWEAT: ["sc_weat", "effect_size_by_word", "p_value_by_word"],
     RNSB: ["rnsb", "negative_sentiment_probabilities", "negative_sentiment_distribution"],
     DirectBias: ["direct_bias", "bias_by_word"],

@@ -23,7 +23,6 @@ SCORES = {
     "ripa": (association.ripa, oracle.ripa, "ppa"),
     "ect": (association.ect, oracle.ect, "xya"),
     "mac": (association.mac, oracle.mac, "tA"),
-    "example_metric": (association.example_metric, oracle.example_metric, "xya"),
     "gweat": (association.gweat, oracle.gweat, "XA"),
     "same": (association.same, oracle.same, "tG"),
     "direct_bias": (association.direct_bias, oracle.direct_bias, "tP"),

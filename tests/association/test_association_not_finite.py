@@ -106,7 +106,7 @@ QUERIES = {"x": 0, "y": 0, "a": 1, "b": 1}
 SETS = {side: [f"{side}{i}" for i in range(4)] for side in QUERIES}
 DOORS = (
     association.WEAT, association.RND, association.RIPA, association.ECT, association.MAC, association.RNSB,
-    association.ExampleMetric, association.SCWEAT, association.GWEAT, association.SAME, association.DirectBias,
+    association.SCWEAT, association.GWEAT, association.SAME, association.DirectBias,
     association.CEAT, association.MLEAT,
 )  # fmt: skip
 

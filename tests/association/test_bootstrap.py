@@ -148,15 +148,15 @@ def test_errors(device):
         (dict(confidence=1), "confidence: got 1, wanted a number between 0 and 1"),
     ]:
         with pytest.raises(ValueError) as info:
-            bootstrap_interval(association.example_metric, x, x, x, **options)
+            bootstrap_interval(association.ect, x, x, x, **options)
         assert str(info.value) == message
     with pytest.raises(TypeError) as info:
-        bootstrap_interval(association.ExampleMetric(), x, x, x)
-    assert str(info.value) == "metric: got a ExampleMetric, wanted a function; write metric.score_function()"
+        bootstrap_interval(association.ECT(), x, x, x)
+    assert str(info.value) == "metric: got a ECT, wanted a function; write metric.score_function()"
     with pytest.raises(TypeError) as info:
-        bootstrap_interval(association.example_metric, x, x, x, b_mask=x)
+        bootstrap_interval(association.ect, x, x, x, b_mask=x)
     arguments = "x, y, a, x_mask, y_mask, a_mask"
     assert str(info.value) == f"b_mask: not a mask of this metric, whose arguments are {arguments}"
     with pytest.raises(ValueError) as info:
-        bootstrap_interval(association.example_metric, x, x, x[:, :2])
+        bootstrap_interval(association.ect, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"

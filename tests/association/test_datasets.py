@@ -20,7 +20,7 @@ from tensormetrics.association import (
     load_weat,
     load_weat_w2v,
 )
-from tensormetrics.association.embeddings import _fetch
+from tensormetrics.association.embeddings import datasets
 
 W2V = os.environ.get("TENSORMETRICS_WEAT_W2V")
 URL = "https://raw.githubusercontent.com/a/b/words.txt"
@@ -34,7 +34,7 @@ def http(code):
 def clock(monkeypatch):
     """The seconds slept, without sleeping."""
     slept = []
-    monkeypatch.setattr(_fetch.time, "sleep", slept.append)
+    monkeypatch.setattr(datasets.time, "sleep", slept.append)
     return slept
 
 
@@ -50,7 +50,7 @@ def network(monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(_fetch, "_get", get)
+    monkeypatch.setattr(datasets, "_get", get)
     return answers
 
 
@@ -228,13 +228,13 @@ def test_a_local_folder_needs_no_network(tmp_path, network):
 def test_busy_hosts_are_asked_again(network, clock, caplog, errors, slept):
     network += [*errors, b"words"]
     with caplog.at_level(logging.WARNING):
-        assert _fetch.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
+        assert datasets.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
     assert clock == slept and len(caplog.messages) == len(slept)
 
 
 def test_what_the_log_says(network, clock, caplog):
     network += [http(429), b"words"]
-    _fetch.read_file("a/b/", "words.txt", None, 3, 30)
+    datasets.read_file("a/b/", "words.txt", None, 3, 30)
     assert caplog.messages == ["HTTP Error 429: busy; trying again in 1 s (1 of 3)"]
 
 
@@ -249,7 +249,7 @@ def test_what_the_log_says(network, clock, caplog):
 def test_the_last_error_says_what_to_do(network, clock, errors, slept, why):
     network += errors
     with raises(ConnectionError, f"{URL}: {why}; download the files and give their folder as path="):
-        _fetch.read_file("a/b/", "words.txt", None, 2, 30)
+        datasets.read_file("a/b/", "words.txt", None, 2, 30)
     assert clock == slept and network == []
 
 

@@ -96,12 +96,6 @@ def test_golden_mac(case, device):
     assert agrees(by_word, expected)
 
 
-@golden("ExampleMetric")
-def test_golden_example_metric(case, device):
-    targets, attributes = sets_of(case, device)
-    assert agrees(association.example_metric(*targets, *attributes), case["expected"]["em"])
-
-
 @golden("SCWEAT")
 def test_golden_sc_weat(case, device):
     targets, attributes = sets_of(case, device)

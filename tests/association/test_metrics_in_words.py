@@ -20,7 +20,7 @@ from tensormetrics.association import (
     IndexedQuery,
     Query,
 )
-from tensormetrics.association.metrics._estimator import report
+from tensormetrics.association.metrics._logistic import report
 
 
 def test_ripa_pairs(tiny, caplog):

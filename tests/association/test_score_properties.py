@@ -147,7 +147,7 @@ def test_lengths_of_single_vectors_do_not_matter_to_cosines(score, expected, set
     assert agrees(score(*scaled), score(*tensors).cpu().numpy())
 
 
-@pytest.mark.parametrize("name", ["weat", "rnd", "ripa", "example_metric"])
+@pytest.mark.parametrize("name", ["weat", "rnd", "ripa"])
 def test_swapping_sides_changes_the_sign(name, generator, device):
     score, _, sets = SCORES[name]
     x, y, *rest = random_sets(sets, generator, device)

@@ -29,7 +29,6 @@ from tensormetrics.association import (
     sign_flip_p_value,
     target_permutation_p_value,
 )
-from tensormetrics.association import ExampleMetric as BuiltIn
 from tensormetrics.association.resampling.bootstrap import _counts
 from tensormetrics.association.resampling.random import stream
 from tensormetrics.association.sets.word_ids import joined_words
@@ -172,7 +171,7 @@ def test_signs_of_pairs_with_all_their_rows(rows, alternative, generator, device
     assert sign_flip_p_value(wide, alternative=alternative, **padding) == p
 
 
-TARGETS = {"rnd": association.rnd, "ect": association.ect, "example_metric": association.example_metric}
+TARGETS = {"rnd": association.rnd, "ect": association.ect}
 
 
 @every_rows
@@ -315,7 +314,7 @@ def test_p_values_in_words_with_contexts(counts, alternative):
     d = partitions([word @ axis / lengths(word) for word in numpy], 3, difference)
     found = WEAT(**options).run_query(Query(SETS[:2], SETS[2:]), model)["p_value"]
     assert found == pytest.approx(extreme(d, d[0], alternative), rel=1e-14)
-    for metric, score in ((RND, association.rnd), (ECT, association.ect), (BuiltIn, association.example_metric)):
+    for metric, score in ((RND, association.rnd), (ECT, association.ect)):
         scores = partitions(numpy, 3, lambda u, v, score=score: score(torch.tensor(u), torch.tensor(v), a).item())
         found = metric(**options).run_query(Query(SETS[:2], SETS[2:3]), model)["p_value"]
         assert found == pytest.approx(extreme(scores, scores[0], alternative), rel=1e-14)
@@ -344,7 +343,7 @@ def test_pairs_and_single_words_with_contexts():
 
 
 COUNTED = {WEAT: {"return_effect_size": True}, GWEAT: {"p_value_iterations": 200}}  # the score of WEAT is a sum of rows
-ALL = (WEAT, RND, ECT, BuiltIn, RIPA, SCWEAT, GWEAT, MAC, SAME, DirectBias)
+ALL = (WEAT, RND, ECT, RIPA, SCWEAT, GWEAT, MAC, SAME, DirectBias)
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.__name__)

@@ -135,9 +135,6 @@ METRICS = {
     "MAC": of_queries(
         association.MAC, "tg", lambda t, a: 1 - np.mean([rows_at_length_1(t) @ rows_at_length_1(s).T for s in a])
     ),
-    "ExampleMetric": of_queries(
-        association.ExampleMetric, "xya", lambda x, y, a: cosine(y.mean(0), a.mean(0)) - cosine(x.mean(0), a.mean(0))
-    ),
     "SCWEAT": of_queries(
         association.SCWEAT,
         "wab",
@@ -257,7 +254,6 @@ FUNCTIONS = {
     "ripa": word_sets("ppa", association.ripa),
     "ect": word_sets("xya", association.ect),
     "mac": word_sets("tA", association.mac),
-    "example_metric": word_sets("xya", association.example_metric),
     "rnsb": word_sets("tab", association.rnsb, compiles=False),
     "gweat": word_sets("XA", association.gweat),
     "same": word_sets("tG", association.same),

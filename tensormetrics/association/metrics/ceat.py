@@ -14,8 +14,8 @@ from ..resampling.permutation import ALTERNATIVES, Alternative
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
+from ._associations import associations, units_of
 from .base import BaseMetric
-from .weat import associations, units_of
 
 Variance = Literal["sample", "standard"]
 VARIANCES: tuple[Variance, ...] = get_args(Variance)

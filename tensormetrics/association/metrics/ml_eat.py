@@ -11,8 +11,8 @@ from ..resampling.null_distribution import Draws, partition_draws
 from ..resampling.permutation import permutation_p_value
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
+from ._associations import XYABWords, associations, units_of
 from .base import BaseMetric
-from .weat import XYABWords, associations, units_of
 
 
 class Levels(NamedTuple):

@@ -13,8 +13,7 @@ from ... import _checks
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..sets import word_sets
-from ._estimator import check_estimator, estimated, report
-from ._logistic import logistic_regression, sigmoid
+from ._logistic import check_estimator, estimated, logistic_regression, report, sigmoid
 from .base import BaseMetric, by_set, by_word
 
 

@@ -1,19 +1,22 @@
-"""The Word Embedding Association Test."""
+"""The Word Embedding Association Test, and its form for each word by itself, Single-Category WEAT."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ..embeddings.lookup import check_flag
+from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import Draws, partition_draws
 from ..resampling.permutation import permutation_p_value
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
-from .base import BaseMetric
+from ._associations import XYABWords, associations, read_sets, units_of
+from .base import BaseMetric, by_word
 
 
 @word_sets.lean
@@ -87,25 +90,8 @@ def _scores(
             return word_sets.contrast_of(both, len(x), correction)
         u, v = both.split_with_sizes([len(x), len(y)])
         return (u.sum() - v.sum(),)
-    u, v = associations(*_read(x, y, a, b, **masks))
+    u, v = associations(*read_sets(x, y, a, b, **masks))
     return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
-
-
-def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[word_sets.Words, ...]:
-    return word_sets.units(*_read(x, y, a, b, **masks))
-
-
-def _read(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
-) -> tuple[word_sets.Words, ...]:
-    return word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
 
 
 def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -120,38 +106,6 @@ def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     # The difference of equal sets is 0, which it would not be if one product were added to the other.
     axis = torch.sub(torch.mv(a.mT, scales[1]), torch.mv(b.mT, scales[2]), alpha=n / m)
     return torch.addmv(scales[0], targets, axis, beta=0, alpha=1 / n) * scales[0]
-
-
-def associations(
-    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
-) -> tuple[word_sets.Values, word_sets.Values]:
-    # ->  s of the words of x (..., X) and of y (..., Y), with their counts
-    if word_sets.resampled(x, y, a, b):
-        u, v = _resampled_associations(x, y, a, b)
-        return (u, x.counts), (v, y.counts)
-    if not word_sets.are_many(x, y, a, b):
-        x, y, a, b = word_sets.units(x, y, a, b)
-    axis = a.unit().mean() - b.unit().mean()
-    return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
-
-
-def _resampled_associations(
-    x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
-) -> Sequence[Tensor]:
-    # ->  (..., X), (..., Y), from cosines that all replicates share
-    targets, attributes = (word_sets.unit(word_sets.join(s.vectors, t.vectors, dim=-2)) for s, t in ((x, y), (a, b)))
-    weights = word_sets.join(a.shares(), -b.shares())
-    both = word_sets.times(word_sets.products(targets, attributes), weights)
-    return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
-
-
-class XYABWords(XYABMasks, total=False):
-    """Also the numbers of the words that have several rows."""
-
-    x_words: Tensor | None
-    y_words: Tensor | None
-    a_words: Tensor | None
-    b_words: Tensor | None
 
 
 class WEAT(BaseMetric):
@@ -218,3 +172,127 @@ class WEAT(BaseMetric):
         (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
         sides = {"u_mask": masks.get("x_mask"), "v_mask": masks.get("y_mask"), "u_words": x_words, "v_words": y_words}
         return u, v, sides
+
+
+def sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (..., W) float64.
+
+    Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
+    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
+    vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> sc_weat(torch.cat([x, y]), a, b)  # the first two words lean to a
+    tensor([ 1.1335,  1.3280, -1.5261, -1.6533], dtype=torch.float64)
+    """
+    word_sets.check_correction(correction)
+    w, a, b = word_sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+    to_a, to_b = ((_cosines(w, side), None if side.counts is None else side.counts.unsqueeze(-2)) for side in (a, b))
+    return w.present(word_sets.contrast(to_a, to_b, correction)[1])
+
+
+def mean_sc_weat(
+    w: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int = 0,
+    *,
+    w_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    """The mean of `sc_weat` over the words.
+
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (...) float64.
+
+    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
+    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    >>> mean_sc_weat(x, a, b)
+    tensor(1.2307, dtype=torch.float64)
+    """
+    sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
+    return _mean(sizes, w_mask)
+
+
+def _mean(sizes: Tensor, w_mask: Tensor | None) -> Tensor:
+    # A word without a score makes the mean NaN, an absent one does not.
+    if w_mask is None:
+        return sizes.mean(-1)
+    return (sizes.masked_fill(w_mask == 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
+
+
+def _cosines(w: word_sets.Words, side: word_sets.Words) -> Tensor:
+    # ->  (..., W, A)
+    return w.unit().project_all(word_sets.unit(side.vectors))
+
+
+class SCWEAT(BaseMetric):
+    """The mean of `sc_weat` over the target words, with the effect size of each."""
+
+    metric_template = (1, 2)
+    metric_name = "Single-Category WEAT"
+    metric_short_name = "SC-WEAT"
+    by_position = False
+    no_score = "the cosines of a target word do not vary, or a vector is not finite"
+    result_keys = {"sc_weat": float, "effect_size_by_word": dict, "p_value_by_word": dict}
+
+    def __init__(self, *, correction: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        word_sets.check_correction(correction)
+        self.correction = correction
+
+    def measure(
+        self, w: Tensor, a: Tensor, b: Tensor, *, w_mask: Tensor | None = None, **masks: Tensor
+    ) -> dict[str, Tensor]:
+        effects = sc_weat(w, a, b, self.correction, w_mask=w_mask, **masks)
+        return {"sc_weat": _mean(effects, w_mask), "effect_size_by_word": effects}
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(mean_sc_weat, correction=self.correction)
+
+    def p_values(
+        self,
+        w: Tensor,
+        a: Tensor,
+        b: Tensor,
+        *,
+        w_mask: Tensor | None = None,
+        a_mask: Tensor | None = None,
+        b_mask: Tensor | None = None,
+        w_words: Tensor | None = None,
+        a_words: Tensor | None = None,
+        b_words: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        w, a, b = word_sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+        to_a, to_b = (_cosines(w, side) for side in (a, b))
+        if w_words is not None:  # a word with several rows has one p-value, that of its mean cosines
+            shared = (w_words.unsqueeze(-1) == w_words.unsqueeze(-2)) * w.weights.unsqueeze(-2)
+            shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
+            to_a, to_b = shared @ to_a, shared @ to_b
+        u_mask, v_mask, u_words, v_words = (
+            None if given is None else given.unsqueeze(-2) for given in (a_mask, b_mask, a_words, b_words)
+        )
+        p = permutation_p_value(
+            to_a, to_b, u_mask=u_mask, v_mask=v_mask, u_words=u_words, v_words=v_words, **self._test()
+        )
+        return {"p_value_by_word": w.present(p)}
+
+    def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
+        words = index.row_words[0][0]
+        return {
+            "sc_weat": np.float64(values["sc_weat"]),
+            "effect_size_by_word": by_word(words, values["effect_size_by_word"]),
+            "p_value_by_word": by_word(words, values.get("p_value_by_word", np.empty(0))),
+        }

@@ -48,7 +48,7 @@ def target_permutation_p_value(
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks and words: (..., X), (..., Y), (..., A) -> (...)
     float64.
 
-    `metric` is `rnd`, `ect` or `example_metric`, or another of this package with these sets. "exact" scores all
+    `metric` is `rnd`, `ect` or another function of such sets that takes their masks. "exact" scores all
     partitions, up to 20,000 of them and for targets without masks; "auto" does so whenever it can; the rest as in
     `permutation_p_value`: `x_words`, `y_words` number the word of each row, and a word moves with all its rows.
     Scores within 2^-40 (relative, above 1) of the observed one count as equal to it, NaN scores as not extreme; NaN
