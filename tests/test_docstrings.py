@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from typing_extensions import is_typeddict
 
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
@@ -41,6 +42,8 @@ def functions_of(value) -> list[list]:
     """A public function; of a class, each public method that takes tensors, in all classes that define it."""
     if inspect.isfunction(value):
         return [[value]] if "Tensor" in str(inspect.signature(value)) else []
+    if not inspect.isclass(value):  # a registry
+        return []
     classes = [base for base in value.__mro__ if re.match(r"tensormetrics\.[a-z]", base.__module__)]
     names = {name for base in classes for name in vars(base) if not name.startswith("_")} | {"__call__"}
     methods = [[vars(base)[name] for base in classes if inspect.isfunction(vars(base).get(name))] for name in names]
@@ -94,7 +97,7 @@ def needs_example(domain: str, name: str) -> bool:
     value = value_of(domain, name)
     if not inspect.isclass(value):
         return callable(value)
-    if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
+    if dataclasses.is_dataclass(value) or is_typeddict(value) or issubclass(value, Exception | tuple | enum.Enum):
         return False
     functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
     points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
