@@ -6,12 +6,12 @@ import doctest
 import enum
 import inspect
 import re
+import types
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from typing_extensions import is_typeddict
 
 import tensormetrics
 from tensormetrics.posterior import temporary_registrations
@@ -97,7 +97,11 @@ def needs_example(domain: str, name: str) -> bool:
     value = value_of(domain, name)
     if not inspect.isclass(value):
         return callable(value)
-    if dataclasses.is_dataclass(value) or is_typeddict(value) or issubclass(value, Exception | tuple | enum.Enum):
+    if (
+        dataclasses.is_dataclass(value)
+        or isinstance(value, types.GenericAlias)
+        or issubclass(value, Exception | tuple | enum.Enum)
+    ):
         return False
     functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
     points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
