@@ -96,12 +96,8 @@ def needs_example(domain: str, name: str) -> bool:
     """Functions, doors, and Modules that do not point at a function; a result, a structure or an error says enough."""
     value = value_of(domain, name)
     if not inspect.isclass(value):
-        return callable(value)
-    if (
-        dataclasses.is_dataclass(value)
-        or isinstance(value, types.GenericAlias)
-        or issubclass(value, Exception | tuple | enum.Enum)
-    ):
+        return callable(value) and not isinstance(value, types.GenericAlias)
+    if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
         return False
     functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}
     points = functions & set(re.findall(r"`(\w+)", value.__doc__ or ""))
