@@ -6,6 +6,7 @@ import doctest
 import enum
 import inspect
 import re
+import types
 from importlib import import_module
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def functions_of(value) -> list[list]:
     """A public function; of a class, each public method that takes tensors, in all classes that define it."""
     if inspect.isfunction(value):
         return [[value]] if "Tensor" in str(inspect.signature(value)) else []
+    if not inspect.isclass(value):  # a registry
+        return []
     classes = [base for base in value.__mro__ if re.match(r"tensormetrics\.[a-z]", base.__module__)]
     names = {name for base in classes for name in vars(base) if not name.startswith("_")} | {"__call__"}
     methods = [[vars(base)[name] for base in classes if inspect.isfunction(vars(base).get(name))] for name in names]
@@ -93,7 +96,7 @@ def needs_example(domain: str, name: str) -> bool:
     """Functions, doors, and Modules that do not point at a function; a result, a structure or an error says enough."""
     value = value_of(domain, name)
     if not inspect.isclass(value):
-        return callable(value)
+        return callable(value) and not isinstance(value, types.GenericAlias)
     if dataclasses.is_dataclass(value) or issubclass(value, Exception | tuple | enum.Enum):
         return False
     functions = {other for where, other in NAMES if where == domain and inspect.isfunction(value_of(where, other))}

@@ -13,9 +13,10 @@ SOURCE = r"(?:py|cpp|cu|h)"
 PATH = re.compile(rf"(?<![\w/.*{{}}<-])((?:[\w.-]+/)+[\w.-]+\.(?:{SOURCE}|md|json|sh|yml|toml))(?!\w)")
 FILE_NAME = re.compile(rf"(?<![\w/.-])([\w-]+\.{SOURCE})(?!\w)")
 MODULE = re.compile(r"(?<![\w./-])tensormetrics(?:\.[A-Za-z_]\w*)+(?![\w{])")
+BUILT_FILES = {"tensormetrics/_build.json"}
 SYSTEM_HEADERS = {"Python.h", "cuda_runtime.h", "setjmp.h", "ucontext.h", "locale.h", "stdlib.h"}
 EXAMPLES = {"my_schema.py", "types.py", "NAME.py", "FILE.py"}  # of a user, of Python, and placeholders
-BUILT = {"tensormetrics._build"}  # files of a build, not of the repository
+BUILT = {"tensormetrics._build"}  # by a build, hence not in the repository
 MISSPELT = {"tensormetrics.retreival"}  # on purpose, in a test of the message
 
 
@@ -41,6 +42,7 @@ def missing_paths(texts: dict[str, str]) -> set[tuple[str, str]]:
     suffixes = {
         "/".join(parts[start:]) for parts in (Path(name).parts for name in texts) for start in range(len(parts))
     }
+    suffixes |= BUILT_FILES
     missing = set()
     for name, text in texts.items():
         paths = {path for path in PATH.findall(text) if path.split("/")[0] in folders}

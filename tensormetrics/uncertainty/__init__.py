@@ -141,7 +141,8 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that exist
     def __getattr__(name: str) -> Any:
         for module, names in _MODULES.items():
             if name in names:
-                return getattr(import_module(f"{__name__}.{module}"), name)
+                value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+                return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
