@@ -33,8 +33,9 @@ def rows(table: dict[str, Any]) -> Any:
 
 def public_names() -> Iterator[tuple[str, Any]]:
     for domain in tensormetrics.__all__:
-        for name, value in vars(import_module(f"tensormetrics.{domain}")).items():
-            yield f"{domain}.{name}", value
+        module = import_module(f"tensormetrics.{domain}")
+        for name in module.__all__:
+            yield f"{domain}.{name}", getattr(module, name)
 
 
 def assert_same(a: Any, b: Any, rtol: float = 0.0, where: str = "") -> None:

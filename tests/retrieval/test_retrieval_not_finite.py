@@ -184,6 +184,7 @@ def test_ranks_of_rows_that_are_spread(rank_results):
         assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by the inductor backend
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_finite_rows_eager_and_compiled_agree(dtype):
     rows = torch.full((6, 5), torch.finfo(dtype).max, dtype=dtype)
