@@ -19,6 +19,7 @@ from ._distributed import Kind, check_same_options, exchange, gather, gathered, 
 from ._plots import plot_values, steps_of
 from .uncertainty.engine import resampling
 from .uncertainty.engine.estimates import check_confidence
+from .uncertainty.engine.units import merge_stores
 from .uncertainty.engine.weights import check_draws
 
 if TYPE_CHECKING:
@@ -81,6 +82,12 @@ class Metric(torchmetrics.Metric):
     is_differentiable = False  # what `forward` answers
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     no_interval = "it has no interval"  # and why
+    # Options that say how a model answers, not what is scored: two metrics of a comparison may differ in them.
+    model_options: tuple[str, ...] = (
+        *("device", "distance", "kmeans_func", "knn_func", "labels", "memory_budget", "name", "threshold"),
+        *("batch_size", "compute_on_cpu", "dist_sync_on_step", "process_group", "dist_sync_fn", "sync_on_compute"),
+        *("distributed_available_fn", "compute_with_cache"),
+    )
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)
@@ -94,7 +101,7 @@ class Metric(torchmetrics.Metric):
         self._lock = Lock()
         # Set by the `compute` of a metric that keeps rows: what it found of each item.
         self._items: Callable[[], resampling.Items] | None = None
-        self._fed = 0  # items that a `SumMetric` numbered so far
+        self._kind: int | None = None  # how a `SumMetric` identified its latest items
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
 
     def add_rows(self, name: str) -> None:
@@ -150,17 +157,20 @@ class Metric(torchmetrics.Metric):
             state = super().__getstate__()
         batch.__setstate__({**state, "_lock": Lock()})
         batch.reset()
-        batch._fed = start = state["_fed"]
+        batch._number_after(state)
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
             if self._device_of_rows() is None:
                 self._settle(batch._device_of_rows())
-            self.merge_state(batch)
-            self._fed += batch._fed - start
+            self._merge([batch])
+            self._kind = batch._kind
             self._forward_cache = value
         return value
+
+    def _number_after(self, state: dict[str, Any]) -> None:
+        """Let a batch of `forward` number its items after those of the metric, whose `state` is given."""
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
@@ -173,27 +183,47 @@ class Metric(torchmetrics.Metric):
         return plot_values(steps, type(self).__name__, bounds, self.higher_is_better, ax)
 
     def interval(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Any:
-        """`compute()` with the ends of its interval: an `Estimate`, or several by name.
+        """Return the score and an interval that holds the true one in about `confidence` of data sets like this.
 
-        The Bayesian bootstrap: in each of `replicates` (default 1000) every item weighs Exp(1), groups as a whole, and
-        the ends are the quantiles (1 -+ confidence) / 2. Draws depend on `seed` (default 0) and the items' `ids` alone.
-        Metrics that keep sums want `replicates` and `seed` when they are made. Rubin 1981, doi:10.1214/aos/1176345338.
+        Also with 5 items, 3 groups or a score near 0 or 1: items (or groups) are reweighted (Bayesian bootstrap, Rubin
+        1981, doi:10.1214/aos/1176345338) together with one imagined item, half of it right and half wrong, and the
+        spread is that of the jackknife. With few items the interval is rather too wide than too narrow. Without known
+        bounds of a score, and with skewed scores, it is too narrow below some 100 items (log-normal, 10 items: .84).
+        Give `groups=` to `update` whenever items belong together: no method can know.
+
+        Args:
+            confidence: Mass of the interval, in (0, 1).
+            replicates: Number of random draws, by default 1000. Metrics that keep sums take it when they are made.
+            seed: Seed of the draws, by default 0; they depend on it and on the items' `ids` alone.
+
+        Returns:
+            An `Estimate` of `compute()`, or several by name.
+
+        Raises:
+            ValueError: If an option is out of range, or a metric that keeps sums was made without `replicates`.
+            NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        return resampling.interval(*self._resampled("interval", replicates, seed), confidence)
+        return resampling.interval(self._resampled("interval", replicates, seed), confidence)
 
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None
-    ) -> "tuple[Any, resampling.Resampled]":
-        """The value, and the sums that it is read off in each replicate."""
-        value = self.compute()
+    ) -> "resampling.Resampled | resampling.Joined":
+        """Return the sums that the value is read off, those of the data and of each replicate."""
+        self.compute()  # a metric that keeps rows finds its items there
         with torch.no_grad(), self._whole_state(asked):
-            return value, self._resampled_sums(replicates, seed)
+            return self._resampled_sums(replicates, seed)
 
-    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "resampling.Resampled":
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> "resampling.Resampled | resampling.Joined":
         if self._items is None:
             raise NotImplementedError(f"{type(self).__name__}: {self.no_interval}")
         return self._items().resampled(*check_draws(replicates, seed))
+
+    def value_range(self) -> tuple[Any, Any]:
+        """Return the least and the largest possible value, infinite where none is known."""
+        ends = (self.plot_lower_bound, -torch.inf), (self.plot_upper_bound, torch.inf)
+        low, high = (unknown if end is None else end for end, unknown in ends)
+        return low, high
 
     def _better(self, name: str) -> int:
         """-1 where less is better, of one of several values by its name."""
@@ -223,12 +253,20 @@ class Metric(torchmetrics.Metric):
         All are added or none. ValueError for a metric of another class or other options.
         """
         several = incoming_state if isinstance(incoming_state, Sequence) else [incoming_state]
+        self._merge(several, check=True)
+
+    def _merge(self, several: Sequence[State], check: bool = False) -> None:
         states = [self._state_of(state) for state in several]
+        if check:
+            self._check_mergeable([state for _, state in states])
         with self._lock, self._all_or_nothing():
             for updates, state in states:
                 self._add_state(state)
                 self._update_count += updates
             self._computed = None
+
+    def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
+        """Raise a ValueError if these states must not be added to this one."""
 
     def _state_of(self, incoming: State) -> tuple[int, dict[str, Tensor]]:
         # ->  its updates, its state
@@ -254,6 +292,8 @@ class Metric(torchmetrics.Metric):
                     advice = "merge metrics of equal options"
                     raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
                 setattr(self, name, getattr(self, name) + incoming.detach())
+            elif reduction is merge_stores:
+                setattr(self, name, merge_stores(torch.stack([getattr(self, name), incoming])))
             elif reduction is not dim_zero_cat:
                 raise TypeError(f"{type(self).__name__}.{name}: a state is made by add_rows or reduced by 'sum'")
             elif incoming.shape != (0,):
@@ -268,7 +308,7 @@ class Metric(torchmetrics.Metric):
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores, self._items, self._fed = {}, None, 0
+        self._stores, self._items, self._kind = {}, None, None
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
@@ -285,7 +325,8 @@ class Metric(torchmetrics.Metric):
             else:
                 known = [((1, *shape), dtype) for shape, dtype in kinds.get(name, ())]
                 parts = gathered(state[None], group, known) if known else dist_sync_fn(state, group=group)
-                whole[name] = functools.reduce(torch.add, parts)
+                is_store = reduction is merge_stores
+                whole[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
         for name, state in whole.items():
             setattr(self, name, state)
 
@@ -355,7 +396,7 @@ class Metric(torchmetrics.Metric):
         names = [name for name in new if prefix + name in state_dict]
         for name in names:
             got, wanted = tuple(state_dict[prefix + name].shape), tuple(new[name].shape)
-            if self._reductions[name] is dim_zero_sum and got != wanted:
+            if self._reductions[name] is not dim_zero_cat and got != wanted:
                 args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
                 del state_dict[prefix + name]
         super()._load_from_state_dict(state_dict, prefix, *args)

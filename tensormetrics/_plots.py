@@ -65,7 +65,7 @@ def plot_values(
 
 def steps_of(val: Any) -> Sequence[Any]:
     """What `plot` is given, as a list of answers: one answer alone is one step."""
-    return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
+    return val if isinstance(val, list | tuple) else [val]
 
 
 def in_words(name: str) -> str:
@@ -82,8 +82,8 @@ def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, fl
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from scalars(part, str(key))
-    elif {"low", "high"} <= set(getattr(value, "_fields", ())):
-        sides = [np.ravel(side.detach().cpu()) for side in (value[0], value.low, value.high)]
+    elif hasattr(value, "low") and hasattr(value, "high"):
+        sides = [np.ravel(side.detach().cpu()) for side in value]
         yield from named(name, np.stack(sides, 1))
     else:
         middle = np.ravel(value.detach().cpu() if hasattr(value, "detach") else value)

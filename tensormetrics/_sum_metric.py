@@ -8,9 +8,22 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from . import _checks
+from ._device_cache import kept
 from ._metric import Metric, Options
-from .uncertainty.engine.resampling import Resampled
-from .uncertainty.engine.weights import GRIDS, check_draws, fingerprint, identity, joined, weighted_sums
+from .uncertainty.engine.draws import Bounds
+from .uncertainty.engine.resampling import Joined, Resampled
+from .uncertainty.engine.units import (
+    MAX_ENTRIES,
+    add_entries,
+    empty_store,
+    entries_of,
+    is_full,
+    merge_stores,
+    units_of_store,
+)
+from .uncertainty.engine.weights import GRIDS, check_draws, fingerprint, identity, joined, split_rows, weighted_sums
+
+NUMBERED, WITH_IDS, WITH_GROUPS, WITH_BOTH = range(4)  # how items were identified
 
 
 class SumMetric(Metric):
@@ -20,13 +33,18 @@ class SumMetric(Metric):
     """
 
     sums: Tensor
-    weighted: Tensor
-    items: Tensor
+    weighted: Tensor  # (2, 3, R, K)
+    sizes: Tensor  # (R,), weighted numbers of items
+    units: Tensor  # the store of `engine.units`
+    entries: Tensor  # of items that were not yet added to it
+    items: Tensor  # () fingerprint
+    identified: Tensor  # (4,) items by how they were identified
 
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         self.replicates = _checks.integer_at_least("replicates", replicates, 0)
         self.seed: int | None = _checks.integer_at_least("seed", seed, 0)
+        self._first_item: Tensor | None = None  # of a batch of `forward`: how many the metric has
         if self.replicates and type(self).no_interval is not Metric.no_interval:
             raise ValueError(f"replicates: got {replicates}, but there is no interval: {self.no_interval}")
 
@@ -36,38 +54,74 @@ class SumMetric(Metric):
         self.add_weighted(width)
 
     def add_weighted(self, width: int) -> None:
-        """Declare those of the replicates alone."""
+        """Declare the states of the replicates alone."""
         if self.replicates:
             shape = 2, len(GRIDS), self.replicates, width
             self.add_state("weighted", torch.zeros(shape, dtype=torch.float64), "sum")
+            self.add_state("sizes", torch.zeros(self.replicates, dtype=torch.float64), "sum")
+            self.add_state("units", empty_store(width), merge_stores)
+            self.add_rows("entries")
             self.add_state("items", torch.zeros((), dtype=torch.int64), "sum")
+            self.add_state("identified", torch.zeros(4, dtype=torch.int64), "sum")
 
-    def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None) -> None:
-        # rows: (B, K) float64
-        """Add a row for each item to the sums."""
-        given = identity(len(rows), rows.device, ids, groups)
+    def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None, target: Tensor | None = None) -> None:
+        # rows: (B, K) float64  target: (B,) integer
+        """Add a row for each item to the sums. `target` makes items comparable only with those of the same target."""
+        numbers = identity(len(rows), rows.device, ids, groups)
         self.sums = self.sums + rows.sum(0)
-        self.weigh(rows, **given)
+        self.weigh(rows, **numbers, target=target)
 
-    def weigh(self, rows: Tensor, ids: Tensor | None = None, groups: Tensor | None = None) -> None:
-        # rows: (B, K) float64  ids, groups: (B,) int64
-        """Add the weighted rows of items to the sums of each replicate."""
-        if self.replicates:
-            assert self.seed is not None  # who has replicates has a seed
-            count, device = len(rows), rows.device
-            number = ids if groups is None else groups
-            if number is None:
-                number = torch.arange(self._fed, self._fed + count, device=device) + (_rank() << 40)
-            self._fed += count
-            added = weighted_sums(rows, number, self.replicates, self.seed, halves=True)
-            self.weighted, self.items = self.weighted + added[..., 0, :], self.items + fingerprint(number)
+    def weigh(
+        self, rows: Tensor, ids: Tensor | None = None, groups: Tensor | None = None, target: Tensor | None = None
+    ) -> None:
+        # rows: (B, K) float64  ids, groups, target: (B,) int64
+        """Add the weighted rows of items to the sums of each replicate, and the rows to those of their units."""
+        if not self.replicates:
+            return
+        assert self.seed is not None  # a metric with replicates has a seed
+        kind = WITH_IDS * (ids is not None) + WITH_GROUPS * (groups is not None)
+        self._check_kind(kind, len(rows))
+        item = self._numbers(len(rows), rows.device) if ids is None else ids
+        unit = item if groups is None else groups
+        split, sizes = split_rows(rows), self.sizes.clone()
+        added = weighted_sums(rows, unit, self.replicates, self.seed, halves=True, split=split, sizes=sizes)
+        names = [item, *(column for column in (groups, target) if column is not None)]
+        if not is_full(self.units):
+            self.append_rows("entries", entries_of(split, unit))
+            if len(self.entries) > MAX_ENTRIES:
+                self.units, self.entries = add_entries(self.units, self.entries), self.entries[:0]
+        self.weighted, self.sizes = self.weighted + added[..., 0, :], sizes
+        self.items = self.items + fingerprint(*names)
+        self.identified = self.identified + len(rows) * _kinds(rows, kind)
+
+    def _numbers(self, count: int, device: torch.device) -> Tensor:
+        """Number items as they come, on each rank for itself; a restored metric goes on."""
+        first = self.identified.sum() if self._first_item is None else self._first_item + self.identified.sum()
+        return torch.arange(count, device=device) + first.to(device) + (_rank() << 40)
+
+    def _check_kind(self, kind: int, count: int) -> None:
+        if count and self._kind not in (None, kind):
+            names = {NUMBERED: "neither", WITH_IDS: "ids", WITH_GROUPS: "groups", WITH_BOTH: "ids and groups"}
+            raise ValueError(
+                f"ids, groups: got {names[kind]} after updates with {names[self._kind]}; give every update the same, "
+                "or call reset()"
+            )
+        if count:
+            self._kind = kind
 
     @abstractmethod
     def read_sums(self, sums: Tensor) -> Any:
         # sums: (..., K)  ->  (...), or name: (...)
-        """The value, or values, that sums of rows stand for."""
+        """Return the value, or values, that sums of rows stand for."""
 
-    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+    def item_bounds(self) -> Bounds | None:
+        """Return the rows of the worst and the best possible item; None if these are unknown."""
+        return None
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
+        return self._resampled_state(replicates, seed)
+
+    def _resampled_state(self, replicates: int | None, seed: int | None) -> Resampled:
         own = {"replicates": (replicates, self.replicates), "seed": (seed, self.seed)}
         kind = type(self).__name__
         if type(self).no_interval is not Metric.no_interval:
@@ -75,16 +129,69 @@ class SumMetric(Metric):
         if not self.replicates:
             wanted = check_draws(replicates, seed)[0]
             raise ValueError(f"replicates: {kind} keeps sums; write {kind}(..., replicates={wanted}) and update again")
-        for name, (asked, kept) in own.items():
-            if asked not in (None, kept):
-                raise ValueError(f"{name}: got {asked}, but this {kind} was made with {name}={kept}; leave it out")
+        for name, (requested, value) in own.items():
+            if requested not in (None, value):
+                raise ValueError(f"{name}: got {requested}, but this {kind} was made with {name}={value}; leave it out")
+        if self.identified.count_nonzero() > 1:
+            raise ValueError(
+                f"ids, groups: got items of {kind} that were identified in different ways; give every update the same"
+            )
         weighted, half = map(joined, self.weighted)
-        return Resampled(self.all_sums(), weighted, half, self.read_sums, self.items)
+        store = add_entries(self.units, self.entries) if len(self.entries) else self.units
+        assert self.seed is not None
+        return Resampled(
+            plain=self.all_sums(),
+            weighted=weighted,
+            half=half,
+            read=self.read_sums,
+            items=self.items,
+            units=units_of_store(store),
+            num_items=int(self.identified.sum()),
+            sizes=self.sizes,
+            seed=self.seed,
+            bounds=self.item_bounds(),
+            range=self.value_range(),
+        )
 
     def all_sums(self) -> Tensor:
         # ->  (K,)
-        """Those of the data."""
+        """Return the sums of the data."""
         return self.sums
+
+    def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
+        super()._check_mergeable(states)
+        if not self.replicates:
+            return
+        if sum(bool(items[NUMBERED]) for items in (self.identified, *(state["identified"] for state in states))) > 1:
+            raise ValueError(
+                "incoming_state: both metrics numbered their own items, so that items of both would share weights; "
+                "give ids= to every update"
+            )
+
+    def _number_after(self, state: dict[str, Any]) -> None:
+        if self.replicates:
+            first = state["_first_item"]
+            self._first_item = state["identified"].sum() + (0 if first is None else first)
+            self._kind = state["_kind"]
+
+    def reset(self) -> None:
+        """Forget everything and free the memory of kept rows."""
+        super().reset()
+        self._first_item = None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if self.replicates and prefix + "weighted" in state_dict and prefix + "units" not in state_dict:
+            args[-1].append(
+                f"{prefix}weighted: replicates of an earlier version, without the units that intervals are read off; "
+                "update again, or load the state into a metric made with replicates=0 for its value"
+            )
+            return
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+@kept
+def _kinds(device: torch.device, kind: int) -> Tensor:
+    return torch.eye(4, dtype=torch.int64, device=device)[kind]
 
 
 def _rank() -> int:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .. import _checks
+from .._distributed import options_of
 from .._metric import Metric
 from .engine.estimates import check_confidence
 from .engine.resampling import comparisons
@@ -43,5 +44,14 @@ def compare(
     confidence = check_confidence(confidence)
     if rope is not None:
         _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+    check_same_scores(a, b)
     first, second = (metric._resampled("comparison", replicates, seed) for metric in (a, b))
     return comparisons(first, second, confidence, rope, a._better)
+
+
+def check_same_scores(a: Metric, b: Metric) -> None:
+    """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
+    options, others = (options_of(metric, *metric._arguments) for metric in (a, b))
+    for name, option in options.items():
+        if name not in type(a).model_options and option != others.get(name):
+            raise ValueError(f"{name}: got {option} for a and {others.get(name)} for b, wanted the same for both")

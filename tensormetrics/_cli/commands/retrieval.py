@@ -157,10 +157,10 @@ def _tables_of(exact: dict[str, Estimate], values: dict[str, float], interval: s
 
 def _told(exact: dict[str, Estimate], audit: int | None = None) -> dict[str, Any]:
     def ends(estimate: Estimate) -> dict[str, Any]:
-        return {name: each.tolist() for name, each in estimate._asdict().items()}
+        return {name: getattr(estimate, name).tolist() for name in Estimate.tensors}
 
     by_k = zip(*(each.tolist() for each in exact["recall"]), strict=True)
-    recall = [{"k": k, **dict(zip(Estimate._fields, each, strict=True))} for k, each in enumerate(by_k, 1)]
+    recall = [{"k": k, **dict(zip(Estimate.tensors, each, strict=True))} for k, each in enumerate(by_k, 1)]
     scores = {name: ends(each) for name, each in exact.items() if name != "recall"}
     return {"queries": audit, "recall": recall, "exact": scores}
 

@@ -58,7 +58,7 @@ class QueryScores:
         values, columns = self.values, pd.Index(self.query_names, name="query_name")
         if self.estimate is not None:
             values = torch.stack(list(self.estimate), -1).flatten(1)
-            columns = pd.MultiIndex.from_product([columns, Estimate._fields], names=["query_name", "field"])
+            columns = pd.MultiIndex.from_product([columns, Estimate.tensors], names=["query_name", "field"])
         frame = pd.DataFrame(values.cpu().numpy(), pd.Index(self.model_names, name="model_name"), columns)
         frame.attrs["reasons"] = self.reasons
         if self.correction:

@@ -232,12 +232,9 @@ class ConfusionPosterior(Metric):
             for metric, value in found.items()
         }
 
-    def _resampled(
-        self, asked: str, replicates: int | None = None, seed: int | None = None
-    ) -> tuple[dict[str, Tensor], Resampled]:
+    def _resampled(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
         with torch.no_grad(), self._whole_state(asked):
-            found = self._resampled_sums(replicates, seed)
-            return found.read(found.plain), found
+            return self._resampled_sums(replicates, seed)
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
         """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._distributed import together as failing_together
 from ...uncertainty.engine.estimates import Estimate, check_confidence
-from ...uncertainty.engine.resampling import Resampled, together
+from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.resampling import interval as intervals
 from ...uncertainty.engine.weights import check_draws
 from ...uncertainty.engine.weights import units as units_of
@@ -248,7 +248,7 @@ class AccuracyCalculator(EmbeddingMetric):
         is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
         """
         confidence = check_confidence(confidence)
-        return intervals(*self._resampled("interval", replicates, seed, groups), confidence)
+        return intervals(self._resampled("interval", replicates, seed, groups), confidence)
 
     def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
         """What the search that is not exact cost, in the latest call, from the queries that `audit` drew.
@@ -264,7 +264,7 @@ class AccuracyCalculator(EmbeddingMetric):
     @torch.no_grad()
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
-    ) -> tuple[dict[str, Tensor], Resampled]:
+    ) -> Joined:
         if self.last is None:
             self.compute()
         units, options = self.units, check_draws(replicates, seed)
@@ -277,9 +277,9 @@ class AccuracyCalculator(EmbeddingMetric):
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
             if not means:
                 raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
-            found.append(items_of_several(means, units, classes, self.average).resampled(*options))
-        all_levels = together(found, joined)
-        return all_levels.read(all_levels.plain), all_levels
+            ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
+            found.append(items_of_several(means, units, classes, self.average, ranges).resampled(*options))
+        return together(found, joined)
 
     def _better(self, name: str) -> int:
         return -1 if name.startswith("mean_rank") else 1

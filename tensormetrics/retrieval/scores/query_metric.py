@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import or_places
 from ..inputs import Sides, as_gains, budget, need_no_table
@@ -114,12 +115,19 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
     return values.nanmean() if average == "macro" else values
 
 
-def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Items:
+def items_of(
+    scores: Tensor,
+    units: Tensor,
+    classes: Classes,
+    average: str,
+    statistic: str = "mean",
+    value_range: tuple[float, float] = (0.0, 1.0),
+) -> Items:
     # scores: (Q,) float64, NaN = undefined  units: (Q,)
     """The rows whose weighted sums give `averaged` of weighted queries; no interval for the average "none"."""
     _check_averaged(average)
     if statistic == "mean":
-        items = items_of_several({"": scores}, units, classes, average)
+        items = items_of_several({"": scores}, units, classes, average, {"": value_range})
         return items._replace(read=functools.partial(_read_mean, average=average))
     count = 1 if average == "micro" else len(classes.labels)
     scored = (classes.codes >= 0) & ~scores.isnan()
@@ -131,21 +139,34 @@ def items_of(scores: Tensor, units: Tensor, classes: Classes, average: str, stat
     distinct, cells = pairs.unique_consecutive(dim=0, return_inverse=True)
     ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
     read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
-    return Items(torch.ones_like(scores)[:, None], units[order], read, cells, len(distinct), mixes=False)
+    ones = torch.ones_like(scores)[:, None]
+    return Items(ones, units[order], read, cells, len(distinct), mixes=False, range=value_range)
 
 
-def items_of_several(scores: dict[str, Tensor], units: Tensor, classes: Classes, average: str) -> Items:
-    # scores: (Q,) float64 each, NaN = undefined  units: (Q,)
-    """The same for means by name."""
+def items_of_several(
+    scores: dict[str, Tensor],
+    units: Tensor,
+    classes: Classes,
+    average: str,
+    value_ranges: Mapping[str, tuple[float, float]],
+) -> Items:
+    # scores: (Q,) float64 each, NaN = undefined  units: (Q,)  value_ranges: of each score, infinite where unknown
+    """Return the rows of means by name; see `items_of`."""
     _check_averaged(average)
     each = torch.stack(list(scores.values()), 1)
     units = or_places(units, each)
     scored = (classes.codes >= 0)[:, None] & ~each.isnan()
     rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
     read = functools.partial(_read_means, names=tuple(scores), average=average)
+    lows, highs = torch.tensor([value_ranges[name] for name in scores], dtype=torch.float64, device="cpu").T
+    bounds = mean_bounds(len(scores), lows, highs)
     if average == "micro":
-        return Items(rows, units, read)
-    return Items(rows, units, read, classes.codes.clamp(min=0), max(len(classes.labels), 1))
+        return Items(rows, units, read, bounds=bounds, range=(lows, highs))
+    count = max(len(classes.labels), 1)
+    share = 1 / count if average == "macro" else 1.0  # of one item that all classes share
+    bounds = Bounds(share * bounds.worst, share * bounds.best)
+    ranges = tuple(end if average == "macro" else end.repeat_interleave(count) for end in (lows, highs))
+    return Items(rows, units, read, classes.codes.clamp(min=0), count, bounds=bounds, range=(ranges[0], ranges[1]))
 
 
 def _check_averaged(average: str) -> None:
@@ -276,10 +297,12 @@ class QueryMetric(EmbeddingMetric):
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
         if names is None:
-            self._items = functools.partial(items_of, scores, self.query_units, classes, self.average, self.statistic)
+            options = self.average, self.statistic, self.value_range()
+            self._items = functools.partial(items_of, scores, self.query_units, classes, *options)
             return averaged(scores, classes, self.average, self.statistic)
         each = dict(zip(names, scores, strict=True))
-        self._items = functools.partial(items_of_several, each, self.query_units, classes, self.average)
+        ranges = dict.fromkeys(names, self.value_range())
+        self._items = functools.partial(items_of_several, each, self.query_units, classes, self.average, ranges)
         return {name: averaged(score, classes, self.average) for name, score in each.items()}
 
     @torch.no_grad()

@@ -13,7 +13,7 @@ from ... import _checks
 from ..._metric import Lock, NoDataError, one_at_a_time
 from ..._plots import plot_values, steps_of
 from ...uncertainty.engine.estimates import Estimate, check_confidence
-from ...uncertainty.engine.resampling import Resampled, together
+from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.resampling import interval as intervals
 from ...uncertainty.engine.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
@@ -118,7 +118,7 @@ class Corpus(nn.Module):
 
     def interval(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
         """Key -> `Estimate`, for the averages of families made with `replicates`; those of single labels have none."""
-        return intervals(*self._resampled("interval"), check_confidence(confidence))
+        return intervals(self._resampled("interval"), check_confidence(confidence))
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
@@ -127,7 +127,7 @@ class Corpus(nn.Module):
         return plot_values(shares, type(self).__name__, (0.0, None), True, ax)
 
     @abstractmethod
-    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
+    def _resampled(self, asked: str, *options: Any) -> Joined:
         """As that of a `Metric`; `replicates` and `seed` are those of the constructor."""
 
     def _better(self, name: str) -> int:
@@ -263,9 +263,8 @@ class Family(Corpus):
             values |= scores.compute(self.averages[0])
         return self.extended(values)
 
-    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
-        values, found = zip(*(average._resampled(asked, *options) for average in self.averages), strict=True)
-        return self._keyed(values), together(list(found), self._keyed)
+    def _resampled(self, asked: str, *options: Any) -> Joined:
+        return together([average._resampled(asked, *options) for average in self.averages], self._keyed)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
@@ -369,13 +368,13 @@ class Suite(Corpus):
         """Key -> () float64."""
         return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
 
-    def _resampled(self, asked: str, *options: Any) -> tuple[dict[str, Tensor], Resampled]:
-        values, found = zip(*(member._resampled(asked, *options) for member in self.parts), strict=True)
+    def _resampled(self, asked: str, *options: Any) -> Joined:
+        parts = [member._resampled(asked, *options) for member in self.parts]
 
         def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
             return self._named(dict(zip(self.names, parts, strict=True)))
 
-        return named(values), together(list(found), named)
+        return together(parts, named)
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Key -> (B,) float64; the state is left as it is."""

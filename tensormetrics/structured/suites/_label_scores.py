@@ -1,13 +1,15 @@
 """Scores of matched items that have labels, all together and for each label."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ... import _checks
+from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.estimates import check_confidence
+from ...uncertainty.engine.resampling import Joined, Resampled, together
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
@@ -119,6 +121,38 @@ class LabelScores(CountMetric):
                 scores[f"{name}[{label}]"] = score
         return scores
 
+    def count_bounds(self) -> Bounds:
+        return self._count_bounds(1 / len(self.labels or ("",)))
+
+    def _count_bounds(self, share: float) -> Bounds:
+        """Return the bounds of an item of which each label has a share."""
+        matched, pred, ref = self.sums[:-1].unflatten(-1, (3, -1)).sum(-1).unbind()
+        size = share * ((pred + ref - matched) / self.sums[-1]).nan_to_num(1.0).clamp(min=1.0).cpu()
+        labels = len(self.labels or ("",))
+        worst, best = (size.new_tensor(row).repeat_interleave(labels) for row in ([0, 0.5, 0.5], [1, 1, 1]))
+        return Bounds(size * worst, size * best)
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
+        resampled = self._resampled_state(replicates, seed)
+        if self.labels is None or self.average == "macro":
+            return resampled
+        # An imagined item belongs to all labels in the averages, and to the label itself in its own scores.
+        none, bounds = resampled.plain.new_zeros(1).cpu(), self._count_bounds(1.0)
+        own_bounds = Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
+
+        def part(of_labels: bool) -> Callable[[Tensor], dict[str, Tensor]]:
+            return lambda sums: {
+                name: score for name, score in self.read_sums(sums).items() if name.endswith("]") == of_labels
+            }
+
+        parts = [resampled._replace(read=part(False)), resampled._replace(read=part(True), bounds=own_bounds)]
+        order = list(self.read_sums(self.sums))
+
+        def join(results: list[dict[str, Any]]) -> dict[str, Any]:
+            return {name: next(result[name] for result in results if name in result) for name in order}
+
+        return together([*parts], join)
+
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """A table of text: a row for each label that occurs, then the averages; support is the number of reference
         items, "macro avg" the mean over labels. With `replicates` every score has its interval behind it."""
@@ -128,7 +162,7 @@ class LabelScores(CountMetric):
                 "labels write average='types'"
             )
         with self._whole_state("report"):
-            sums = [self.sums[None], *([self._resampled_sums(None, None).weighted] if self.replicates else [])]
+            sums = [self.sums[None], *([self._resampled_state(None, None).weighted] if self.replicates else [])]
             counts = torch.cat(sums)[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
         rows = [
             (label, [_ratio(counts[..., i], name) for name in SCORES], int(counts[0, 2, i]))

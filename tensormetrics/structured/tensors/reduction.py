@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._sum_metric import SumMetric
+from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.weights import Identity
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
@@ -82,6 +83,20 @@ class CountMetric(SumMetric):
         """
         self._wrap_update(self.add_documents)(counts, **items)
 
+    def item_bounds(self) -> Bounds | None:
+        if self.average == "macro":
+            return mean_bounds(len(self.read_scores(torch.zeros(self.n_counts))))
+        bounds = self.count_bounds()
+        if bounds is None:
+            return None
+        none = bounds.worst.new_zeros(1)  # document: the column by which no data are told from empty ones
+        return Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
+
+    def count_bounds(self) -> Bounds | None:
+        # ->  (K,) each
+        """Return the counts of the worst and the best possible document of usual size; None if these are unknown."""
+        return None
+
     def compute(self) -> dict[str, Tensor]:
         """name -> () float64."""
         return self.read_sums(self.sums)
@@ -132,6 +147,11 @@ class OverlapMetric(CountMetric):
         cross, pred, ref = counts.unbind(-1)
         zero_division = self.policy.zero_division
         return {name: normalize(cross, pred, ref, score, zero_division) for name, score in self.scores.items()}
+
+    def count_bounds(self) -> Bounds:
+        cross, pred, ref, documents = self.sums.unbind()
+        size = ((pred + ref - cross) / documents).nan_to_num(1.0).clamp(min=1.0).cpu()
+        return Bounds(size * size.new_tensor([0, 0.5, 0.5]), size * size.new_tensor([1, 1, 1]))
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
         """Add the overlaps of documents whose collections have these lengths.

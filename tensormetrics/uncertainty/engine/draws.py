@@ -1,7 +1,7 @@
 """Draws of a value from the weighted sums of its items, made honest for few items or groups.
 
-The Bayesian bootstrap cannot draw values that were not seen, and its spread is too small for few units. Two sets of draws
-share its replicates and repair one of these each:
+The Bayesian bootstrap cannot draw values that were not seen, and its spread is too small for few units. Two sets of
+draws share its replicates and repair one of these each:
 
 - P adds one pseudo-unit, half of it on the worst and half on the best possible item. For means of 0 and 1 this is
   Jeffreys' interval (Brown, Cai & DasGupta 2001, doi:10.1214/ss/1009213286).
@@ -35,6 +35,12 @@ class Bounds(NamedTuple):
     worst: Tensor
     best: Tensor
     is_mean: bool = False
+
+
+def mean_bounds(values: int, low: float | Tensor = 0.0, high: float | Tensor = 1.0) -> Bounds:
+    """Return the bounds of rows with numerators, then denominators, of means of items in [low, high]."""
+    ones = torch.ones(values, dtype=torch.float64, device="cpu")
+    return Bounds(torch.cat([ones * low, ones]), torch.cat([ones * high, ones]), is_mean=True)
 
 
 class Spread(NamedTuple):

@@ -154,6 +154,7 @@ class Estimate(Result):
     value: Tensor
     low: Tensor
     high: Tensor
+    _: dataclasses.KW_ONLY
     confidence: float | None = None
     items: int | None = None
     groups: int | None = None
@@ -231,6 +232,7 @@ class Comparison(Result):
     p_value: Tensor
     p_better: Tensor
     p_rope: Tensor
+    _: dataclasses.KW_ONLY
     confidence: float | None = None
     items: int | None = None
     groups: int | None = None

@@ -1,7 +1,7 @@
 """Intervals and comparisons of values that are functions of sums over items: the same sums of reweighted items."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -70,8 +70,7 @@ class Items(NamedTuple):
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
         rows, mixes = self.rows.double(), self.mixes
-        options = {"halves": mixes, "cells": self.cells, "width": self.width}
-        sums = weighted_sums(rows, self.units, replicates, seed, **options)
+        sums = weighted_sums(rows, self.units, replicates, seed, halves=mixes, cells=self.cells, width=self.width)
         cells = torch.zeros_like(self.units) if self.cells is None else self.cells
         units = units_of_items(rows, self.units, self.cells, self.width)
         sizes = None
@@ -92,7 +91,7 @@ class Items(NamedTuple):
         )
 
 
-def together(parts: list[Resampled | Joined], join: Callable[[list[Any]], Any]) -> Joined:
+def together(parts: Sequence[Resampled | Joined], join: Callable[[list[Any]], Any]) -> Joined:
     """Join several metrics that were updated with the same items."""
     if all(isinstance(part, Resampled) for part in parts):
         return Joined([part for part in parts if isinstance(part, Resampled)], join)
@@ -192,7 +191,9 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
     def estimate(value: Tensor, low: Tensor, high: Tensor) -> Estimate:
-        return Estimate(value, low, high, confidence, **counts, method="bayesian bootstrap", details=dict(details))
+        return Estimate(
+            value, low, high, confidence=confidence, **counts, method="bayesian bootstrap", details=dict(details)
+        )
 
     return values.restored([value, low, high], estimate)
 
@@ -246,7 +247,7 @@ def comparisons(
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     columns = [difference, low, high, p_value, p_better, p_rope]
     columns = [columns[0], *(column.where(difference.isfinite(), torch.nan) for column in columns[1:])]
-    return values.restored(columns, lambda *tensors: Comparison(*tensors, confidence, **counts, rope=rope))
+    return values.restored(columns, lambda *tensors: Comparison(*tensors, confidence=confidence, **counts, rope=rope))
 
 
 def _check_comparable(a: Resampled, b: Resampled) -> None:
@@ -308,16 +309,16 @@ def _has_bounds(sides: list[_Side], value: Tensor) -> Tensor:
     # ->  (V,) bool
     known = torch.ones_like(value, dtype=torch.bool)
     for side in sides:
-        bounds = side.resampled.bounds
-        if bounds is None:
+        if side.resampled.bounds is None:
             return torch.zeros_like(known)
-        known = known & side.values.read((bounds.worst + bounds.best).expand_as(side.resampled.plain)).isfinite()
+        worst, best = _bound_rows(side)
+        known = known & side.values.read(worst + best).isfinite()
     return known
 
 
 def _pseudo_draws(sides: list[_Side], value: Tensor, spread: Spread | None) -> Tensor:
     # ->  (R, V)
-    """Draw with a pseudo-unit that is half the worst and half the best item; of a difference, the best and the worst."""
+    """Draw with a pseudo-unit, half of it the worst and half the best item; of a difference, the best and the worst."""
     rows = [_bound_rows(side) for side in sides]
     rows = [(best, worst) if side.sign < 0 else (worst, best) for side, (worst, best) in zip(sides, rows, strict=True)]
     if spread is not None and all(cast(Bounds, side.resampled.bounds).is_mean for side in sides):
@@ -334,11 +335,12 @@ def _pseudo_draws(sides: list[_Side], value: Tensor, spread: Spread | None) -> T
     size = _effective_size(first) if spread is None else spread.effective_size
     masses = size * pseudo_masses(first.seed, len(first.weighted), value.device)
     masses = masses.view(2, -1, *[1] * first.plain.ndim)
-    sums = {
-        id(side.resampled): side.resampled.weighted + masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0)
+    draws = [
+        side.sign
+        * side.values.read(side.resampled.weighted + masses[0] * low.nan_to_num(0) + masses[1] * high.nan_to_num(0))
         for side, (low, high) in zip(sides, rows, strict=True)
-    }
-    return _read(sides, lambda side: sums[id(side.resampled)])
+    ]
+    return torch.stack(draws).sum(0)
 
 
 def _bound_rows(side: _Side) -> tuple[Tensor, Tensor]:
@@ -376,8 +378,9 @@ def _shares(sets: list[Tensor], direction: Tensor, is_equal: bool) -> tuple[Tens
     if is_equal:
         return torch.ones_like(half), half
     agree = (shares[0] - 0.5) * (shares[1] - 0.5) > 0
-    nearer = torch.where((shares[0] - 0.5).abs() <= (shares[1] - 0.5).abs(), *shares)
-    return torch.maximum(*p_values).where(agree, 1.0), nearer.where(agree, half)
+    first, second = shares
+    nearer = torch.where((first - 0.5).abs() <= (second - 0.5).abs(), first, second)
+    return torch.maximum(p_values[0], p_values[1]).where(agree, 1.0), nearer.where(agree, half)
 
 
 def _swap_test(sides: list[_Side], half_a: Tensor, half_b: Tensor) -> SwapTest:

@@ -1,8 +1,8 @@
 """Sums of rows by unit: a unit is an item, or a group of items, and has one weight in each replicate.
 
-A metric that keeps sums also keeps a store of the rows of up to `MAX_UNITS` units, from which the jackknife, exact tests
-and the number of units are read. The store is one integer tensor of fixed shape, so that it is updated without a wait
-for the device, merged in any order to the same bits, and exchanged like any other state.
+A metric that keeps sums also keeps a store of the rows of up to `MAX_UNITS` units, from which the jackknife, exact
+tests and the number of units are read. The store is one integer tensor of fixed shape, so that it is updated without a
+wait for the device, merged in any order to the same bits, and exchanged like any other state.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,10 @@ from ..._exact_sums import parts, total
 from .weights import GRIDS
 
 MAX_UNITS = 1000
+MAX_ENTRIES = 1000  # of items that were not yet added to their units
 EMPTY = torch.iinfo(torch.int64).max  # id of empty entries; a unit of this id adds to them and stays right
-HEADER = 1  # entries before those of units: overflow and items
-ID, SIZE, ROWS = 0, 1, 2  # columns of an entry; of the header: overflow, items
+ID, SIZE, ROW = 0, 1, 2  # columns of an entry: id of the unit, number of items, bits of the row's parts
+OVERFLOW = 0  # the first entry of a store is not 0 if there were too many units
 
 
 class Units(NamedTuple):
@@ -28,63 +29,66 @@ class Units(NamedTuple):
 
 
 def empty_store(width: int) -> Tensor:
-    # ->  (HEADER + MAX_UNITS, ROWS + 3 width) int64
+    # ->  (1 + MAX_UNITS, ROW + 3 width) int64
     """Return a store without units for rows of `width` numbers."""
-    store = torch.zeros(HEADER + MAX_UNITS, ROWS + len(GRIDS) * width, dtype=torch.int64)
-    store[HEADER:, ID] = EMPTY
+    store = torch.zeros(1 + MAX_UNITS, ROW + len(GRIDS) * width, dtype=torch.int64)
+    store[1:, ID] = EMPTY
     return store
 
 
-def add_to_store(store: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
-    # rows: (B, K) float64  ids: (B,) int64
-    """Return the store with the rows of a batch added to those of their units."""
-    count = len(rows)
-    if store.device.type == "cpu" and bool(store[0, ID]):
-        header = store[:HEADER].clone()
-        header[0, SIZE] += count
-        return torch.cat([header, store[HEADER:]])
-    sizes = torch.ones(count, 1, dtype=torch.int64, device=rows.device)
-    bits = torch.cat(parts(rows, grids=GRIDS), 1).view(torch.int64)
-    entries = torch.cat([ids[:, None], sizes, bits], 1)
-    return _collapsed(torch.cat([store[HEADER:], entries]), store[0, ID], store[0, SIZE] + count)
+def entries_of(split: Tensor, ids: Tensor) -> Tensor:
+    # split: (B, 3 K) float64, parts of the rows  ids: (B,) int64  ->  (B, ROW + 3 K) int64
+    """Return an entry for each item."""
+    entries = torch.empty(len(ids), ROW + split.shape[1], dtype=torch.int64, device=ids.device)
+    entries[:, ID], entries[:, SIZE], entries[:, ROW:] = ids, 1, split.view(torch.int64)
+    return entries
+
+
+def is_full(store: Tensor) -> bool:
+    """Tell whether there were too many units, where that needs no wait for a device."""
+    return store.device.type == "cpu" and bool(store[0, OVERFLOW])
 
 
 def merge_stores(stores: Tensor) -> Tensor:
     # stores: (W, entries, columns)  ->  (entries, columns)
     """Return one store with the units of all; empty, with the mark of overflow, if these are too many."""
-    return _collapsed(stores[:, HEADER:].flatten(0, 1), stores[:, 0, ID].amax(), stores[:, 0, SIZE].sum())
+    return _collapsed(stores[:, 1:].flatten(0, 1), stores[:, 0, OVERFLOW].amax())
 
 
-def _collapsed(entries: Tensor, overflow: Tensor, items: Tensor) -> Tensor:
-    # entries: (E, columns), several of one id possible  overflow, items: ()
+def add_entries(store: Tensor, entries: Tensor) -> Tensor:
+    """Return the store with entries added to those of their units."""
+    return _collapsed(torch.cat([store[1:], entries]), store[0, OVERFLOW])
+
+
+def _collapsed(entries: Tensor, overflow: Tensor) -> Tensor:
+    # entries: (E, columns), several of one id possible  overflow: ()
     ids, order = entries[:, ID].sort(stable=True)
     is_first = torch.ones_like(ids)
     is_first[1:] = (ids[1:] != ids[:-1]).long()
     unit = is_first.cumsum(0) - 1
     entries = entries[order]
     sizes = torch.zeros_like(ids).index_add_(0, unit, entries[:, SIZE])
-    rows = entries[:, ROWS:].contiguous().view(torch.float64)
+    rows = entries[:, ROW:].contiguous().view(torch.float64)
     sums = torch.zeros_like(rows).index_add_(0, unit, rows)  # exact, hence in any order
     unit_ids = torch.full_like(ids, EMPTY).scatter_(0, unit, ids)
-    is_full = (overflow > 0) | ((sizes > 0).sum() > MAX_UNITS)
+    is_overflow = (overflow > 0) | ((sizes > 0).sum() > MAX_UNITS)
     kept = torch.cat([unit_ids[:, None], sizes[:, None], sums.view(torch.int64)], 1)[:MAX_UNITS]
     blank = torch.zeros_like(kept)
     blank[:, ID] = EMPTY
-    header = torch.zeros_like(kept[:HEADER])
-    header[0, ID], header[0, SIZE] = is_full.long(), items
-    return torch.cat([header, torch.where(is_full, blank, kept)])
+    header = torch.zeros_like(kept[:1])
+    header[0, OVERFLOW] = is_overflow.long()
+    return torch.cat([header, torch.where(is_overflow, blank, kept)])
 
 
-def units_of_store(store: Tensor, shape: tuple[int, ...]) -> tuple[Units | None, int]:
-    # ->  units with rows of `shape`, items; waits for the device
-    """Return the units, None where there were too many, and the number of items."""
-    overflow, items = store[0, : SIZE + 1].tolist()
-    if overflow:
-        return None, items
-    entries = store[HEADER:]
+def units_of_store(store: Tensor) -> Units | None:
+    # ->  rows (U, K); waits for the device
+    """Return the units, None where there were too many."""
+    if bool(store[0, OVERFLOW]):
+        return None
+    entries = store[1:]
     entries = entries[entries[:, SIZE] > 0]
-    rows = total(list(entries[:, ROWS:].contiguous().view(torch.float64).unflatten(1, (len(GRIDS), -1)).unbind(1)))
-    return Units(entries[:, ID], rows.view(-1, *shape), entries[:, SIZE].double()), items
+    rows = entries[:, ROW:].contiguous().view(torch.float64).unflatten(1, (len(GRIDS), -1))
+    return Units(entries[:, ID], total(list(rows.unbind(1))), entries[:, SIZE].double())
 
 
 def units_of_items(rows: Tensor, ids: Tensor, cells: Tensor | None, width: int) -> Units | None:

@@ -25,6 +25,7 @@ FINENESS = 2.0**-10
 # With weights below 16, sums of up to 2^24 rows that add up to 2^43 or less are exact, but for what is below 2^-41.
 GRIDS = (1.0, 2.0**-20, 2.0**-40)
 VALUES = 2**16
+ODD_FACTORS = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9  # of the second and third number of an item's identity
 LANES = defaultdict(lambda: 2**22, cpu=2**15)  # weights at a time, eighths of them
 
 
@@ -90,6 +91,8 @@ def weighted_sums(
     width: int = 1,  # C
     name: str = "items",  # of the stream of draws
     start: int = 0,  # the first replicate, a multiple of 8
+    split: Tensor | None = None,  # (N, 3 K), `split_rows(rows)` if that is known
+    sizes: Tensor | None = None,  # (R,), to which the sums of the weights are added
 ) -> Tensor:  # (1 or 2, 3, R, C, K)
     """The parts (see `GRIDS`) of the sums over the rows of each cell in each replicate, each row times its weight.
 
@@ -97,14 +100,16 @@ def weighted_sums(
     """
     K, units = rows.shape[1], units.contiguous()
     sums = rows.new_zeros(1 + halves, replicates, width, len(GRIDS) * K)
-    split = torch.cat(parts(rows, grids=GRIDS), 1)
+    split = split_rows(rows) if split is None else split
     used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
     key = torch.tensor(philox_key(seed, name, "weights", "exponential"), device=rows.device)
-    for out, table in zip(sums, _tables(rows), strict=False):
+    for is_half, (out, table) in enumerate(zip(sums, _tables(rows), strict=False)):
         for drawn, items in _tiles(len(rows), replicates, rows.device):
             weights = rows.new_empty(drawn.stop - drawn.start, items.stop - items.start)
             draw = item_weights if rows.device.type == "cpu" else _item_weights
             draw(weights, units[items], table, key, (start + drawn.start) // 8)
+            if sizes is not None and not is_half:
+                sizes[drawn] += weights.sum(1)
             if cells is None:
                 out[drawn, 0] += weights @ split[items]
                 continue
@@ -112,6 +117,12 @@ def weighted_sums(
                 added = weights.new_zeros(len(weights), width)
                 out[drawn, :, k] += added.index_add_(1, cells[items], weights * split[items, k])
     return sums.unflatten(-1, (len(GRIDS), K)).movedim(-2, 1)
+
+
+def split_rows(rows: Tensor) -> Tensor:
+    # rows: (N, K) float64  ->  (N, 3 K)
+    """Return the parts of the rows, whose sums are exact."""
+    return torch.cat(parts(rows, grids=GRIDS), 1)
 
 
 def replicate_weights(units: Tensor, replicates: int, seed: int) -> Iterator[tuple[slice, Tensor]]:
@@ -170,8 +181,11 @@ def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     return weights.to(device), (number & 1).double().to(device)
 
 
-def fingerprint(units: Tensor) -> Tensor:
-    # units: (N,) int64  ->  () int64
-    """A sum that tells sets of units apart, in any order: two metrics are compared only on the same items."""
-    words = torch.stack(philox4x32((units & WORD, units >> 32 & WORD, 0, 1), (0, 0)))
+def fingerprint(*columns: Tensor) -> Tensor:
+    # columns: (N,) int64 each  ->  () int64
+    """Return a sum over items that differs for other items, in any order; an item has a number in each column."""
+    mixed = columns[0]
+    for column, factor in zip(columns[1:], ODD_FACTORS, strict=False):
+        mixed = mixed + column * factor  # modulo 2^64
+    words = torch.stack(philox4x32((mixed & WORD, mixed >> 32 & WORD, 0, 1), (0, 0)))
     return (words[0] + (words[1] << 32)).sum()

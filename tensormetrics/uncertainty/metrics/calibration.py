@@ -7,6 +7,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Options
 from ..._sum_metric import SumMetric
+from ..engine.draws import Bounds, mean_bounds
 from ..engine.weights import Identity
 
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
@@ -89,10 +90,11 @@ class _Calibration(SumMetric):
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         self.add_sums(width + 1)
 
-    def add_values(self, values: Tensor, **items: Unpack[Identity]) -> None:
-        # values: (N, width)
+    def add_values(self, values: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+        # values: (N, width)  target: (N,)
         values = (values.detach() * GRID).round() / GRID
-        self.add_items(torch.cat([values, torch.ones_like(values[:, :1])], 1), **items)
+        rows = torch.cat([values, torch.ones_like(values[:, :1])], 1)
+        self.add_items(rows, **items, target=target.long())
 
     def compute(self) -> Tensor:
         # ->  () float64
@@ -107,8 +109,13 @@ class BrierScore(_Calibration):
     value, low, high = metric.interval()
     """
 
+    multiclass: Tensor
+
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(1, replicates=replicates, seed=seed, **kwargs)
+
+        if self.replicates:
+            self.add_state("multiclass", torch.zeros((), dtype=torch.int64), "sum")  # items with several probabilities
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Add a batch.
@@ -116,7 +123,15 @@ class BrierScore(_Calibration):
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         _checks.shape("target", target, "N")
-        self.add_values(_squares(preds, target)[:, None], **items)
+        self.add_values(_squares(preds, target)[:, None], target, **items)
+        if self.replicates and preds.ndim > target.ndim:
+            self.multiclass = self.multiclass + len(target)
+
+    def value_range(self) -> tuple[float, float]:
+        return 0.0, 2.0 if self.replicates and bool(self.multiclass) else 1.0
+
+    def item_bounds(self) -> Bounds:
+        return mean_bounds(1, *self.value_range())
 
     def read_sums(self, sums: Tensor) -> Tensor:
         # sums: (..., 2)  ->  (...)
@@ -138,7 +153,7 @@ class CalibrationError(_Calibration):
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
         """
         _checks.shape("target", target, "N")
-        self.add_values(_gaps(preds, target, self.bins), **items)
+        self.add_values(_gaps(preds, target, self.bins), target, **items)
 
     def read_sums(self, sums: Tensor) -> Tensor:
         # sums: (..., bins + 1)  ->  (...)

@@ -144,7 +144,18 @@ class RankedMetric(Metric):
         for drawn, weights in replicate_weights(sorted_units, replicates, seed):
             values[drawn] = _area(self.area, ordered, target, weights)
         plain = _area(self.area, ordered, target, torch.ones_like(target))
-        return Resampled(plain, values, None, lambda sums: sums, fingerprint(units))
+        return Resampled(
+            plain=plain,
+            weighted=values,
+            half=None,
+            read=lambda sums: sums,
+            items=fingerprint(units, self.target),
+            units=None,
+            num_items=len(units),
+            sizes=None,
+            seed=seed,
+            range=(0.0, 1.0),
+        )
 
 
 class BinaryAUROC(RankedMetric):

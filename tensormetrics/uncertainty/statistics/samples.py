@@ -25,7 +25,8 @@ def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Te
     >>> hdi(samples, 0.9)  # from 0 on, as the density falls
     (tensor(0., dtype=torch.float64), tensor(2.3026, dtype=torch.float64))
     """
-    return estimate(samples, ci_probability, dim)[1:]
+    result = estimate(samples, ci_probability, dim)
+    return result.low, result.high
 
 
 def estimate(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
