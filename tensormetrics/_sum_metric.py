@@ -87,7 +87,8 @@ class SumMetric(Metric):
         added = weighted_sums(rows, unit, self.replicates, self.seed, halves=True, split=split, sizes=sizes)
         names = [item, *(column for column in (groups, target) if column is not None)]
         if not is_full(self.units):
-            self.append_rows("entries", entries_of(split, unit))
+            entries = entries_of(split, unit)
+            self.entries = torch.cat([self.entries, entries]) if len(self.entries) else entries
             if len(self.entries) > MAX_ENTRIES:
                 self.units, self.entries = add_entries(self.units, self.entries), self.entries[:0]
         self.weighted, self.sizes = self.weighted + added[..., 0, :], sizes

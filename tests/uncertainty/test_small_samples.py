@@ -1,0 +1,308 @@
+"""Intervals and comparisons from few items or groups: an oracle, numbers worked by hand, and properties."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.stats
+import small_samples_oracle as oracle
+import torch
+from test_weights import weight
+
+from tensormetrics.retrieval import HitRate
+from tensormetrics.uncertainty import BrierScore, UncertaintyWarning, compare
+from tensormetrics.uncertainty.engine.draws import Bounds, mean_bounds, pseudo_masses, t_scales
+from tensormetrics.uncertainty.engine.resampling import Items, Resampled, comparisons, interval
+
+R = 300
+UNKNOWN = -math.inf, math.inf
+
+
+def read_mean(sums):
+    return sums[..., 0, 0] / sums[..., 0, 1]
+
+
+def read_f1(sums):
+    return 2 * sums[..., 0, 0] / (2 * sums[..., 0, 0] + sums[..., 0, 1] + sums[..., 0, 2])
+
+
+def resampled(rows, groups=None, read=read_mean, bounds=None, value_range=(0.0, 1.0), replicates=R) -> Resampled:
+    units = torch.arange(len(rows)) if groups is None else groups
+    bounds = mean_bounds(1) if bounds is None and read is read_mean else bounds
+    return Items(rows, units, read, bounds=bounds, range=value_range).resampled(replicates, 0)
+
+
+def means(values: torch.Tensor) -> torch.Tensor:
+    return torch.stack([values.double(), torch.ones(len(values), dtype=torch.float64)], 1)
+
+
+def better(name: str) -> int:
+    return 1
+
+
+KINDS = {
+    "continuous": lambda g, n: torch.rand(n, generator=g).double(),
+    "binary": lambda g, n: (torch.rand(n, generator=g) < 0.8).double(),
+    "narrow": lambda g, n: 0.5 + 0.02 * torch.rand(n, generator=g).double(),
+}
+
+
+def by_unit(rows: torch.Tensor, groups: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows, sizes and ids of units in the order of their ids."""
+    ids, unit, sizes = groups.unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(ids), rows.shape[1], dtype=torch.float64).index_add_(0, unit, rows)
+    return sums.numpy(), sizes.double().numpy(), ids.numpy()
+
+
+def weights_of(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    pairs = np.array([[weight(0, int(item), r) for item in ids] for r in range(R)])
+    return pairs[..., 0], pairs[..., 1]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_interval_of_means_equals_oracle(kind, grouped, generator):
+    values = KINDS[kind](generator, 40)
+    groups = torch.arange(40) ** 2 % 11 if grouped else torch.arange(40)
+    rows, sizes, ids = by_unit(means(values), groups)
+    masses = pseudo_masses(0, R, torch.device("cpu")).numpy()
+    bounds = np.array([[0.0, 1.0], [1.0, 1.0]])
+    expected = oracle.interval(
+        rows, sizes, weights_of(ids)[0], masses, lambda s: s[0] / s[1], bounds, True, (0, 1), 0.9
+    )
+    estimate = interval(resampled(means(values), groups), 0.9)
+    assert [float(estimate.low), float(estimate.high)] == pytest.approx(expected, rel=1e-10)
+    assert float(estimate) == pytest.approx(float(values.mean())) and estimate.items == 40
+    assert estimate.groups == len(ids) and estimate.effective_groups == pytest.approx(40**2 / (sizes**2).sum())
+
+
+def test_interval_of_f1_equals_oracle(generator):
+    outcome = torch.randint(0, 4, (30,), generator=generator)  # true positive, false positive, false negative, none
+    rows = torch.nn.functional.one_hot(outcome, 4)[:, :3].double()
+    bounds = np.array([[0, 0.5, 0.5], [1.0, 0, 0]])
+    masses = pseudo_masses(0, R, torch.device("cpu")).numpy()
+
+    def f1(sums):
+        return 2 * sums[0] / (2 * sums[0] + sums[1] + sums[2])
+
+    weights = weights_of(np.arange(30))[0]
+    expected = oracle.interval(rows.numpy(), np.ones(30), weights, masses, f1, bounds, False, (0, 1), 0.95)
+    estimate = interval(resampled(rows, read=read_f1, bounds=Bounds(*torch.tensor(bounds))), 0.95)
+    assert [float(estimate.low), float(estimate.high)] == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_comparison_of_means_equals_oracle(kind, grouped, generator):
+    a, b = KINDS[kind](generator, 40), KINDS[kind](generator, 40)
+    b = torch.where(torch.arange(40) % 3 == 0, a, b)
+    groups = torch.arange(40) ** 2 % 11 if grouped else torch.arange(40)
+    (x, sizes, ids), (y, _, _) = by_unit(means(a), groups), by_unit(means(b), groups)
+    weights, halves = weights_of(ids)
+    effective = (sizes**2).sum() / 40
+    scales = t_scales(0, R, 40 / effective - 1, torch.device("cpu")).numpy()
+    masses = pseudo_masses(0, R, torch.device("cpu")).numpy()
+    bounds = np.array([[0.0, 1.0], [1.0, 1.0]])
+    low, high, p_value, p_better = oracle.comparison(
+        x, y, sizes, weights, masses, scales, lambda s: s[0] / s[1], bounds, True, 1.0, 0.95, halves
+    )
+    comparison = comparisons(resampled(means(a), groups), resampled(means(b), groups), 0.95, None, better)
+    assert [float(comparison.low), float(comparison.high)] == pytest.approx([low, high], rel=1e-9, abs=1e-12)
+    assert float(comparison.p_value) == pytest.approx(p_value, rel=1e-9)
+    assert float(comparison.p_better) == pytest.approx(p_better, rel=1e-9)
+    assert comparison.discordant == (x != y).any(1).sum()
+
+
+def test_pseudo_masses_and_scales_have_their_laws():
+    masses = pseudo_masses(3, 4000, torch.device("cpu"))
+    for mass in masses:
+        assert scipy.stats.kstest(mass.numpy(), scipy.stats.gamma(0.5).cdf).pvalue > 0.01
+    assert abs(np.corrcoef(masses.numpy())[0, 1]) < 0.05
+    for df in (0.5, 3, 40.5):
+        chi2 = df / t_scales(3, 4000, df, torch.device("cpu")).numpy() ** 2
+        assert scipy.stats.kstest(chi2, scipy.stats.chi2(df).cdf).pvalue > 0.01
+
+
+def test_interval_of_thirty_right_answers_is_not_a_point():
+    estimate = interval(resampled(means(torch.ones(30)), replicates=1000), 0.95)
+    assert 0.91 < estimate.low < 0.93 and float(estimate.high) == pytest.approx(1, abs=1e-3)
+
+
+def test_comparison_with_one_discordant_item_is_undecided():
+    a, b = torch.ones(30), torch.ones(30)
+    b[3] = 0
+    comparison = comparisons(*(resampled(means(x), replicates=1000) for x in (a, b)), 0.95, None, better)
+    assert comparison.p_value == 1 and float(comparison.p_better) == pytest.approx(0.75)
+    assert float(comparison.low) == pytest.approx(-0.05, abs=0.01)
+    assert float(comparison.high) == pytest.approx(0.13, abs=0.01)
+    assert comparison.discordant == 1
+
+
+def test_comparison_of_equal_models_is_undecided():
+    a = torch.ones(30)
+    comparison = comparisons(*(resampled(means(a), replicates=1000) for _ in "ab"), 0.95, 0.1, better)
+    assert comparison.p_value == 1 and comparison.p_better == 0.5 and comparison.difference == 0
+    assert float(comparison.high) == pytest.approx(0.07, abs=0.01) and comparison.low < 0
+
+
+@pytest.mark.parametrize("n", [10, 30])
+def test_pseudo_draws_of_binary_means_are_jeffreys(n):
+    """With J no wider, ends are those of Beta(x + 1/2, n - x + 1/2), except where the jackknife is wider."""
+    for right in range(n + 1):
+        values = (torch.arange(n) < right).double()
+        estimate = interval(resampled(means(values), replicates=10_000), 0.95)
+        law = scipy.stats.beta(right + 0.5, n - right + 0.5)
+        assert float(estimate.low) <= law.ppf(0.025) + 0.01 and float(estimate.high) >= law.ppf(0.975) - 0.01
+        if right in (0, n):  # the jackknife has no spread
+            assert float(estimate.low) == pytest.approx(0 if right == 0 else law.ppf(0.025), abs=0.01)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_comparison_of_random_small_data_tells_one_story(confidence, generator):
+    """The interval excludes 0 exactly where p_value <= 1 - confidence; p_better is not surer than the p-value."""
+    wrong = []
+    for case in range(150):
+        n = int(torch.randint(2, 40, (), generator=generator))
+        kind = list(KINDS)[case % 3]
+        a, b = KINDS[kind](generator, n), KINDS[kind](generator, n)
+        b = b.clamp(max=float(torch.rand((), generator=generator)) + 0.3)
+        groups = torch.arange(n) if case % 2 else torch.randint(0, max(n // 3, 2), (n,), generator=generator)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UncertaintyWarning)
+            sides = (resampled(means(x), groups, replicates=200) for x in (a, b))
+            comparison = comparisons(*sides, confidence, None, better)
+        excludes = bool((comparison.low > 0) | (comparison.high < 0))
+        p_value, p_better = float(comparison.p_value), float(comparison.p_better)
+        if excludes != (p_value <= 1 - confidence) or (not 0.025 <= p_better <= 0.975 and p_value > 0.1):
+            wrong.append((case, comparison, p_value, p_better))
+        if not comparison.low <= comparison.difference <= comparison.high:
+            wrong.append((case, comparison))
+    assert wrong == []
+
+
+def test_interval_of_one_unit_is_the_full_range():
+    rows = means(torch.tensor([0.2, 0.4]))
+    groups = torch.zeros(2, dtype=torch.int64)
+    with pytest.warns(UncertaintyWarning, match="^one group: its spread cannot be known"):
+        estimate = interval(resampled(rows, groups), 0.95)
+    assert [float(end) for end in estimate] == pytest.approx([0.3, 0, 1])
+    with pytest.warns(UncertaintyWarning, match="^one item"):
+        estimate = interval(resampled(rows[:1], bounds=mean_bounds(1, *UNKNOWN), value_range=UNKNOWN), 0.95)
+    assert estimate.low == -math.inf and estimate.high == math.inf
+    with pytest.warns(UncertaintyWarning, match="^one pair"):
+        comparison = comparisons(resampled(rows, groups), resampled(rows.flip(0), groups), 0.95, None, better)
+    assert comparison.p_value == 1 and comparison.p_better == 0.5
+
+
+def test_interval_of_few_groups_warns_and_covers_more(generator):
+    rows, groups = means(torch.rand(30, generator=generator)), torch.arange(30) % 3
+    with pytest.warns(UncertaintyWarning, match="^3 groups: the interval rests on the range of the scores"):
+        few = interval(resampled(rows, groups), 0.95)
+    many = interval(resampled(rows), 0.95)
+    assert few.high - few.low > many.high - many.low and few.groups == 3 and few.items == 30
+
+
+def test_interval_of_no_items_is_nan():
+    estimate = interval(resampled(means(torch.zeros(0))), 0.95)
+    assert all(end.isnan() for end in estimate) and estimate.items == 0
+
+
+def test_comparison_of_five_pairs_warns():
+    a, b = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]), torch.tensor([0.6, 0.7, 0.8, 0.85, 0.99])
+    with pytest.warns(UncertaintyWarning, match=r"^5 pairs: no p-value below 2\^\(1-5\) = 0.0625 exists"):
+        comparison = comparisons(resampled(means(a)), resampled(means(b)), 0.95, None, better)
+    assert float(comparison.p_value) == pytest.approx(0.0625) and comparison.high == 0
+
+
+def test_interval_of_more_units_than_the_store_holds_is_near_that_of_fewer(generator):
+    right = (torch.rand(1001, generator=generator) < 0.5).double()
+    many, few = interval(resampled(means(right)), 0.95), interval(resampled(means(right[:1000])), 0.95)
+    assert few.details == {} and many.details == {"groups_estimated": True}
+    for one, other in zip(many, few, strict=True):
+        assert float(one) == pytest.approx(float(other), abs=0.01)
+    assert many.groups == pytest.approx(1001, rel=0.1) and few.groups == 1000
+    rare = torch.zeros(1500)
+    rare[:2] = 1  # the value rests on two items
+    assert interval(resampled(means(rare), replicates=1000), 0.95).high > 2.5 / 1500
+
+
+def brier(preds, target, order=None, batches=(1000,), **items) -> BrierScore:
+    metric = BrierScore(replicates=50)
+    order = torch.arange(len(preds)) if order is None else order
+    for part in order.split(batches[0]):
+        metric.update(preds[part], target[part], **{name: values[part] for name, values in items.items()})
+    return metric
+
+
+@pytest.mark.parametrize("count", [900, 1500])
+def test_interval_of_a_sum_metric_does_not_depend_on_order_or_merges(count, generator):
+    """Also where the store of units overflows in one order of the updates and not yet in another."""
+    preds, target = torch.rand(count, generator=generator), torch.arange(count) % 2
+    groups = torch.randint(0, 1200, (count,), generator=generator)
+    expected = brier(preds, target, groups=groups).interval()
+    order = torch.randperm(count, generator=generator)
+    others = [brier(preds, target, order, (7,), groups=groups), brier(preds, target, order, (400,), groups=groups)]
+    halves = [brier(preds, target, part, groups=groups) for part in order.chunk(2)]
+    halves[0].merge_state(halves[1])
+    restored = BrierScore(replicates=50)
+    others[0].persistent(True)
+    restored.load_state_dict(others[0].state_dict())
+    forward = BrierScore(replicates=50)
+    for part in order.split(100):
+        forward(preds[part], target[part], groups=groups[part])
+    for metric in (*others, halves[0], restored, forward):
+        estimate = metric.interval()
+        assert torch.equal(estimate.low, expected.low) and torch.equal(estimate.high, expected.high)
+        assert estimate.items == count and estimate.groups == expected.groups
+
+
+def test_merge_state_of_two_numberings_is_refused():
+    preds, target = torch.rand(6), torch.arange(6) % 2
+    one, other = brier(preds, target), brier(preds, target)
+    with pytest.raises(ValueError, match="^incoming_state: both metrics numbered their own items"):
+        one.merge_state(other)
+    named = brier(preds, target, ids=torch.arange(6))
+    named.merge_state(brier(preds, target, ids=torch.arange(6, 12)))
+    assert named.interval().items == 12
+    plain = BrierScore()
+    plain.update(preds, target)
+    plain.merge_state(plain.metric_state)  # without replicates nothing is numbered
+
+
+def test_update_after_restore_goes_on_numbering(generator):
+    preds, target = torch.rand(40, generator=generator), torch.arange(40) % 2
+    first = brier(preds[:25], target[:25])
+    first.persistent(True)
+    restored = BrierScore(replicates=50)
+    restored.load_state_dict(first.state_dict())
+    restored.update(preds[25:], target[25:])
+    expected = brier(preds, target).interval()
+    assert all(map(torch.equal, restored.interval(), expected))
+
+
+def test_update_with_and_without_groups_is_refused():
+    preds, target = torch.rand(6), torch.arange(6) % 2
+    metric = brier(preds, target, groups=torch.arange(6))
+    with pytest.raises(ValueError, match="^ids, groups: got neither after updates with groups"):
+        metric.update(preds, target)
+    metric.merge_state(brier(preds, target, ids=torch.arange(6)))
+    with pytest.raises(ValueError, match="identified in different ways"):
+        metric.interval()
+
+
+def test_compare_of_other_targets_seeds_or_options_is_refused(generator):
+    preds, target = torch.rand(20, generator=generator), torch.arange(20) % 2
+    with pytest.raises(ValueError, match="^a, b: their items differ"):
+        compare(brier(preds, target), brier(preds, 1 - target))
+    other = BrierScore(replicates=50, seed=1)
+    other.update(preds, target)
+    with pytest.raises(ValueError, match="^seed: got 0 for a and 1 for b, wanted the same for both"):
+        compare(brier(preds, target), other)
+    labels, points = torch.arange(20) % 4, torch.rand(20, 3, generator=generator)
+    metrics = [HitRate(1), HitRate(2), HitRate(1, distance="cosine")]
+    for metric in metrics:
+        metric.update(points, labels)
+    with pytest.raises(ValueError, match="^k: got 1 for a and 2 for b"):
+        compare(metrics[0], metrics[1])
+    assert compare(metrics[0], metrics[2]).items == 20  # how neighbours are found is the model's business
