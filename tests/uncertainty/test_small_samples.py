@@ -8,10 +8,12 @@ import pytest
 import scipy.stats
 import small_samples_oracle as oracle
 import torch
+import torchmetrics
 from test_weights import weight
+from torchmetrics import MeanSquaredError
 
 from tensormetrics.retrieval import HitRate
-from tensormetrics.uncertainty import BrierScore, UncertaintyWarning, compare
+from tensormetrics.uncertainty import BrierScore, Uncertain, UncertaintyWarning, compare
 from tensormetrics.uncertainty.engine.draws import Bounds, mean_bounds, pseudo_masses, t_scales
 from tensormetrics.uncertainty.engine.resampling import Items, Resampled, comparisons, interval
 
@@ -306,3 +308,40 @@ def test_compare_of_other_targets_seeds_or_options_is_refused(generator):
     with pytest.raises(ValueError, match="^k: got 1 for a and 2 for b"):
         compare(metrics[0], metrics[1])
     assert compare(metrics[0], metrics[2]).items == 20  # how neighbours are found is the model's business
+
+
+SCORES = "Accuracy", "Precision", "Recall", "F1Score", "Specificity", "JaccardIndex", "HammingDistance"
+STAT_SCORES = [f"{kind}{name}" for kind in ("Binary", "Multiclass", "Multilabel") for name in SCORES]
+
+
+@pytest.mark.parametrize("name", STAT_SCORES)
+def test_interval_of_ten_right_answers_by_torchmetrics_is_not_a_point(name):
+    kind = getattr(torchmetrics.classification, name)
+    metric = Uncertain(kind(*[] if name.startswith("Binary") else [3]), replicates=300)
+    for item in range(10):
+        labels = torch.tensor([item % 3])
+        if name.startswith("Binary"):
+            labels = torch.tensor([item % 2])
+        elif name.startswith("Multilabel"):
+            labels = torch.nn.functional.one_hot(labels, 3)
+        metric.update(labels, labels)
+    value, low, high = metric.interval()
+    best = 0.0 if "Hamming" in name else 1.0
+    assert float(value) == best
+    assert (0.02 < high < 0.6 and low == 0) if best == 0 else (0.4 < low < 0.985 and high > 0.999)
+
+
+def test_interval_of_a_wrapped_metric_with_item_bounds_is_not_a_point():
+    bounds = [{"sum_squared_error": torch.tensor(error), "total": torch.tensor(1)} for error in (4.0, 0.0)]
+    metric, plain = (
+        Uncertain(MeanSquaredError(), replicates=300, **options) for options in ({"item_bounds": bounds}, {})
+    )
+    for _ in range(10):
+        metric.update(torch.ones(1), torch.ones(1))
+        plain.update(torch.ones(1), torch.ones(1))
+    estimate = metric.interval()
+    assert estimate.low == 0 and 0.1 < estimate.high < 2
+    with pytest.warns(UncertaintyWarning, match="^all items are alike and the range of the score is unknown"):
+        assert plain.interval().high == 0
+    with pytest.raises(ValueError, match=r"^item_bounds: got \['total'\] for the worst item"):
+        Uncertain(MeanSquaredError(), item_bounds=({"total": torch.ones(())}, {}))

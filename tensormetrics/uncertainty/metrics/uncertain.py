@@ -1,6 +1,6 @@
 """Intervals and comparisons for metrics of torchmetrics."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,8 @@ from torchmetrics.utilities.data import dim_zero_sum
 from ... import _checks
 from ..._metric import Lock
 from ..._sum_metric import SumMetric
+from ..engine.draws import Bounds
+from . import _stat_scores
 
 
 class Uncertain(SumMetric):
@@ -22,6 +24,10 @@ class Uncertain(SumMetric):
     to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
     `replicates` weighted sums of its states, and as many of random halves, are all that is kept. Metrics with list
     states (`thresholds=None`) are a ValueError: give them thresholds.
+
+    Bounds of single items are known for accuracy, precision, recall, specificity, F, Jaccard and Hamming scores: the
+    interval of 10 right answers of 10 is no point. `item_bounds=(worst, best)` gives them for other metrics: the states
+    that one worst and one best possible item adds, by name.
 
         metric = Uncertain(MulticlassF1Score(10), replicates=1000)
         for preds, target in loader:
@@ -37,7 +43,15 @@ class Uncertain(SumMetric):
     0.82 [0.75, 0.88]
     """
 
-    def __init__(self, metric: torchmetrics.Metric, *, replicates: int = 1000, seed: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        metric: torchmetrics.Metric,
+        *,
+        replicates: int = 1000,
+        seed: int = 0,
+        item_bounds: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         if not isinstance(metric, torchmetrics.Metric):
             raise TypeError(f"metric: got a {type(metric).__name__}, wanted a metric of torchmetrics")
@@ -51,6 +65,33 @@ class Uncertain(SumMetric):
         self.metric, self._turn = metric, Lock()  # batches of `forward` share both
         self.shapes = {name: getattr(metric, name).shape for name in metric._defaults}  # they are reset
         self.add_sums(sum(shape.numel() for shape in self.shapes.values()))
+        self._counts_items = item_bounds is None  # the bounds are those of one item, of which an update may have many
+        known = _stat_scores.item_bounds(metric) if item_bounds is None else item_bounds
+        self._item_bounds = None if known is None else (self._row("worst", known[0]), self._row("best", known[1]))
+
+    def _row(self, name: str, states: Mapping[str, Tensor]) -> Tensor:
+        # ->  (K,)
+        if states.keys() != self.shapes.keys():
+            raise ValueError(f"item_bounds: got {sorted(states)} for the {name} item, wanted {sorted(self.shapes)}")
+        wanted = self.shapes.items()
+        return torch.cat([torch.as_tensor(states[state]).double().expand(shape).flatten() for state, shape in wanted])
+
+    def item_bounds(self) -> Bounds | None:
+        if self._item_bounds is None:
+            return None
+        size = torch.ones((), dtype=torch.float64)
+        if self._counts_items and self.replicates:
+            items = _stat_scores.items_of(self.metric, self._states(self.sums)) / self.identified.sum()
+            size = items.nan_to_num(1.0).clamp(min=1.0).cpu()
+        return Bounds(size * self._item_bounds[0], size * self._item_bounds[1])
+
+    def value_range(self) -> tuple[Any, Any]:
+        if self._item_bounds is None:
+            return -torch.inf, torch.inf
+        ends = [self.read_sums(row.to(self.sums)) for row in self._item_bounds]
+        flat = [torch.cat([leaf.flatten() for leaf in tree_flatten(end)[0]]).nan_to_num(torch.inf) for end in ends]
+        low, high = torch.minimum(*flat), torch.maximum(*flat)
+        return low.masked_fill(low == torch.inf, -torch.inf), high
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
@@ -92,12 +133,14 @@ class Uncertain(SumMetric):
         flat, spec = zip(*(tree_flatten(self._value(row)) for row in rows), strict=True)
         return tree_unflatten([torch.stack(leaf) for leaf in zip(*flat, strict=True)], spec[0])
 
-    def _value(self, row: Tensor) -> Any:
+    def _states(self, row: Tensor) -> dict[str, Tensor]:
+        # row: (K,)
         pieces = row.split([shape.numel() for shape in self.shapes.values()])
+        return {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
+
+    def _value(self, row: Tensor) -> Any:
         # States are plain attributes; `__setattr__` of a module takes longer than `compute`.
-        vars(self.metric).update(
-            {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
-        )
+        vars(self.metric).update(self._states(row))
         return tree_map(_value_of, type(self.metric).compute(self.metric))
 
 
