@@ -88,6 +88,8 @@ class Uncertain(SumMetric):
     def value_range(self) -> tuple[Any, Any]:
         if self._item_bounds is None:
             return -torch.inf, torch.inf
+        if self._counts_items:
+            return 0.0, 1.0  # of all scores of confusion counts
         ends = [self.read_sums(row.to(self.sums)) for row in self._item_bounds]
         flat = [torch.cat([leaf.flatten() for leaf in tree_flatten(end)[0]]).nan_to_num(torch.inf) for end in ends]
         low, high = torch.minimum(*flat), torch.maximum(*flat)
