@@ -204,7 +204,8 @@ class Metric(torchmetrics.Metric):
             NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        return resampling.interval(self._resampled("interval", replicates, seed), confidence)
+        estimates = resampling.interval(self._resampled("interval", replicates, seed), confidence)
+        return resampling.with_values(estimates, self.compute())
 
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None

@@ -88,32 +88,54 @@ def _counted(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Conti
     return Contingency(cell // columns, cell % columns, count, row_size, col_size, shape[-1]), place
 
 
-def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[Contingency], Tensor]) -> Items:
+def items_of(
+    labels: Tensor,
+    clusters: Tensor,
+    units: Tensor,
+    score: Callable[[Contingency], Tensor],
+    value_range: tuple[float, float] = (0.0, 1.0),
+) -> Items:
     # labels, clusters, units: (N,)
     """One row for each item, in its cell: weighted sums are the tables of weighted items."""
     table, cells = _counted(labels.shape, *_checked(labels, clusters))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     units = or_places(units, labels)
-    return Items(ones, units, read, cells, max(len(table.count), 1), mixes=False)  # clusters have no names in common
+    width = max(len(table.count), 1)
+    return Items(ones, units, read, cells, width, mixes=False, range=value_range)  # clusters have no names in common
 
 
 def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
     # sums: (..., Z, 1), weights of the cells  ->  (...)
     count = sums.reshape(-1, sums.shape[-2])
-    count = count * table.total / count.sum(-1, keepdim=True)
     step = max(budget(None, count.device) // (64 * count.shape[-1]), 1)
-    return torch.cat([score(_reweighted(table, part)) for part in count.split(step)]).view(sums.shape[:-2])
+    if (count == count.round()).all():  # of the data, or of the data without a unit
+        scores = _scores_of_counts(count.long(), table, score, step)
+    else:
+        count = count * table.total / count.sum(-1, keepdim=True)
+        scores = torch.cat([score(_reweighted(table, part, table.total)) for part in count.split(step)])
+    return scores.view(sums.shape[:-2])
 
 
-def _reweighted(table: Contingency, count: Tensor) -> Contingency:
+def _scores_of_counts(count: Tensor, table: Contingency, score: Callable[[Contingency], Tensor], step: int) -> Tensor:
+    # count: (R, Z) int64  ->  (R,), NaN without items
+    total = count.sum(-1)
+    scores = torch.full_like(total, torch.nan, dtype=torch.float64)
+    for size in total[total > 0].unique().tolist():
+        rows = (total == size).nonzero()[:, 0]
+        parts = [score(_reweighted(table, count[part], size)) for part in rows.split(step)]
+        scores[rows] = torch.cat(parts).double()
+    return scores
+
+
+def _reweighted(table: Contingency, count: Tensor, total: int) -> Contingency:
     # count: (R, Z)
     row, col = (index.expand(len(count), -1) for index in (table.row, table.col))
     row_size, col_size = (
         count.new_zeros(len(count), len(size)).scatter_add_(-1, index, count)
         for index, size in ((row, table.row_size), (col, table.col_size))
     )
-    return Contingency(row, col, count, row_size, col_size, table.total)
+    return Contingency(row, col, count, row_size, col_size, total)
 
 
 def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
@@ -176,5 +198,7 @@ class ClusteringMetric(Metric):
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            self._items = functools.partial(items_of, self.labels, self.clusters, self.units, self.score)
+            self._items = functools.partial(
+                items_of, self.labels, self.clusters, self.units, self.score, self.value_range()
+            )
         return self.score(contingency(self.labels, self.clusters))

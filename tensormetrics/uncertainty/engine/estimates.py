@@ -286,11 +286,14 @@ def _description(result: Any) -> str:
     parts = [] if result.confidence is None else [f"{100 * result.confidence:.4g} %"]
     if result.items is not None:
         is_grouped = result.groups is not None and result.groups != result.items
-        parts.append(f"{result.items:,} items" + (f" in {result.groups:,} groups" if is_grouped else ""))
+        parts.append(
+            f"{result.items:,} items"
+            + (f" in {result.groups:,} group{'s' * (result.groups != 1)}" if is_grouped else "")
+        )
     if getattr(result, "method", None):
         parts.append(result.method)
     if result.groups is not None and result.groups < FEW_GROUPS:
-        parts.append(f"only {result.groups} groups")
+        parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -1,5 +1,6 @@
 """Intervals and comparisons of values that are functions of sums over items: the same sums of reweighted items."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
@@ -196,6 +197,14 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         )
 
     return values.restored([value, low, high], estimate)
+
+
+def with_values(estimates: Any, values: Any) -> Any:
+    """Return the estimates with the values of `compute`, from which sums in another order differ by rounding."""
+    if isinstance(estimates, Estimate):
+        low, high = torch.fmin(estimates.low, values), torch.fmax(estimates.high, values)
+        return dataclasses.replace(estimates, value=values, low=low, high=high)
+    return {name: with_values(estimate, values[name]) for name, estimate in estimates.items()}
 
 
 def comparisons(
