@@ -51,6 +51,8 @@ def compare(
 
 def check_same_scores(a: Metric, b: Metric) -> None:
     """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
+    if not isinstance(a, Metric):  # families and suites, whose members are compared one by one
+        return
     options, others = (options_of(metric, *metric._arguments) for metric in (a, b))
     for name, option in options.items():
         if name not in type(a).model_options and option != others.get(name):

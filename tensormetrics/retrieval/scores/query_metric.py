@@ -140,7 +140,8 @@ def items_of(
     ends = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(count + 1, device=codes.device).double())
     read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
     ones = torch.ones_like(scores)[:, None]
-    return Items(ones, units[order], read, cells, len(distinct), mixes=False, range=value_range)
+    items = Items(ones, units[order], read, cells, len(distinct), mixes=False, range=value_range)
+    return items._replace(is_smooth=False)
 
 
 def items_of_several(

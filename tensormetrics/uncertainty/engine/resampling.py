@@ -46,6 +46,7 @@ class Resampled(NamedTuple):
     seed: int
     bounds: Bounds | None = None
     range: Range = UNKNOWN
+    is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
 
 
 class Joined(NamedTuple):
@@ -67,6 +68,7 @@ class Items(NamedTuple):
     bounds: Bounds | None = None
     range: Range = UNKNOWN
     identity: Tensor | None = None  # (N,) int64, equal for equal items; by default the units
+    is_smooth: bool = True
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -89,6 +91,7 @@ class Items(NamedTuple):
             seed=seed,
             bounds=self.bounds,
             range=self.range,
+            is_smooth=self.is_smooth,
         )
 
 
@@ -187,7 +190,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         low, high = _draws(sides, value, spread).interval(confidence)
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = _counts(resampled, spread)
-    if message := _warning(spread, ranges, counts["groups"] != counts["items"]):
+    if message := _warning(spread, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
@@ -300,7 +303,7 @@ def _draws(sides: list[_Side], value: Tensor, spread: Spread | None) -> _Draws:
     replicates = _read(sides, lambda side: side.resampled.weighted)
     is_comparison = len(sides) > 1
     has_bounds = _has_bounds(sides, value)
-    if spread is None:
+    if spread is None or not all(side.resampled.is_smooth for side in sides):
         heavy = has_bounds & (excess_kurtosis(replicates) > HEAVY_TAILS)
         pseudo = _pseudo_draws(sides, value, None) if bool(heavy.any()) else replicates
         return _Draws(replicates, pseudo, heavy)
@@ -321,7 +324,7 @@ def _has_bounds(sides: list[_Side], value: Tensor) -> Tensor:
         if side.resampled.bounds is None:
             return torch.zeros_like(known)
         worst, best = _bound_rows(side)
-        known = known & side.values.read(worst + best).isfinite()
+        known = known & side.values.read(side.resampled.plain + worst + best).isfinite()
     return known
 
 
@@ -423,7 +426,7 @@ def _names(values: _Values) -> list[str]:
     return list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)
 
 
-def _warning(spread: Spread | None, ranges: tuple[Tensor, Tensor], is_grouped: bool) -> str:
+def _warning(spread: Spread | None, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool) -> str:
     unit = "group" if is_grouped else "item"
     if spread is None:
         return ""
@@ -434,6 +437,8 @@ def _warning(spread: Spread | None, ranges: tuple[Tensor, Tensor], is_grouped: b
             f"{spread.num_units} {unit}s: the interval rests on the range of the scores rather than on their spread; "
             f"wanted at least {FEW_UNITS}"
         )
+    if not is_smooth:
+        return ""
     is_unbounded = bool((ranges[0] == -torch.inf).any() or (ranges[1] == torch.inf).any())
     if is_unbounded and not bool(spread.num_differing.any()):
         return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no width"
