@@ -115,7 +115,7 @@ class Bag:
 def test_corpora_of_objects():
     family = Family(derive(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])}, replicates=50)
     for scores in (family, Suite({"all": family.new()})):
-        scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a"]), Bag(["c", "b"])])
+        scores.update(3 * [Bag(["a"]), Bag(["b"])], 3 * [Bag(["a"]), Bag(["c", "b"])])
         figure, ax = scores.plot()
         assert figure is ax.figure and points(ax, 0) == pytest.approx(list(map(float, scores.compute().values())))
         _, ax = scores.plot([scores.interval(), scores.interval()])

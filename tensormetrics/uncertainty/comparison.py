@@ -18,23 +18,39 @@ def compare(
     seed: int | None = None,
     rope: float | None = None,
 ) -> Any:
-    """a minus b, two metrics of one kind and of equal options that were fed with the same items: a `Comparison`.
+    """Compare two metrics of one kind that were updated with the same items.
 
-    Each item (or group of items) has the same weight on both sides, so that what both find hard is no noise: see
-    `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the items, or
-    whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its resolution
-    1 / (1 + replicates). `rope`: differences up to it do not matter in practice, and `p_rope` is their probability.
-    Metrics of several values give a `Comparison` for each by name. ValueError for different kinds or items.
+    The interval, `p_better` and `p_value` are one statement: the interval excludes 0 exactly where p_value <= 1 -
+    confidence, and p_better beyond .975 never stands beside a p_value above .1. Each item (or group of items) has the
+    same weight on both sides, so that what both find hard is no noise: see `Metric.interval`. p_value is the larger of
+    the swap test's, in which items, or whole groups, of a and b are exchanged (Noreen 1989; Yeh 2000,
+    doi:10.3115/992730.992783), and the draws'. With U pairs that differ it cannot fall below 2^(1-U).
 
-    >>> from tensormetrics.retrieval import HitRate
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> labels = torch.arange(60) % 3
-    >>> a, b = HitRate(1), HitRate(1)
-    >>> a.update(torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=generator), labels)
-    >>> b.update(torch.eye(3)[labels] + 0.6 * torch.randn(60, 3, generator=generator), labels)
-    >>> found = compare(a, b)
-    >>> print(f"{found.difference:.2f} [{found.low:.2f}, {found.high:.2f}], p = {found.p_value:.3f}")
-    0.43 [0.31, 0.55], p = 0.001
+    Args:
+        a: A metric.
+        b: Another one of the same class. Options that say what is scored must be equal; those that say how a model
+            answers, such as `distance` or `threshold`, may differ.
+        confidence: Mass of the interval, in (0, 1).
+        replicates: Number of random draws; see `Metric.interval`.
+        seed: Seed of the draws.
+        rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
+
+    Returns:
+        A `Comparison` of a minus b, or several by name.
+
+    Raises:
+        ValueError: If the classes, scoring options, items, groups or targets differ.
+        TypeError: If one is no metric of this package.
+
+    Example:
+        >>> from tensormetrics.retrieval import HitRate
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> labels = torch.arange(60) % 3
+        >>> a, b = HitRate(1), HitRate(1)
+        >>> a.update(torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=generator), labels)
+        >>> b.update(torch.eye(3)[labels] + 0.6 * torch.randn(60, 3, generator=generator), labels)
+        >>> print(f"{compare(a, b):.2f}")
+        +0.43 [+0.30, +0.56], p = 0.002
     """
     for name, metric in (("a", a), ("b", b)):
         if not hasattr(metric, "_resampled"):

@@ -11,7 +11,7 @@ import scipy.stats
 import torch
 from torch import Generator, Tensor
 
-from tensormetrics import association
+from tensormetrics import association, uncertainty
 from tensormetrics._metric import Metric
 
 from .case import FunctionCase, LeftOut, MetricCase
@@ -196,7 +196,7 @@ def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
         masks = dict(zip((f"{name}_mask" for name in masked), arguments[len(sets) :], strict=True))
         results = function(*arguments[: len(sets)], **masks, **options)
-        return tuple(results) if isinstance(results, tuple) else (results,)
+        return tuple(results) if isinstance(results, tuple | uncertainty.Estimate) else (results,)
 
     def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
         wide = (torch.nn.functional.pad(words, (0, 0, 2, 3), value=garbage) for words in arguments[: len(sets)])

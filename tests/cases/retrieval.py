@@ -8,7 +8,7 @@ import sklearn.metrics as scores
 import torch
 from torch import Generator, Tensor
 
-from tensormetrics import retrieval
+from tensormetrics import retrieval, uncertainty
 from tensormetrics._metric import Metric
 
 from .case import FunctionCase, LeftOut, MetricCase
@@ -220,7 +220,7 @@ METRICS = {
 def verification(function: Callable[..., Tensor | tuple], **options: object) -> FunctionCase:
     def call(*sides: Tensor) -> tuple[Tensor, ...]:
         found = function(*sides, **options)
-        return found if isinstance(found, tuple) else (found,)
+        return tuple(found) if isinstance(found, tuple | uncertainty.Estimate) else (found,)
 
     return FunctionCase(call, query_and_references, not_finite="raises")
 

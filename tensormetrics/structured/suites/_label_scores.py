@@ -1,6 +1,6 @@
 """Scores of matched items that have labels, all together and for each label."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ... import _checks
 from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.estimates import check_confidence
+from ...uncertainty.engine.estimates import Estimate, check_confidence
 from ...uncertainty.engine.resampling import Joined, Resampled, together
+from ...uncertainty.engine.resampling import interval as intervals
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
@@ -17,6 +18,7 @@ from ..tensors.reduction import CountMetric
 from ._report import report_text
 
 SCORES = ("precision", "recall", "f1")
+MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # name in a report, `average`
 
 
 def _ratio(counts: Tensor, name: str) -> Tensor:
@@ -136,22 +138,25 @@ class LabelScores(CountMetric):
         resampled = self._resampled_state(replicates, seed)
         if self.labels is None or self.average == "macro":
             return resampled
-        # An imagined item belongs to all labels in the averages, and to the label itself in its own scores.
-        none, bounds = resampled.plain.new_zeros(1).cpu(), self._count_bounds(1.0)
-        own_bounds = Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
-
-        def part(of_labels: bool) -> Callable[[Tensor], dict[str, Tensor]]:
-            return lambda sums: {
-                name: score for name, score in self.read_sums(sums).items() if name.endswith("]") == of_labels
-            }
-
-        parts = [resampled._replace(read=part(False)), resampled._replace(read=part(True), bounds=own_bounds)]
         order = list(self.read_sums(self.sums))
 
         def join(results: list[dict[str, Any]]) -> dict[str, Any]:
             return {name: next(result[name] for result in results if name in result) for name in order}
 
-        return together([*parts], join)
+        def means(sums: Tensor) -> dict[str, Tensor]:
+            return {name: score for name, score in self.read_sums(sums).items() if not name.endswith("]")}
+
+        return together([resampled._replace(read=means), self._resampled_labels(resampled)], join)
+
+    def _resampled_labels(self, resampled: Resampled) -> Resampled:
+        """Return the scores of single labels, to each of which an imagined item belongs as a whole."""
+        bounds, none = self._count_bounds(1.0), torch.zeros(1, dtype=torch.float64, device="cpu")
+
+        def read(sums: Tensor) -> dict[str, Tensor]:
+            return {name: score for name, score in self.read_sums(sums).items() if name.endswith("]")}
+
+        ends = Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
+        return resampled._replace(read=read, bounds=ends)
 
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """A table of text: a row for each label that occurs, then the averages; support is the number of reference
@@ -161,19 +166,36 @@ class LabelScores(CountMetric):
                 "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
                 "labels write average='types'"
             )
+        confidence = check_confidence(confidence)
         with self._whole_state("report"):
-            sums = [self.sums[None], *([self._resampled_state(None, None).weighted] if self.replicates else [])]
-            counts = torch.cat(sums)[:, :-1].unflatten(-1, (3, -1))  # (1 + R, 3, L)
+            counts = self.sums[:-1].unflatten(-1, (3, -1))  # (3, L)
+            scores = self._report_scores(counts, confidence)
         rows = [
-            (label, [_ratio(counts[..., i], name) for name in SCORES], int(counts[0, 2, i]))
+            (label, [scores[f"{name}[{label}]"] for name in SCORES], int(counts[2, i]))
             for i, label in enumerate(self.labels or ())
-            if counts[0, 1:, i].any()
+            if counts[1:, i].any()
         ]
         means = [
-            (f"{name} avg", [averaged(counts, score, average) for score in SCORES], int(counts[0, 2].sum()))
-            for name, average in (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))[: 3 if rows else 1]
+            (f"{name} avg", [scores[f"{score}, {average}"] for score in SCORES], int(counts[2].sum()))
+            for name, average in MEANS[: 3 if rows else 1]
         ]
-        return report_text(rows, means, digits, check_confidence(confidence))
+        return report_text(rows, means, digits)
+
+    def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
+        # counts: (3, L)
+        """Return the scores of all labels and averages, with intervals where there are replicates."""
+
+        def means(sums: Tensor) -> dict[str, Tensor]:
+            by_label = sums[..., :-1].unflatten(-1, (3, -1))
+            return {
+                f"{score}, {average}": averaged(by_label, score, average) for score in SCORES for _, average in MEANS
+            }
+
+        if not self.replicates:
+            return means(self.sums) | self.read_scores(counts.flatten())
+        resampled = self._resampled_state(None, None)
+        scores = intervals(resampled._replace(read=means), confidence)
+        return scores | (intervals(self._resampled_labels(resampled), confidence) if self.labels else {})
 
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
         # labels: (..., N)  counts: (..., N)  ->  (..., L) float64

@@ -5,24 +5,19 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ... import _checks
-from ...uncertainty.engine.estimates import interval_of
+from ...uncertainty.engine.estimates import Estimate
 
 HEAD = ("precision", "recall", "f1-score", "support")
 
-Row = tuple[str, Sequence[Tensor], int]  # name, scores (1 + R,) whose first is the data's, support
+Row = tuple[str, Sequence[Tensor | Estimate], int]  # name, scores, support
 
 
-def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int, confidence: float) -> str:
-    """The form of scikit-learn's and seqeval's `classification_report`, with intervals where there are replicates."""
-
+def report_text(rows: Sequence[Row], means: Sequence[Row], digits: int) -> str:
+    """Return a table in the form of scikit-learn's and seqeval's `classification_report`, estimates with intervals."""
     digits = _checks.integer_at_least("digits", digits, 0)
 
-    def cell(score: Tensor) -> str:
-        text = f"{float(score[0]):.{digits}f}"
-        if len(score) == 1:
-            return text
-        low, high = map(float, interval_of(score[1:], confidence))
-        return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+    def cell(score: Tensor | Estimate) -> str:
+        return format(score if isinstance(score, Estimate) else float(score), f".{digits}f")
 
     table = [[(name, *map(cell, scores), str(support)) for name, scores, support in part] for part in (rows, means)]
     cells = [text for part in table for _, *scores, _ in part for text in scores]

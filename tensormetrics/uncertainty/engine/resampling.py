@@ -232,7 +232,7 @@ def comparisons(
     difference, spread = _read(sides, lambda side: side.resampled.plain), _spread(sides)
     names = _names(values)
     direction = torch.cat([
-        torch.full((leaf.numel(),), float(better(name)), dtype=torch.float64)
+        torch.full((leaf.numel(),), float(better(name)), dtype=torch.float64, device="cpu")
         for name, leaf in zip(names, values.leaves, strict=True)
     ]).to(difference)  # fmt: skip
     draws = _draws(sides, difference, spread)

@@ -31,7 +31,7 @@ class Units(NamedTuple):
 def empty_store(width: int) -> Tensor:
     # ->  (1 + MAX_UNITS, ROW + 3 width) int64
     """Return a store without units for rows of `width` numbers."""
-    store = torch.zeros(1 + MAX_UNITS, ROW + len(GRIDS) * width, dtype=torch.int64)
+    store = torch.zeros(1 + MAX_UNITS, ROW + len(GRIDS) * width, dtype=torch.int64, device="cpu")
     store[1:, ID] = EMPTY
     return store
 

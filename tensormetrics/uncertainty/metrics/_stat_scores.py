@@ -40,12 +40,18 @@ def _states(metric: torchmetrics.Metric, row: ROW) -> dict[str, Tensor]:
     if "confmat" not in states:
         share = 1 / max(states["tp"].numel(), 1) if is_averaged else 1.0  # of the item in each class
         counts = dict(zip(("tp", "fp", "tn", "fn"), row, strict=True))
-        return {name: torch.full(state.shape, share * counts[name]).double() for name, state in states.items()}
+        return {
+            name: torch.full(state.shape, share * counts[name], dtype=torch.float64, device="cpu")
+            for name, state in states.items()
+        }
     shape = states["confmat"].shape
     classes = shape[-1]
-    right, wrong = torch.eye(classes, dtype=torch.float64), 1 - torch.eye(classes, dtype=torch.float64)
+    right, wrong = (
+        torch.eye(classes, dtype=torch.float64, device="cpu"),
+        1 - torch.eye(classes, dtype=torch.float64, device="cpu"),
+    )
     if classes == 2 and "Multiclass" not in type(metric).__name__:
-        right = torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64))  # of class 1
+        right = torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64, device="cpu"))  # of class 1
     matrix = right / right.sum() if row is TRUE_POSITIVE else wrong / wrong.sum()
     return {"confmat": matrix.expand(shape) / (shape[0] if len(shape) > 2 and is_averaged else 1)}
 

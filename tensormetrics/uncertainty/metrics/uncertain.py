@@ -74,12 +74,14 @@ class Uncertain(SumMetric):
         if states.keys() != self.shapes.keys():
             raise ValueError(f"item_bounds: got {sorted(states)} for the {name} item, wanted {sorted(self.shapes)}")
         wanted = self.shapes.items()
-        return torch.cat([torch.as_tensor(states[state]).double().expand(shape).flatten() for state, shape in wanted])
+        return torch.cat(
+            [torch.as_tensor(states[state]).double().cpu().expand(shape).flatten() for state, shape in wanted]
+        )
 
     def item_bounds(self) -> Bounds | None:
         if self._item_bounds is None:
             return None
-        size = torch.ones((), dtype=torch.float64)
+        size = torch.ones((), dtype=torch.float64, device="cpu")
         if self._counts_items and self.replicates:
             items = _stat_scores.items_of(self.metric, self._states(self.sums)) / self.identified.sum()
             size = items.nan_to_num(1.0).clamp(min=1.0).cpu()
