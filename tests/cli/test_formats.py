@@ -42,7 +42,8 @@ def run(tmp_path, monkeypatch):
 
     def invoke(*more):
         result = CliRunner().invoke(main, ["retrieval", "x.npy", "y.txt", *options, "--replicates", "20", *more])
-        assert result.exit_code == 0 and not result.stderr, result.output
+        warning = "tensormetrics: 2 groups: the interval rests on the range of the scores"  # of two classes
+        assert result.exit_code == 0 and (not result.stderr or result.stderr.startswith(warning)), result.output
         return result.stdout
 
     return invoke

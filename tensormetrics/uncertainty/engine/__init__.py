@@ -1,7 +1,8 @@
-"""How sure is a number? What all domains build on; `tensormetrics.uncertainty` is what users import.
+"""Intervals and comparisons of values that are read off sums of items; `tensormetrics.uncertainty` is what users import.
 
-`estimates` has the words: `Estimate`, `Comparison`, the ends of an interval. `philox` draws random words from an
-address. `weights` makes of them the weight of each item in each replicate, a function of the item's id. `resampling`
-reads intervals and comparisons off sums of reweighted items. `corrections` is for many questions at once. The base of
-metrics that keep such sums is `_sum_metric.py`, beside `_metric.py`.
+`estimates` has the results, `Estimate` and `Comparison`. `philox` draws random bits from an address, and `weights` makes
+of them the weight of each item in each replicate, a function of the item's id. `units` keeps the sums of each item or
+group, `draws` makes draws of a value that are honest for few of them, `swaps` is the test of a comparison, and
+`resampling` puts these together. `corrections` is for many questions at once. The base of metrics that keep such sums is
+`_sum_metric.py`, beside `_metric.py`.
 """
