@@ -1,8 +1,8 @@
-"""Intervals and comparisons of values that are read off sums of items; `tensormetrics.uncertainty` is what users import.
+"""Intervals and comparisons of values that are read off sums of items; users import `tensormetrics.uncertainty`.
 
-`estimates` has the results, `Estimate` and `Comparison`. `philox` draws random bits from an address, and `weights` makes
-of them the weight of each item in each replicate, a function of the item's id. `units` keeps the sums of each item or
-group, `draws` makes draws of a value that are honest for few of them, `swaps` is the test of a comparison, and
-`resampling` puts these together. `corrections` is for many questions at once. The base of metrics that keep such sums is
-`_sum_metric.py`, beside `_metric.py`.
+`estimates` has the results, `Estimate` and `Comparison`. `philox` draws random bits from an address, and `weights`
+makes of them the weight of each item in each replicate, a function of the item's id. `units` keeps the sums of each
+item or group, `draws` makes draws of a value that are honest for few of them, `swaps` is the test of a comparison, and
+`resampling` puts these together. `corrections` is for many questions at once. The base of metrics that keep such sums
+is `_sum_metric.py`, beside `_metric.py`.
 """
