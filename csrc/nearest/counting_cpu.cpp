@@ -19,7 +19,6 @@ struct Positives {
 
 // How many positives are before an entry that is none of them. Equal references share a distance, and so the positives
 // that are at the same one.
-template <class T>
 class Places {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
@@ -44,7 +43,7 @@ class Places {
   struct Known {
     int64_t query = -1, same = -1, place = 0, last = 0;
   };
-  Canonical<T> canonical_;
+  Canonical canonical_;
   const int64_t* equal_;
   int64_t ties_;
   std::vector<Known> known_;
@@ -73,10 +72,12 @@ class Bins {
       stop[b] += stop[b - 1];
     }
     hot.resize(bins + 2);
-    for (int64_t b = 0; b < bins + 2; ++b) hot[b] = start[b] < stop[b];
+    common::vectorised([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
+      for (int64_t b = 0; b < bins + 2; ++b) hot[b] = first[b] < last[b];
+    });
   }
   // Monotone whatever is rounded, which is all that counting needs. NaN is in the last bin.
-  int32_t of(float x) const {
+  COMMON_INLINE int32_t of(float x) const {
     const float bin = (x - low_) * scale_ + 1;
     const float below = bin < most_ ? bin : most_;
     return static_cast<int32_t>(below > 0 ? below : 0);
@@ -105,10 +106,9 @@ struct Entries {
 };
 
 // Counts for one query after the other, in a thread of its own.
-template <class T>
 class Counter {
  public:
-  Counter(const Asked& asked, const Places<T>& places)
+  Counter(const Asked& asked, const Places& places)
       : asked_(asked), places_(places), bins_(std::clamp<int64_t>(32 * asked.width(), 256, 4096)), low_(asked.width()),
         high_(asked.width()), open_(kColumns + kStep), found_(asked.width() + 1) {}
 
@@ -142,18 +142,24 @@ class Counter {
     const uint8_t* hot = table_.hot.data();
     int32_t *number = table_.number.data(), *open = open_.data();
     int64_t opened = 0;
-    for (int64_t c = 0; c < entries.columns; c += kStep) {
-      const int64_t stop = std::min(c + kStep, entries.columns);
-      if (!below(x + c, stop - c, [&](int32_t i) { return bias[c + i]; }, [&](int32_t) { return furthest; })) continue;
-      int32_t bin[kStep];
-      for (int64_t i = c; i < stop; ++i) bin[i - c] = table_.of(x[i] + bias[i]);
-      for (int64_t i = c; i < stop; ++i) {
-        const int32_t here = bin[i - c];
-        ++number[here];
-        open[opened] = static_cast<int32_t>(i);
-        opened += hot[here];
+    common::vectorised([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
+      int64_t count = 0;
+      for (int64_t c = 0; c < columns; c += kStep) {
+        const int64_t stop = std::min(c + kStep, columns);
+        if (!below(x + c, stop - c, [=](int32_t i) COMMON_INLINE { return bias[c + i]; },
+                   [=](int32_t) COMMON_INLINE { return furthest; }))
+          continue;
+        int32_t bin[kStep];
+        for (int64_t i = c; i < stop; ++i) bin[i - c] = bins->of(x[i] + bias[i]);
+        for (int64_t i = c; i < stop; ++i) {
+          const int32_t here = bin[i - c];
+          ++number[here];
+          open[count] = static_cast<int32_t>(i);
+          count += hot[here];
+        }
       }
-    }
+      opened = count;
+    });
     return opened;
   }
 
@@ -176,7 +182,7 @@ class Counter {
   }
 
   const Asked& asked_;
-  Places<T> places_;
+  Places places_;
   Bins table_;
   int64_t bins_;
   std::vector<float> low_, high_;  // of each positive
@@ -202,29 +208,26 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
   const Asked asked{query, delta, index, relevant, factor, shift, error};
   const int64_t width = asked.width();
   Locks locks(x.size(0));
-  for_rows(reference, [&](auto zero) {
-    using T = decltype(zero);
-    // With few queries every thread has a tile.
-    const int64_t threads = torch::stable::get_num_threads();
-    const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
-    for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
-      const Places<T> places(reference, equal, distance, ties);
-      return [&, count = Counter<T>(asked, places)](const Tile<float>& tile) mutable {
-        const int64_t start = first + tile.column;
-        tile.hide(own, ignored, first);
-        for (int64_t n = 0; n < tile.queries; ++n) {
-          const int64_t q = tile.query + n;
-          const Positives positives = asked.positives(q);
-          if (!positives.count) continue;
-          for (int64_t p = 0; p < positives.count; ++p) tile.hide(n, positives.index[p] - first);
-          const auto& found = count(q, {tile.row(n), data<const float>(bias) + start, tile.columns, start});
-          locks.each(q, q + 1, [&](int64_t, int64_t) {
-            int64_t* sums = data<int64_t>(before) + q * (width + 1);
-            for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];
-          });
-        }
-      };
-    });
+  // With few queries every thread has a tile.
+  const int64_t threads = torch::stable::get_num_threads();
+  const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
+  for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
+    const Places places(reference, equal, distance, ties);
+    return [&, count = Counter(asked, places)](const Tile<float>& tile) mutable {
+      const int64_t start = first + tile.column;
+      tile.hide(own, ignored, first);
+      for (int64_t n = 0; n < tile.queries; ++n) {
+        const int64_t q = tile.query + n;
+        const Positives positives = asked.positives(q);
+        if (!positives.count) continue;
+        for (int64_t p = 0; p < positives.count; ++p) tile.hide(n, positives.index[p] - first);
+        const auto& found = count(q, {tile.row(n), data<const float>(bias) + start, tile.columns, start});
+        locks.each(q, q + 1, [&](int64_t, int64_t) {
+          int64_t* sums = data<int64_t>(before) + q * (width + 1);
+          for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];
+        });
+      }
+    };
   });
 }
 
