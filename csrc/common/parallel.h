@@ -73,15 +73,14 @@ inline int vector_bytes() {
   return bytes;
 }
 
-// body(Bytes<width>()), compiled for the widest vectors of this processor, up to `most` bytes. The body and the loops that it calls are
+// body(Bytes<width>()), compiled for the widest vectors of this processor. The body and the loops that it calls are
 // COMMON_INLINE: what stays a function of its own is compiled for the least processor, once for all widths. What the body
 // captures by value the compiler knows to be no part of the arrays that it writes to.
 template <class F>
-void vectorised(const F body, int most = 64) {
+void vectorised(const F body) {
 #if defined(__x86_64__)
-  const int bytes = vector_bytes() < most ? vector_bytes() : most;
-  if (bytes == 64) return with_64_bytes(body);
-  if (bytes == 32) return with_32_bytes(body);
+  if (vector_bytes() == 64) return with_64_bytes(body);
+  if (vector_bytes() == 32) return with_32_bytes(body);
 #endif
   body(Bytes<16>());
 }

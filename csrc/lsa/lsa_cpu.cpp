@@ -12,8 +12,13 @@ constexpr int64_t kMany = 1024;  // columns: below, finding out what need not be
 
 template <class T>
 void solve_each(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* numbers = nullptr) {
-  if (batch.cols < kMany) solve_with<OneLane>(batch, begin, end, numbers, batch.cols < kFew ? kNarrow : 64);
-  else solve_wide(batch, begin, end, numbers);
+  if (batch.cols >= kMany) return solve_wide(batch, begin, end, numbers);
+  std::vector<char> room(batch.side() * Memory<T>::kBytes);
+  common::vectorised([=, &batch, memory = Memory<T>(room.data(), batch.side())](auto bytes) COMMON_INLINE {
+    if constexpr (bytes > kNarrow)
+      if (batch.cols < kFew) return solve_by<OneLane<T, kNarrow>>(batch, begin, end, numbers, memory);
+    solve_by<OneLane<T, bytes>>(batch, begin, end, numbers, memory);
+  });
 }
 
 Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,

@@ -9,15 +9,12 @@ namespace lsa {
 
 constexpr int kNarrow = 32;  // bytes of a vector, for small problems
 
-// Problems begin, ..., end - 1, or those of these numbers, one after the other, by vectors of up to `most` bytes.
-template <template <class, int> class Lane, class T>
-void solve_with(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* numbers, int most) {
-  std::vector<char> room(batch.side() * Memory<T>::kBytes);
-  const auto solve = [=, &batch, memory = Memory<T>(room.data(), batch.side())](auto bytes) COMMON_INLINE {
-    Lane<T, bytes> group;
-    for (int64_t n = begin; n < end && !stop::asked(batch.stop); ++n) batch.solve_one(group, numbers ? numbers[n] : n, memory);
-  };
-  common::vectorised(solve, most);
+// Problems begin, ..., end - 1, or those of these numbers, one after the other.
+template <class Lane, class T>
+COMMON_INLINE inline void solve_by(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* numbers,
+                                   const Memory<T>& memory) {
+  Lane group;
+  for (int64_t n = begin; n < end && !stop::asked(batch.stop); ++n) batch.solve_one(group, numbers ? numbers[n] : n, memory);
 }
 
 // The same for rows of many columns.
