@@ -60,14 +60,14 @@ class Canonical {
   // Of references of one type, whose numbers lie side by side.
   using Kernel = void (*)(const Rows& of, const double* queries, const int64_t* rows, const int64_t* columns,
                           int64_t count, double* delta);
-  // Reads a row of another type or step as float64.
-  using Reader = void (*)(const void* first, int64_t stride, int64_t step, int64_t dim, double* row);
+  // Reads rows of another type or step, as float32 where that holds them.
+  using Reader = void (*)(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to);
 
   template <class T, int64_t distance>
   static void distances(const Rows& of, const double* queries, const int64_t* rows, const int64_t* columns,
                         int64_t count, double* delta);
   template <class T>
-  static void read(const void* first, int64_t begin, int64_t step, int64_t dim, double* row);
+  static void read(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to);
   template <class T>
   static Kernel kernel(int64_t distance);
 
@@ -75,7 +75,8 @@ class Canonical {
   int64_t step_;
   Kernel kernel_;
   Reader reader_;  // null: rows are read where they lie
-  std::vector<double> sums_, row_;
+  int64_t at_once_;  // rows that are read
+  std::vector<double> sums_, read_;
 };
 
 }  // namespace nearest

@@ -16,7 +16,8 @@ namespace nearest {
 
 namespace {
 
-constexpr int64_t kSoon = 4;  // rows that are fetched ahead
+constexpr int64_t kSoon = 4;               // rows that are fetched ahead
+constexpr int64_t kAtOnce = 8, kHeld = 2048;  // rows that are read before they are used, and the numbers of these
 
 typedef double Eight __attribute__((vector_size(64)));
 
@@ -126,11 +127,17 @@ void Canonical::distances(const Rows& of, const double* queries, const int64_t* 
 }
 
 template <class T>
-void Canonical::read(const void* first, int64_t begin, int64_t step, int64_t dim, double* row) {
-  const T* const from = static_cast<const T*>(first) + begin;
+void Canonical::read(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to) {
+  using Held = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const T* const first = static_cast<const T*>(of.first);
+  const int64_t stride = of.stride, dim = of.dim;
   common::vectorised([=](auto) COMMON_INLINE {
-    if (step == 1) for (int64_t d = 0; d < dim; ++d) row[d] = static_cast<double>(from[d]);
-    else for (int64_t d = 0; d < dim; ++d) row[d] = static_cast<double>(from[d * step]);
+    for (int64_t n = 0; n < count; ++n) {
+      const T* const row = first + columns[n] * stride;
+      Held* const out = static_cast<Held*>(to) + n * dim;
+      if (step == 1) for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d]);
+      else for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d * step]);
+    }
   });
 }
 
@@ -143,22 +150,24 @@ Canonical::Canonical(const Tensor& reference, int64_t distance)
     : rows_{data<const void>(reference), reference.stride(0), reference.size(1), 8, nullptr}, step_(reference.stride(1)) {
   while (rows_.size < rows_.dim) rows_.size *= 2;
   sums_.resize(std::max<int64_t>(rows_.size / 8, 8));
-  const bool direct = step_ == 1, single = reference.scalar_type() == ScalarType::Float;
-  const bool whole = reference.scalar_type() == ScalarType::Double;
-  kernel_ = direct && single ? kernel<float>(distance) : kernel<double>(distance);
-  reader_ = direct && (single || whole) ? nullptr : for_rows(reference, [](auto zero) -> Reader { return read<decltype(zero)>; });
-  if (reader_) row_.resize(rows_.dim);
+  const bool single = reference.scalar_type() == ScalarType::Float, wide = reference.scalar_type() == ScalarType::Double;
+  kernel_ = wide ? kernel<double>(distance) : kernel<float>(distance);
+  reader_ = step_ == 1 && (single || wide) ? nullptr : for_rows(reference, [](auto zero) -> Reader { return read<decltype(zero)>; });
+  at_once_ = std::clamp<int64_t>(kHeld / std::max<int64_t>(rows_.dim, 1), 1, kAtOnce);
+  if (reader_) read_.resize(at_once_ * rows_.dim);
 }
 
 void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta) {
   Rows of = rows_;
   of.sums = sums_.data();
   if (!reader_) return kernel_(of, queries, rows, columns, count, delta);
-  of.first = row_.data();
-  constexpr int64_t own = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    reader_(rows_.first, columns[n] * rows_.stride, step_, of.dim, row_.data());
-    kernel_(of, queries + (rows ? rows[n] * of.dim : 0), nullptr, &own, 1, delta + n);
+  static constexpr int64_t kPlaces[kAtOnce] = {0, 1, 2, 3, 4, 5, 6, 7};
+  of.first = read_.data();
+  of.stride = of.dim;
+  for (int64_t n = 0; n < count; n += at_once_) {
+    const int64_t some = std::min(at_once_, count - n);
+    reader_(rows_, step_, columns + n, some, read_.data());
+    kernel_(of, queries, rows ? rows + n : nullptr, kPlaces, some, delta + n);
   }
 }
 
