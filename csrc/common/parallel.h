@@ -33,12 +33,14 @@ using Bytes = std::integral_constant<int, bytes>;
 #define COMMON_WITH_WORDS_32 __attribute__((target(COMMON_FEATURES_WORDS_32(COMMON_NAME, ","))))
 
 template <class F>
-__attribute__((target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F body) {
-  body(Bytes<64>());
+__attribute__((target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F& body) {
+  const F own = body;
+  own(Bytes<64>());
 }
 template <class F>
-__attribute__((target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with_32_bytes(const F body) {
-  body(Bytes<32>());
+__attribute__((target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with_32_bytes(const F& body) {
+  const F own = body;
+  own(Bytes<32>());
 }
 #endif
 
@@ -77,12 +79,13 @@ inline int vector_bytes() {
 // COMMON_INLINE: what stays a function of its own is compiled for the least processor, once for all widths. What the body
 // captures by value the compiler knows to be no part of the arrays that it writes to.
 template <class F>
-void vectorised(const F body) {
+void vectorised(const F& body) {
 #if defined(__x86_64__)
   if (vector_bytes() == 64) return with_64_bytes(body);
   if (vector_bytes() == 32) return with_32_bytes(body);
 #endif
-  body(Bytes<16>());
+  const F own = body;
+  own(Bytes<16>());
 }
 
 // body(begin, end) over 0..n on all threads. An exception would lose its message on its way out of torch's loop: the

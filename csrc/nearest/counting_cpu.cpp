@@ -23,30 +23,55 @@ class Places {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
   Places(const Tensor& reference, const Tensor& equal, int64_t distance, int64_t ties)
-      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), known_(4096) {}
+      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), asked_(kKnown), known_(kKnown),
+        wanted_(kColumns), delta_(kColumns) {}
 
-  // For one query the columns have to ascend.
-  int64_t operator()(int64_t number, const double* query, int64_t column, const Positives& positives) {
-    const int64_t same = equal_[column];
-    Known& known = known_[static_cast<uint64_t>(same) % known_.size()];
-    if (known.query != number || known.same != same) {
-      const double other = canonical_(query, column), *begin = positives.delta, *end = begin + positives.count;
-      const int64_t first = std::lower_bound(begin, end, other) - begin;
-      const int64_t last = std::upper_bound(begin + first, end, other) - begin;
-      known = {number, same, ties_ == kPositivesFirst ? last : first, ties_ == kPositivesLast ? first : last};
+  // Adds entries to the counts of their places: those of `count` columns, at most kColumns. For one query they have to
+  // ascend, from call to call too.
+  void add(int64_t number, const double* query, const int64_t* columns, int64_t count, const Positives& positives,
+           int64_t* found) {
+    int64_t wanted = 0;
+    for (int64_t n = 0; n < count; ++n)
+      if (asked_[slot(columns[n])].becomes(number, equal_[columns[n]])) wanted_[wanted++] = columns[n];
+    canonical_.of_list(query, wanted_.data(), wanted, delta_.data());
+    const double *other = delta_.data(), *const begin = positives.delta, *const end = begin + positives.count;
+    for (int64_t n = 0; n < count; ++n) {
+      Known& known = known_[slot(columns[n])];
+      if (known.becomes(number, equal_[columns[n]])) {
+        const int64_t first = std::lower_bound(begin, end, *other) - begin;
+        const int64_t last = std::upper_bound(begin + first, end, *other++) - begin;
+        known.place = ties_ == kPositivesFirst ? last : first;
+        known.last = ties_ == kPositivesLast ? first : last;
+      }
+      while (known.place < known.last && positives.index[known.place] < columns[n]) ++known.place;
+      ++found[known.place];
     }
-    while (known.place < known.last && positives.index[known.place] < column) ++known.place;
-    return known.place;
   }
 
  private:
-  struct Known {
-    int64_t query = -1, same = -1, place = 0, last = 0;
+  static constexpr int64_t kKnown = 4096;
+  struct Asked {
+    int64_t query = -1, same = -1;
+
+    // Was this another one?
+    bool becomes(int64_t number, int64_t equal) {
+      const bool other = query != number || same != equal;
+      query = number, same = equal;
+      return other;
+    }
   };
+  struct Known : Asked {
+    int64_t place = 0, last = 0;
+  };
+  uint64_t slot(int64_t column) const { return static_cast<uint64_t>(equal_[column]) % kKnown; }
+
   Canonical canonical_;
   const int64_t* equal_;
   int64_t ties_;
-  std::vector<Known> known_;
+  std::vector<Asked> asked_;  // those of which distances were wanted, in one loop
+  std::vector<Known> known_;  // and those of which they are known, in the next one: both loops pass the same columns
+  std::vector<int64_t> wanted_;
+  std::vector<double> delta_;
 };
 
 // Bins of filter values, equally wide over where the positives are. Those that some positive's interval touches are
@@ -110,7 +135,7 @@ class Counter {
  public:
   Counter(const Asked& asked, const Places& places)
       : asked_(asked), places_(places), bins_(std::clamp<int64_t>(32 * asked.width(), 256, 4096)), low_(asked.width()),
-        high_(asked.width()), open_(kColumns + kStep), found_(asked.width() + 1) {}
+        high_(asked.width()), open_(kColumns + kStep), unsure_(kColumns), found_(asked.width() + 1) {}
 
   // How many entries come before each positive of query q and after those before it; last, those after all.
   const std::vector<int64_t>& operator()(int64_t q, const Entries& entries) {
@@ -169,7 +194,7 @@ class Counter {
     for (int64_t here = 0; here < bins_ + 2; ++here)
       if (!table_.hot[here]) found_[table_.start[here]] += table_.number[here];
     const float* high = high_.data();
-    const double* query = asked_.row(q);
+    int64_t unsure = 0;
     for (int64_t n = 0; n < opened; ++n) {
       const int64_t c = open_[n];
       const float value = entries.x[c] + entries.bias[c];
@@ -177,8 +202,10 @@ class Counter {
       const int32_t here = table_.of(value);
       const int64_t at = std::lower_bound(high + table_.start[here], high + table_.stop[here], value) - high;
       const bool sure = at == positives.count || value < low_[at];
-      ++found_[sure ? at : places_(q, query, entries.start + c, positives)];
+      if (sure) ++found_[at];
+      else unsure_[unsure++] = entries.start + c;
     }
+    places_.add(q, asked_.row(q), unsure_.data(), unsure, positives, found_.data());
   }
 
   const Asked& asked_;
@@ -187,6 +214,7 @@ class Counter {
   int64_t bins_;
   std::vector<float> low_, high_;  // of each positive
   std::vector<int32_t> open_;      // columns in hot bins
+  std::vector<int64_t> unsure_;    // references whose distances say where they are
   std::vector<int64_t> found_;
 };
 
