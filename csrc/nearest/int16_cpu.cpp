@@ -242,10 +242,10 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
       std::vector<int16_t> held(padded);
       double* const x = centred.data();
       int16_t* const word = held.data();
-      common::vectorised([&](auto) {
+      common::vectorised([=](auto) COMMON_INLINE {
         typedef double Eight __attribute__((vector_size(64), aligned(8)));
         typedef int16_t Words __attribute__((vector_size(16), aligned(2)));
-        const auto sum = [](const Eight& v) { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
+        const auto sum = [](const Eight& v) COMMON_INLINE { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
         for (int64_t n = begin; n < end && !stop(); ++n) {
           const int64_t at = taken ? taken[n] : n, place = first + n;
           const auto* const row = from + std::max<int64_t>(at, 0) * stride;
@@ -324,7 +324,6 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
     float limit_here[kHigh], limits[kPanel], widths[kPanel];
     Found found{limit_here, nullptr, nullptr, 0, 0, std::vector<Hit>(kHigh * kPanel), std::vector<Hit>(kHigh * kPanel)};
     std::vector<int32_t> words;
-    common::vectorised([&](auto) {
     for (int64_t n; (n = next++) < tiles && !stop();) {
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
@@ -356,7 +355,6 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
           });
       }
     }
-    });
   });
 }
 

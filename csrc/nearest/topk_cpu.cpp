@@ -32,7 +32,7 @@ struct Key<double> {
 };
 
 template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-Word key_of(T value, int32_t column) {
+COMMON_INLINE inline Word key_of(T value, int32_t column) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -40,7 +40,7 @@ Word key_of(T value, int32_t column) {
   return Word(bits) << 32 | static_cast<uint32_t>(column);
 }
 template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-T value_of(Word key) {
+COMMON_INLINE inline T value_of(Word key) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits = static_cast<Bits>(key >> 32);
   bits = bits & kSign ? bits ^ kSign : ~bits;
@@ -65,11 +65,13 @@ struct Least {
     static_assert(sizeof(Word) == 2 * sizeof(T), "an entry takes two words");
   }
 
-  void push(int64_t q, T x, int64_t column) const {
-    Word* keys = key + q * capacity;
+  COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
-    keys[number[q]++] = key_of(x, static_cast<int32_t>(column));
-    if (number[q] < capacity) return;
+    key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
+    if (number[q] == capacity) make_room(q);
+  }
+  COMMON_APART void make_room(int64_t q) const {
+    Word* keys = key + q * capacity;
     std::nth_element(keys, keys + kept - 1, keys + capacity);
     number[q] = static_cast<int32_t>(kept);
     limit[q] = value_of<T>(keys[kept - 1]);
@@ -102,33 +104,37 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
     const T* offset = data<const T>(bias);
     const auto along_columns = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
-      for (int64_t q = begin; q < end; ++q) {
-        const T* entries = tile.row(q - shift - tile.query);
-        for (int64_t c = 0; c < tile.columns; c += kStep) {
-          const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
-          uint32_t bits = below(x, std::min(kStep, tile.columns - c), [&](int32_t i) { return offset_here[i]; },
-                                [&](int32_t) { return limit; });
-          for (; bits; bits &= bits - 1) {
-            const int i = __builtin_ctz(bits);
-            least.push(q, x[i] + offset_here[i], column + c + i);
+      common::vectorised([=](auto) COMMON_INLINE {
+        for (int64_t q = begin; q < end; ++q) {
+          const T* entries = tile.row(q - shift - tile.query);
+          for (int64_t c = 0; c < tile.columns; c += kStep) {
+            const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
+            uint32_t bits = below(x, std::min(kStep, tile.columns - c), [=](int32_t i) COMMON_INLINE { return offset_here[i]; },
+                                  [=](int32_t) COMMON_INLINE { return limit; });
+            for (; bits; bits &= bits - 1) {
+              const int i = __builtin_ctz(bits);
+              least.push(q, x[i] + offset_here[i], column + c + i);
+            }
           }
         }
-      }
+      });
     };
     const auto along_queries = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
-      for (int64_t n = 0; n < tile.queries; ++n) {
-        const int64_t column = start + tile.query + n;
-        const T *entries = tile.row(n) - first - tile.column, here = offset[column];
-        for (int64_t q = begin; q < end; q += kStep) {
-          const T *x = entries + q, *limit = least.limit + q;
-          uint32_t bits = below(x, std::min(kStep, end - q), [&](int32_t) { return here; },
-                                [&](int32_t i) { return limit[i]; });
-          for (; bits; bits &= bits - 1) {
-            const int i = __builtin_ctz(bits);
-            least.push(q + i, x[i] + here, column);
+      common::vectorised([=](auto) COMMON_INLINE {
+        for (int64_t n = 0; n < tile.queries; ++n) {
+          const int64_t column = start + tile.query + n;
+          const T *entries = tile.row(n) - first - tile.column, here = offset[column];
+          for (int64_t q = begin; q < end; q += kStep) {
+            const T *x = entries + q, *limit = least.limit + q;
+            uint32_t bits = below(x, std::min(kStep, end - q), [=](int32_t) COMMON_INLINE { return here; },
+                                  [=](int32_t i) COMMON_INLINE { return limit[i]; });
+            for (; bits; bits &= bits - 1) {
+              const int i = __builtin_ctz(bits);
+              least.push(q + i, x[i] + here, column);
+            }
           }
         }
-      }
+      });
     };
     for_tiles<T>("keep_least", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
