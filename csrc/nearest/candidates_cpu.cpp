@@ -134,16 +134,16 @@ struct Nearest {
 // The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
 // (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
 // theirs; order: (R',), which reference each of the columns is.
-std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order,
+std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
   const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
-  common::check("nearest_of_possible",
+  common::check("rerank_candidates",
                 "query: float64 Q D, reference: strided rows R D, place: int64 Q, order: int64 O, slack: float32 N, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 query, reference, place, order, slack, bounds, column, number, limit);
-  common::check_range<int64_t>("nearest_of_possible", "place", place, number.size(0));
-  common::check_range<int32_t>("nearest_of_possible", "number", number, capacity + 1);
+  common::check_range<int64_t>("rerank_candidates", "place", place, number.size(0));
+  common::check_range<int32_t>("rerank_candidates", "number", number, capacity + 1);
   const Rows rows(order, reference);
   const auto* const lists = data<const int64_t>(place);
   const auto* const x = data<const double>(query);
@@ -154,7 +154,7 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
   double* const deltas = data<double>(delta);
   bool* const is_known = data<bool>(known);
   const stop::Flag stop;
-  common::in_parallel("nearest_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
+  common::in_parallel("rerank_candidates", queries, 16, [&](int64_t begin, int64_t end) {
     const Possible possible(slack, bounds, column, number, limit, k);
     Canonical canonical(reference, distance);
     Ordered found;
@@ -249,7 +249,7 @@ void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, T
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("nearest_of_possible", TORCH_BOX(&nearest::nearest_of_possible));
+  m.impl("rerank_candidates", TORCH_BOX(&nearest::rerank_candidates));
   m.impl("settle_possible", TORCH_BOX(&nearest::settle_possible));
   m.impl("merge_nearest", TORCH_BOX(&nearest::merge_nearest));
 }

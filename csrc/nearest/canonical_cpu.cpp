@@ -10,7 +10,7 @@
 
 #include "common/arguments.h"
 #include "common/parallel.h"
-#include "common/stop.h"
+#include "common/interrupt.h"
 
 namespace nearest {
 

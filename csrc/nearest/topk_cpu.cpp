@@ -80,12 +80,12 @@ struct Least {
 
 // Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
-void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
+void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
-  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "keep_least: got ", references,
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
                   " references, but columns are 32 bits wide");
-  common::check("keep_least",
+  common::check("update_topk",
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
@@ -94,8 +94,8 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
   STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= references && 0 < kept && kept < keys.size(1) &&
                       (halved ? start + x.size(0) <= std::min(references, queries) && first + rows.size(0) <= queries
                               : x.size(0) == queries),
-                  "keep_least: first, kept or start do not fit to the tensors");
-  common::check_range<int32_t>("keep_least", "number", number, keys.size(1));
+                  "update_topk: first, kept or start do not fit to the tensors");
+  common::check_range<int32_t>("update_topk", "number", number, keys.size(1));
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));
   for_type(x, [&](auto zero) {
@@ -136,7 +136,7 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
         }
       });
     };
-    for_tiles<T>("keep_least", x, rows, kRows, kColumns, diagonal, [&] {
+    for_tiles<T>("update_topk", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
         tile.hide(own, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
@@ -151,9 +151,9 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
 
 // The `kept` least values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
 // are fewer.
-std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
-  common::check("sorted_least", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
-  common::check_range<int32_t>("sorted_least", "number", number, keys.size(1) + 1);
+std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
+  common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
+  common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
@@ -161,7 +161,7 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
     const Least<T> least(keys, number, limit, kept);
-    common::in_parallel("sorted_least", queries, 8, [&](int64_t begin, int64_t end) {
+    common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = least.key + q * least.capacity;
         const int64_t size = std::min<int64_t>(kept, least.number[q]);
@@ -180,6 +180,6 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("keep_least", TORCH_BOX(&nearest::keep_least));
-  m.impl("sorted_least", TORCH_BOX(&nearest::sorted_least));
+  m.impl("update_topk", TORCH_BOX(&nearest::update_topk));
+  m.impl("finalize_topk", TORCH_BOX(&nearest::finalize_topk));
 }
