@@ -154,7 +154,7 @@ ARGUMENTS |= {
 }
 
 
-SETS = re.compile("least|possible|multiplies|keep")  # of what these give or write a part has no order
+SETS = re.compile("topk|possible|multiplies|candidates")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
