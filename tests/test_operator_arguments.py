@@ -43,8 +43,8 @@ FREE = {
     ("count_before", 5, "empty in 1"),
     ("rows_of_words", 0, "empty in 0"),
     ("settle_possible", 1, "short in 0"),  # which were not looked at
-    ("sorted_least", 0, "short in 1"),
-    ("sorted_least", 0, "long in 1"),
+    ("finalize_topk", 0, "short in 1"),
+    ("finalize_topk", 0, "long in 1"),
 }
 TYPES = torch.float16, torch.float32, torch.float64, torch.uint8, torch.int32, torch.int64, torch.bool
 
@@ -66,13 +66,13 @@ def variants(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 def answer(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
     """What is defined of the results of an operator."""
     results = result_of(name, arguments, reference)
-    if name == "keep_least":  # in any order, and with memory behind
-        return result_of("sorted_least", (*results, arguments[9]), reference)[:2]
-    if name == "sorted_least":
+    if name == "update_topk":  # in any order, and with memory behind
+        return result_of("finalize_topk", (*results, arguments[9]), reference)[:2]
+    if name == "finalize_topk":
         return results[:2]
     if name == "count_before":
         return [results[0][:, :-1]]
-    if name == "nearest_of_possible":
+    if name == "rerank_candidates":
         return results[:3]
     if name == "settle_possible":
         return [results[0], *results[-2:]]

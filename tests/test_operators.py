@@ -20,7 +20,7 @@ IGNORED = torch.arange(11 * 20).view(11, 20) % 7 == 0
 
 
 def filtered(dtype: torch.dtype, halved: bool) -> tuple:
-    """Arguments of keep_least: 11 queries and 20 references, of which the last is no reference."""
+    """Arguments of update_topk: 11 queries and 20 references, of which the last is no reference."""
     x = torch.randn(20, 3).round().to(dtype)  # with ties
     bias = x.square().sum(1)
     bias[-1] = torch.inf
@@ -32,9 +32,9 @@ def filtered(dtype: torch.dtype, halved: bool) -> tuple:
 
 
 def kept(dtype: torch.dtype, halved: bool = False) -> tuple:
-    """Arguments of sorted_least, from the kernel of keep_least."""
+    """Arguments of finalize_topk, from the kernel of update_topk."""
     arguments = filtered(dtype, halved)
-    torch.ops.tensormetrics.keep_least(*arguments)
+    torch.ops.tensormetrics.update_topk(*arguments)
     return *arguments[6:9], 4
 
 
@@ -50,7 +50,7 @@ def counted() -> tuple:
 
 
 def words(dim: int = 20) -> tuple:
-    """Arguments of keep_by_words: 70 queries that are the first of 128 references, of which the last is none."""
+    """Arguments of int16_candidates: 70 queries that are the first of 128 references, of which the last is none."""
     z = torch.randn(128, dim).double()
     z /= z.norm(dim=1).max()
     rounded = torch.zeros(2, dim // 2, 64, 2, dtype=torch.int16), torch.zeros(128), torch.zeros(3, 128).double()
@@ -71,7 +71,7 @@ def words(dim: int = 20) -> tuple:
 
 
 def possible() -> tuple:
-    """Arguments of nearest_of_possible: 5 queries, 9 references, of each query what is listed."""
+    """Arguments of rerank_candidates: 5 queries, 9 references, of each query what is listed."""
     x, rows = torch.randn(5, 20), torch.randn(9, 20)
     order = torch.arange(9).flip(0)
     lower = (x[:, None] - rows[order]).square().sum(2)[[4, 3, 2, 1, 0]]
@@ -120,8 +120,8 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "item_weights": lambda: (torch.zeros(9, 5).double(), torch.arange(5), HALVES, random_keys(1)[0], 2),
     "uniforms": lambda: (torch.zeros(9).double(), random_keys(1)[0], 2),
     "canonical_pairs": lambda: (torch.rand(4, 3).double(), torch.rand(5, 3), torch.arange(4), torch.arange(4), 2),
-    "keep_least": lambda: filtered(torch.float32, False),
-    "sorted_least": lambda: kept(torch.float32),
+    "update_topk": lambda: filtered(torch.float32, False),
+    "finalize_topk": lambda: kept(torch.float32),
     "count_before": counted,
     "settle_possible": settled,
     "merge_nearest": merged,
@@ -136,8 +136,8 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
         61,
     ),
     "multiplies_words": lambda: (torch.zeros(1),),
-    "keep_by_words": words,
-    "nearest_of_possible": possible,
+    "int16_candidates": words,
+    "rerank_candidates": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
     "rows_of_words": lambda: (WORDS, 2),
     "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
@@ -154,7 +154,7 @@ ARGUMENTS |= {
 }
 
 
-SETS = re.compile("least|possible|multiplies|keep")  # of what these give or write a part has no order
+SETS = re.compile("topk|possible|multiplies|candidates")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
@@ -200,13 +200,13 @@ def test_the_reference_gives_what_the_kernel_gives(name, without_warnings):
 @pytest.mark.parametrize("halved", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_references_keep_what_the_kernels_keep(dtype, halved, without_warnings):
-    if not _native.has_kernel("keep_least", "cpu"):
+    if not _native.has_kernel("update_topk", "cpu"):
         pytest.skip("built without native code")
     arguments = filtered(dtype, halved)
     results = []
     for reference in (False, True):
-        *_, keys, number, limit = result_of("keep_least", arguments, reference)
-        results.append(result_of("sorted_least", (keys, number, limit, 4), reference)[:2])
+        *_, keys, number, limit = result_of("update_topk", arguments, reference)
+        results.append(result_of("finalize_topk", (keys, number, limit, 4), reference)[:2])
     (values, columns), (expected, of) = results
     assert torch.equal(values, expected) and torch.equal(columns, of)
     assert (columns >= 0).sum() > 40 and 19 not in columns
@@ -224,9 +224,9 @@ def test_references_list_by_words_what_the_kernels_list(first, without_warnings)
         arguments = *arguments[:7], *of_all, torch.arange(queries), *lists, torch.full((127,), torch.inf), 3, first
     sets = []
     for reference in (False, True):
-        bounds, column, number, limit = result_of("keep_by_words", arguments, reference)
+        bounds, column, number, limit = result_of("int16_candidates", arguments, reference)
         if not reference:
-            at_most = result_of("keep_by_words", arguments, True)[3]
+            at_most = result_of("int16_candidates", arguments, True)[3]
         rows = zip(bounds[:, 0], column, number.tolist(), at_most, strict=True)
         sets.append([set(c[:n][v[:n] < most].tolist()) for v, c, n, most in rows])
     assert sets[0] == sets[1] and 200 < sum(map(len, sets[0])) < 2_000
@@ -236,11 +236,11 @@ def test_references_list_by_words_what_the_kernels_list(first, without_warnings)
 
 
 def test_the_nearest_of_what_is_listed(without_warnings):
-    if not _native.has_kernel("nearest_of_possible", "cpu"):
+    if not _native.has_kernel("rerank_candidates", "cpu"):
         pytest.skip("built without native code")
     arguments = possible()
-    index, delta, known, *_ = result_of("nearest_of_possible", arguments)
-    expected, of, sure, *_ = result_of("nearest_of_possible", arguments, reference=True)
+    index, delta, known, *_ = result_of("rerank_candidates", arguments)
+    expected, of, sure, *_ = result_of("rerank_candidates", arguments, reference=True)
     assert torch.equal(index, expected) and torch.equal(delta, of)
     assert torch.equal(known, sure) and known.tolist() == [1, 1, 1, 0, 1] and (index < 0).sum() == 4
 

@@ -143,7 +143,7 @@ def test_a_library_that_cannot_be_loaded_costs_itself_alone(tmp_path):
     (tmp_path / "tensormetrics" / "_sequence.so").write_bytes(b"nothing")
     program = """
 from tensormetrics import _native, structured, retrieval
-print(sorted(_native.UNLOADED), _native.has_kernel("heaviest_chain", "cpu"), _native.has_kernel("keep_least", "cpu"))
+print(sorted(_native.UNLOADED), _native.has_kernel("heaviest_chain", "cpu"), _native.has_kernel("update_topk", "cpu"))
 """
     told = run(sys.executable, "-c", program, PYTHONPATH=str(tmp_path))
     assert told.stdout.strip() == "['sequence'] False True", told

@@ -10,6 +10,11 @@
 #include <string>
 #include <type_traits>
 
+// Drawn into its caller, and so compiled for the vectors of it.
+#define COMMON_INLINE __attribute__((always_inline))
+// Kept out of hot loops, and compiled once: what allocates, sorts or throws.
+#define COMMON_APART __attribute__((noinline))
+
 namespace common {
 
 template <int bytes>
@@ -28,12 +33,14 @@ using Bytes = std::integral_constant<int, bytes>;
 #define COMMON_WITH_WORDS_32 __attribute__((target(COMMON_FEATURES_WORDS_32(COMMON_NAME, ","))))
 
 template <class F>
-__attribute__((flatten, target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F& body) {
-  body(Bytes<64>());
+__attribute__((target(COMMON_FEATURES_64(COMMON_NAME, ",")))) void with_64_bytes(const F& body) {
+  const F own = body;
+  own(Bytes<64>());
 }
 template <class F>
-__attribute__((flatten, target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with_32_bytes(const F& body) {
-  body(Bytes<32>());
+__attribute__((target(COMMON_FEATURES_32(COMMON_NAME, ",")))) void with_32_bytes(const F& body) {
+  const F own = body;
+  own(Bytes<32>());
 }
 #endif
 
@@ -56,14 +63,29 @@ inline int multiplies_words() {
   return 0;
 }
 
-// body(Bytes<width>()), compiled for the widest vectors of this processor: `flatten` draws all that it calls into each.
+// The width in bytes of the vectors for which loops are compiled that run here.
+inline int vector_bytes() {
+  static const int bytes = [] {
+#if defined(__x86_64__)
+    if (widest() >= 64 && COMMON_FEATURES_64(COMMON_HERE, &&)) return 64;
+    if (widest() >= 32 && COMMON_FEATURES_32(COMMON_HERE, &&)) return 32;
+#endif
+    return 16;
+  }();
+  return bytes;
+}
+
+// body(Bytes<width>()), compiled for the widest vectors of this processor. The body and the loops that it calls are
+// COMMON_INLINE: what stays a function of its own is compiled for the least processor, once for all widths. What the body
+// captures by value the compiler knows to be no part of the arrays that it writes to.
 template <class F>
 void vectorised(const F& body) {
 #if defined(__x86_64__)
-  if (widest() >= 64 && COMMON_FEATURES_64(COMMON_HERE, &&)) return with_64_bytes(body);
-  if (widest() >= 32 && COMMON_FEATURES_32(COMMON_HERE, &&)) return with_32_bytes(body);
+  if (vector_bytes() == 64) return with_64_bytes(body);
+  if (vector_bytes() == 32) return with_32_bytes(body);
 #endif
-  body(Bytes<16>());
+  const F own = body;
+  own(Bytes<16>());
 }
 
 // body(begin, end) over 0..n on all threads. An exception would lose its message on its way out of torch's loop: the

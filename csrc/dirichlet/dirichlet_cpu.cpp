@@ -62,46 +62,47 @@ struct ItemSums {
 
   int64_t steps() const { return (problem.samples + kTile - 1) / kTile; }
   void run(int64_t begin, int64_t end) const {
-    const ItemProblem p = problem;
-    const Key key = p.key;
-    const int64_t rows = p.experiments * p.cells;
-    Samples samples;
-    alignas(64) double factors[4][kTile];
-    std::vector<double> products(rows * kTile);
-    std::vector<uint8_t> numbers(rows);
-    for (int64_t step = begin; step < end && !stop(); ++step) {
-      const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
-      samples.set(p.start + first);
-      std::fill(products.begin(), products.end(), 1.0);
-      std::fill(numbers.begin(), numbers.end(), 0);
-      for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
-      const auto flush = [&](int64_t row) {
-        double* __restrict const product = products.data() + row * kTile;
-        double* __restrict const sum = p.out + row * p.samples + first;
-        for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
-        std::fill_n(product, kTile, 1.0);
-        numbers[row] = 0;
-      };
-      for (int64_t item = 0; item < p.items; item += 4) {
-        const auto number = uint32_t(item / 4);
-        for (int s = 0; s < kTile; ++s) {
-          const Words w = block(samples.low[s], samples.high[s], number, 0, key);
-          factors[0][s] = uniform<double>(w.w0);
-          factors[1][s] = uniform<double>(w.w1);
-          factors[2][s] = uniform<double>(w.w2);
-          factors[3][s] = uniform<double>(w.w3);
-        }
-        for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
-          for (int64_t e = 0; e < p.experiments; ++e) {
-            const int64_t row = p.row(e, item + k);
-            double* __restrict const product = products.data() + row * kTile;
-            for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
-            if (++numbers[row] == kFactors) flush(row);
+    const int64_t rows = problem.experiments * problem.cells;
+    std::vector<double> products_of(rows * kTile);
+    std::vector<uint8_t> numbers_of(rows);
+    common::vectorised([=, stop = stop, p = problem, products = products_of.data(), numbers = numbers_of.data()](auto) COMMON_INLINE {
+      const Key key = p.key;
+      Samples samples;
+      alignas(64) double factors[4][kTile];
+      for (int64_t step = begin; step < end && !stop(); ++step) {
+        const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
+        samples.set(p.start + first);
+        std::fill_n(products, rows * kTile, 1.0);
+        std::fill_n(numbers, rows, 0);
+        for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
+        const auto flush = [&](int64_t row) COMMON_INLINE {
+          double* __restrict const product = products + row * kTile;
+          double* __restrict const sum = p.out + row * p.samples + first;
+          for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
+          std::fill_n(product, kTile, 1.0);
+          numbers[row] = 0;
+        };
+        for (int64_t item = 0; item < p.items; item += 4) {
+          const auto number = uint32_t(item / 4);
+          for (int s = 0; s < kTile; ++s) {
+            const Words w = block(samples.low[s], samples.high[s], number, 0, key);
+            factors[0][s] = uniform<double>(w.w0);
+            factors[1][s] = uniform<double>(w.w1);
+            factors[2][s] = uniform<double>(w.w2);
+            factors[3][s] = uniform<double>(w.w3);
           }
+          for (int64_t k = 0; k < 4 && item + k < p.items; ++k)
+            for (int64_t e = 0; e < p.experiments; ++e) {
+              const int64_t row = p.row(e, item + k);
+              double* __restrict const product = products + row * kTile;
+              for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
+              if (++numbers[row] == kFactors) flush(row);
+            }
+        }
+        for (int64_t row = 0; row < rows; ++row)
+          if (numbers[row]) flush(row);
       }
-      for (int64_t row = 0; row < rows; ++row)
-        if (numbers[row]) flush(row);
-    }
+    });
   }
 };
 
@@ -116,6 +117,9 @@ struct ItemWeights {
 
   int64_t steps() const { return (replicates + 7) / 8; }
   void run(int64_t begin, int64_t end) const {
+    common::vectorised([=, work = *this](auto) COMMON_INLINE { work.run_here(begin, end); });
+  }
+  COMMON_INLINE void run_here(int64_t begin, int64_t end) const {
     const Key words = key;
     alignas(64) uint32_t halves[8][kTile], low[kTile], high[kTile];
     for (int64_t first = 0; first < items && !stop(); first += kTile) {
@@ -152,6 +156,9 @@ struct Uniforms {
 
   int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
   void run(int64_t begin, int64_t end) const {
+    common::vectorised([=, work = *this](auto) COMMON_INLINE { work.run_here(begin, end); });
+  }
+  COMMON_INLINE void run_here(int64_t begin, int64_t end) const {
     const Key words = key;
     alignas(64) double numbers[4 * kTile];
     for (int64_t step = begin; step < end && !stop(); ++step) {
@@ -171,7 +178,7 @@ struct Uniforms {
 template <class Work>
 void in_parallel(const char* name, const Work& work) {
   common::in_parallel(name, work.steps(), 1, [&](int64_t begin, int64_t end) {
-    common::vectorised([&](auto) { work.run(begin, end); });
+    work.run(begin, end);
   });
 }
 

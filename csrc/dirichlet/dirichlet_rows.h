@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "common/parallel.h"
 #include "dirichlet.h"
 
 namespace dirichlet {
@@ -12,7 +13,7 @@ constexpr int kBatch = 16;  // refused proposals drawn again together
 struct Samples {
   alignas(64) uint32_t low[kTile], high[kTile];
 
-  void set(uint64_t start) {
+  COMMON_INLINE void set(uint64_t start) {
     for (int s = 0; s < kTile; ++s) {
       low[s] = static_cast<uint32_t>(start + s);
       high[s] = static_cast<uint32_t>((start + s) >> 32);
@@ -35,18 +36,20 @@ class Sampler {
 
  private:
   template <bool kLinear>
-  void draw(const Row<T>& row, T* out) {
-    int32_t open = 0;
-    for (int32_t p = 0; p < row.pairs; ++p) open = first_attempt<kLinear>(row, p, out + 2 * kTile * p, open);
-    for (uint32_t attempt = 0; open > 0 && attempt < kAttempts; ++attempt)
-      open = next_attempt<kLinear>(row, attempt, out, open);
-    for (int32_t k = 0; k < open; ++k) out[open_[k]] = std::numeric_limits<T>::quiet_NaN();
-    for (int32_t p = 0; !kLinear && p < row.pairs; ++p) boost(row, p, out + 2 * kTile * p);
+  COMMON_APART void draw(const Row<T>& of, T* out) {
+    common::vectorised([this, row = of, out](auto) COMMON_INLINE {
+      int32_t open = 0;
+      for (int32_t p = 0; p < row.pairs; ++p) open = first_attempt<kLinear>(row, p, out + 2 * kTile * p, open);
+      for (uint32_t attempt = 0; open > 0 && attempt < kAttempts; ++attempt)
+        open = next_attempt<kLinear>(row, attempt, out, open);
+      for (int32_t k = 0; k < open; ++k) out[open_[k]] = std::numeric_limits<T>::quiet_NaN();
+      for (int32_t p = 0; !kLinear && p < row.pairs; ++p) boost(row, p, out + 2 * kTile * p);
+    });
   }
 
   // Draws a pair of cells, and adds what it cannot surely accept to the first `open` places that are left open.
   template <bool kLinear>
-  int32_t first_attempt(const Row<T>& row, int32_t p, T* __restrict out, int32_t open) {
+  COMMON_INLINE int32_t first_attempt(const Row<T>& row, int32_t p, T* __restrict out, int32_t open) {
     const Cell<T> even = row.cells[2 * p], odd = row.cells[2 * p + 1];
     if (even.d == 0 && odd.d == 0) {
       for (int s = 0; s < 2 * kTile; ++s) out[s] = kLinear ? T(0) : even.log_d;
@@ -73,7 +76,7 @@ class Sampler {
   }
 
   template <bool kLinear>
-  int32_t next_attempt(const Row<T>& row, uint32_t attempt, T* out, int32_t count) {
+  COMMON_INLINE int32_t next_attempt(const Row<T>& row, uint32_t attempt, T* out, int32_t count) {
     const Key key = row.key;
     int32_t open = 0;
     for (int32_t begin = 0; begin < count; begin += kBatch) {
@@ -108,7 +111,7 @@ class Sampler {
     return open;
   }
 
-  void boost(const Row<T>& row, int32_t p, T* __restrict out) const {
+  COMMON_INLINE void boost(const Row<T>& row, int32_t p, T* __restrict out) const {
     const T even = row.cells[2 * p].boost, odd = row.cells[2 * p + 1].boost;
     if (even == 0 && odd == 0) return;
     const Key key = row.key;

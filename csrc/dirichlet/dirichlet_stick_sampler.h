@@ -11,17 +11,17 @@ namespace dirichlet {
 struct Sum {
   double sum = 0, rest = 0;
 
-  void add(double x) {
+  COMMON_INLINE void add(double x) {
     const double next = sum + x, added = next - sum;
     rest += (sum - (next - added)) + (x - added);
     sum = next;
   }
-  void add(const Sum& other) {
+  COMMON_INLINE void add(const Sum& other) {
     add(other.sum);
     add(other.rest);
   }
-  void subtract(const Sum& other) { add({-other.sum, -other.rest}); }
-  double without(const Sum& other) const {
+  COMMON_INLINE void subtract(const Sum& other) { add({-other.sum, -other.rest}); }
+  COMMON_INLINE double without(const Sum& other) const {
     Sum left = *this;
     left.subtract(other);
     const double found = left.sum + left.rest;
@@ -31,13 +31,13 @@ struct Sum {
 
 // For each sample the largest of n logarithms and of what there is already.
 template <class T>
-void raise_to_largest(const T* __restrict logs, int32_t n, T* __restrict largest) {
+COMMON_INLINE inline void raise_to_largest(const T* __restrict logs, int32_t n, T* __restrict largest) {
   for (int32_t j = 0; j < n; ++j)
     for (int s = 0; s < kTile; ++s) largest[s] = largest[s] < logs[j * kTile + s] ? logs[j * kTile + s] : largest[s];
 }
 
 template <class T>
-void divide_by(const T* __restrict largest, T* __restrict logs, int32_t n) {
+COMMON_INLINE inline void divide_by(const T* __restrict largest, T* __restrict logs, int32_t n) {
   for (int32_t j = 0; j < n; ++j)
     for (int s = 0; s < kTile; ++s) logs[j * kTile + s] = exp_of(logs[j * kTile + s] - largest[s]);
 }
@@ -46,7 +46,7 @@ template <class T>
 class Breaker {
  public:
   // The wrong answers in class i, up to a common factor for each sample.
-  void draw(const Problem<T>& p, int32_t e, int32_t i, Sampler<T>& sampler) {
+  COMMON_INLINE void draw(const Problem<T>& p, int32_t e, int32_t i, Sampler<T>& sampler) {
     prepare(p, e, i);
     const int32_t r = 1 + p.classes + i, n = static_cast<int32_t>(columns_.size());
     const bool linear = p.mode(e, r) == kLinear;
@@ -65,11 +65,11 @@ class Breaker {
     }
   }
 
-  double total(int s) const { return total_[s]; }
+  COMMON_INLINE double total(int s) const { return total_[s]; }
 
   // found(column, variate) for all cells of a sample that may have a mass.
   template <class Found>
-  void visit(int s, const Found& found) {
+  COMMON_INLINE void visit(int s, const Found& found) {
     for (size_t k = 0; k < beside_.size(); ++k) found(beside_[k], gammas_[places_of_beside_[k] * kTile + s]);
     const int32_t n = count_[s];
     for (int32_t k = 0; k < n; ++k) {
@@ -86,7 +86,7 @@ class Breaker {
 
  private:
   // Which columns are in the group; and the cells beside them, by pairs of which one at least is drawn.
-  void prepare(const Problem<T>& p, int32_t e, int32_t i) {
+  COMMON_APART void prepare(const Problem<T>& p, int32_t e, int32_t i) {
     const Row<T> row = p.row(e, 1 + p.classes + i);
     const Group group = p.group(e, i);
     const double* const alphas = p.alphas + (int64_t(e) * p.classes + i) * p.classes;
@@ -115,7 +115,7 @@ class Breaker {
     masses_.resize(columns_.size() * kTile);
   }
 
-  void propose(int32_t k, int32_t n, uint32_t first, const Key key, const Samples& samples) {
+  COMMON_INLINE void propose(int32_t k, int32_t n, uint32_t first, const Key key, const Samples& samples) {
     const T shape = T(shape_);
     T* __restrict const masses = &masses_[size_t(k) * kTile];
     uint32_t* __restrict const places = &places_[size_t(k) * kTile];
@@ -134,7 +134,7 @@ class Breaker {
   }
 
   // The first depth; logarithms beside the group are divided by the largest, its first cell among them.
-  void begin(bool linear, T mean) {
+  COMMON_INLINE void begin(bool linear, T mean) {
     alignas(64) T largest[kTile];
     for (int s = 0; s < kTile; ++s) {
       heights_[s] = -step_[s] * mean;
@@ -152,12 +152,12 @@ class Breaker {
       for (int s = 0; s < kTile; ++s) total_[s] += gammas_[size_t(j) * kTile + s];
   }
 
-  void descend(T mean) {
+  COMMON_INLINE void descend(T mean) {
     for (int s = 0; s < kTile; ++s) heights_[s] -= step_[s] * mean;
   }
 
   // The k-th cell of each sample; 0 from where what is left is negligible. Does any sample have a mass here?
-  bool reach(int32_t k) {
+  COMMON_INLINE bool reach(int32_t k) {
     const T shape = T(1 + shape_);
     const double mean = mean_;
     T* __restrict const masses = &masses_[size_t(k) * kTile];

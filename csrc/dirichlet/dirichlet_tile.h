@@ -16,14 +16,18 @@ class Tile {
         sampler_(problem.width() / 2) {}
 
   void draw(int32_t e, int64_t first) {
+    common::vectorised([=](auto) COMMON_INLINE { draw_here(e, first); });
+  }
+
+ private:
+  COMMON_INLINE void draw_here(int32_t e, int64_t first) {
     const int32_t C = p_.classes;
     sampler_.set_start(p_.start + first);
     std::fill(fields_.begin(), fields_.end(), 0.0);
     std::fill(among_.begin(), among_.end(), Sum{});
     if (gammas(e, 0)) {
       survey(gammas_.data(), C);
-      for (int32_t i = 0; i < C; ++i)
-        for (int s = 0; s < kTile; ++s) tp(i)[s] = gammas_[i * kTile + s] / total_[s];
+      for (int32_t i = 0; i < C; ++i) divide(gammas_.data() + i * kTile, total_, tp(i));
     }
     for (int32_t i = 0; i < C; ++i) {
       split(e, i);
@@ -34,13 +38,11 @@ class Tile {
     if (p_.margins) finish();
     const int64_t n = std::min<int64_t>(p_.samples - first, kTile);
     for (int32_t f = 0; f < p_.fields(); ++f)
-      for (int64_t s = 0; s < n; ++s)
-        p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + first + s] = T(fields_[size_t(f) * kTile + s]);
+      write(field(f), n, p_.out + (int64_t(e) * p_.fields() + f) * p_.samples + first);
   }
 
- private:
   // A row's variates, up to a common factor for each sample. False: all its alphas are 0.
-  bool gammas(int32_t e, int32_t r) {
+  COMMON_APART bool gammas(int32_t e, int32_t r) {
     const Row<T> row = p_.row(e, r);
     const Mode mode = p_.mode(e, r);
     T* const g = gammas_.data();
@@ -53,70 +55,98 @@ class Tile {
     if (mode == kCertain || mode == kEmpty) return mode == kCertain;
     sampler_.draw(row, g);
     if (mode == kLinear) return true;
-    alignas(64) T largest[kTile];
-    std::fill_n(largest, kTile, -std::numeric_limits<T>::infinity());
-    raise_to_largest(g, 2 * row.pairs, largest);
-    divide_by(largest, g, 2 * row.pairs);
+    common::vectorised([=](auto) COMMON_INLINE {
+      alignas(64) T largest[kTile];
+      std::fill_n(largest, kTile, -std::numeric_limits<T>::infinity());
+      raise_to_largest(g, 2 * row.pairs, largest);
+      divide_by(largest, g, 2 * row.pairs);
+    });
     return true;
   }
 
   // Over n values: their sum, the largest, and the sum of the rest.
   template <class X>
-  void survey(const X* values, int32_t n) {
-    for (double* sums : {total_, largest_, rest_}) std::fill_n(sums, kTile, 0.0);
+  COMMON_INLINE void survey(const X* values, int32_t n) {
+    survey(values, n, total_, largest_, rest_);
+  }
+  // Here as below: arrays that are parameters are known to be apart.
+  template <class X>
+  COMMON_INLINE static void survey(const X* __restrict values, int32_t n, double* __restrict total,
+                                   double* __restrict largest, double* __restrict rest) {
+    for (double* sums : {total, largest, rest}) std::fill_n(sums, kTile, 0.0);
     for (int32_t j = 0; j < n; ++j)
       for (int s = 0; s < kTile; ++s) {
-        const double x = values[j * kTile + s], largest = largest_[s];
-        total_[s] += x;
-        rest_[s] += x > largest ? largest : x;
-        largest_[s] = x > largest ? x : largest;
+        const double x = values[j * kTile + s], before = largest[s];
+        total[s] += x;
+        rest[s] += x > before ? before : x;
+        largest[s] = x > before ? x : before;
       }
   }
 
   // The sum of all surveyed values but `x`, none of whose digits cancel.
-  double others(double x, int s) const { return x == largest_[s] ? rest_[s] : total_[s] - x; }
+  COMMON_INLINE static double others(double x, double total, double largest, double rest) {
+    return x == largest ? rest : total - x;
+  }
 
-  void split(int32_t e, int32_t i) {  // tp comes as the prevalence
+  template <class X>
+  COMMON_INLINE static void divide(const X* __restrict x, const double* __restrict by, double* __restrict out) {
+    for (int s = 0; s < kTile; ++s) out[s] = x[s] / by[s];
+  }
+  COMMON_INLINE static void write(const double* __restrict x, int64_t n, T* __restrict out) {
+    for (int64_t s = 0; s < n; ++s) out[s] = T(x[s]);
+  }
+
+  COMMON_INLINE void split(int32_t e, int32_t i) {  // tp comes as the prevalence
     if (!gammas(e, 1 + i)) {
       std::fill_n(tp(i), kTile, 0.0);
       return;
     }
     survey(gammas_.data(), 2);
-    for (int s = 0; s < kTile; ++s) {
-      const double share = tp(i)[s] / total_[s];
-      tp(i)[s] = share * gammas_[s];
-      fn(i)[s] = share * gammas_[kTile + s];
-    }
+    share(gammas_.data(), total_, tp(i), fn(i));
     for (int32_t f = 0; f < p_.forms; ++f) add(form(f), tp(i), p_.weight(f, i, i));
   }
 
-  void spread(int32_t i) {
+  COMMON_INLINE static void share(const T* __restrict g, const double* __restrict total, double* __restrict right,
+                                  double* __restrict wrong) {
+    for (int s = 0; s < kTile; ++s) {
+      const double share = right[s] / total[s];
+      right[s] = share * g[s];
+      wrong[s] = share * g[kTile + s];
+    }
+  }
+
+  COMMON_INLINE void spread(int32_t i) {
     const int32_t C = p_.classes;
     survey(gammas_.data(), C);
     alignas(64) double factor[kTile];
-    for (int s = 0; s < kTile; ++s) factor[s] = fn(i)[s] / total_[s];
+    divide(fn(i), total_, factor);
     for (int32_t j = 0; j < C; ++j) {
       if (j == i) continue;
-      const T* __restrict const g = gammas_.data() + j * kTile;
-      double *__restrict const right = fp(j), *__restrict const left = tn(j);
       alignas(64) double cell[kTile];
-      for (int s = 0; s < kTile; ++s) {
-        cell[s] = factor[s] * g[s];
-        right[s] += cell[s];
-        left[s] += factor[s] * others(g[s], s);
-      }
+      add_cell(factor, gammas_.data() + j * kTile, total_, largest_, rest_, cell, fp(j), tn(j));
       for (int32_t f = 0; f < p_.forms; ++f) add(form(f), cell, p_.weight(f, i, j));
     }
   }
 
+  COMMON_INLINE static void add_cell(const double* __restrict factor, const T* __restrict g,
+                                     const double* __restrict total, const double* __restrict largest,
+                                     const double* __restrict rest, double* __restrict cell, double* __restrict right,
+                                     double* __restrict left) {
+    for (int s = 0; s < kTile; ++s) {
+      cell[s] = factor[s] * g[s];
+      right[s] += cell[s];
+      left[s] += factor[s] * others(g[s], total[s], largest[s], rest[s]);
+    }
+  }
+
   // The same for a row with a group, whose few cells with a mass are added alone.
-  void spread_group(int32_t e, int32_t i) {
+  COMMON_INLINE void spread_group(int32_t e, int32_t i) {
     if (among_.empty()) among_.resize(size_t(2 * p_.classes) * kTile);
     breaker_.draw(p_, e, i, sampler_);
     for (int s = 0; s < kTile; ++s) {
       const double factor = fn(i)[s] / breaker_.total(s);
       Sum row;
-      breaker_.visit(s, [&](int32_t j, T g) {
+      breaker_.visit(s, [&](int32_t j, T g) COMMON_INLINE {
         const double cell = factor * g;
         row.add(cell);
         columns(j)[s].add(cell);
@@ -126,17 +156,22 @@ class Tile {
     }
   }
 
-  void finish() {
+  COMMON_INLINE void finish() {
     const int32_t C = p_.classes;
     survey(tp(0), C);
-    for (int32_t j = 0; j < C; ++j)
-      for (int s = 0; s < kTile; ++s) tn(j)[s] += others(tp(j)[s], s);
+    for (int32_t j = 0; j < C; ++j) add_others(tp(j), total_, largest_, rest_, tn(j));
     if (!among_.empty()) finish_groups();
+  }
+
+  COMMON_INLINE static void add_others(const double* __restrict x, const double* __restrict total,
+                                       const double* __restrict largest, const double* __restrict rest,
+                                       double* __restrict sum) {
+    for (int s = 0; s < kTile; ++s) sum[s] += others(x[s], total[s], largest[s], rest[s]);
   }
 
   // Of rows with a group: what is in column j, and what is in neither row nor column j. The largest row is never
   // subtracted: the digits of all others would be lost in it.
-  void finish_groups() {
+  COMMON_INLINE void finish_groups() {
     const int32_t C = p_.classes;
     int32_t most[kTile] = {};
     Sum smaller[kTile];
@@ -157,19 +192,19 @@ class Tile {
       }
   }
 
-  static void add(double* __restrict sum, const double* __restrict x, double weight) {
+  COMMON_INLINE static void add(double* __restrict sum, const double* __restrict x, double weight) {
     for (int s = 0; s < kTile; ++s) sum[s] += weight * x[s];
   }
 
-  double* field(int32_t f) { return fields_.data() + size_t(f) * kTile; }
-  double* tp(int32_t i) { return field(i); }
-  double* fn(int32_t i) { return field(p_.classes + i); }
-  double* fp(int32_t i) { return field(2 * p_.classes + i); }
-  double* tn(int32_t i) { return field(3 * p_.classes + i); }
-  double* form(int32_t f) { return field(4 * p_.classes + f); }
+  COMMON_INLINE double* field(int32_t f) { return fields_.data() + size_t(f) * kTile; }
+  COMMON_INLINE double* tp(int32_t i) { return field(i); }
+  COMMON_INLINE double* fn(int32_t i) { return field(p_.classes + i); }
+  COMMON_INLINE double* fp(int32_t i) { return field(2 * p_.classes + i); }
+  COMMON_INLINE double* tn(int32_t i) { return field(3 * p_.classes + i); }
+  COMMON_INLINE double* form(int32_t f) { return field(4 * p_.classes + f); }
   // Of the wrong answers in rows with a group: by column and by row.
-  Sum* columns(int32_t j) { return among_.data() + size_t(j) * kTile; }
-  Sum* rows(int32_t i) { return columns(p_.classes + i); }
+  COMMON_INLINE Sum* columns(int32_t j) { return among_.data() + size_t(j) * kTile; }
+  COMMON_INLINE Sum* rows(int32_t i) { return columns(p_.classes + i); }
 
   const Problem<T> p_;
   std::vector<T> gammas_;

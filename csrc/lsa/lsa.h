@@ -28,9 +28,11 @@
 #include "common/interrupt.h"
 
 #ifdef __CUDACC__
+#define LSA_INLINE
 #define LSA_FN __host__ __device__ inline
-#else
-#define LSA_FN inline
+#else  // whoever searches has the search compiled for its vectors: a function of its own would know narrow ones alone
+#define LSA_INLINE __attribute__((always_inline))
+#define LSA_FN LSA_INLINE inline
 #endif
 
 namespace lsa {
@@ -152,13 +154,13 @@ struct Solver {
   }
 
   LSA_FN void start() {
-    group.for_each(p.width, [&](int32_t j) {
+    group.for_each(p.width, [&](int32_t j) LSA_INLINE {
       const int64_t room = j >= p.cols ? 0 : p.capacity ? p.capacity[j] : 1;
       p.room[j] = static_cast<T>(room < p.rows ? room : p.rows);
       p.price[j] = room > 0 ? T(0) : -infinity<T>();
       p.first[j] = -1;
     });
-    group.for_each(p.rows, [&](int32_t i) {
+    group.for_each(p.rows, [&](int32_t i) LSA_INLINE {
       const int64_t missing = p.supply ? p.supply[i] : 1;
       p.missing[i] = static_cast<int32_t>(missing < p.cols ? missing : p.cols);
       p.waiting[i] = i;
@@ -173,15 +175,15 @@ struct Solver {
     if (p.rows != p.cols || p.supply || p.capacity || p.unmatched < infinity<T>()) return kOptimal;
     reduced = true;
     for (int32_t i = 0; i < p.rows; ++i) {
-      group.sweep(p.width, costs(i), [&](auto j, auto cost) {
+      group.sweep(p.width, costs(i), [&](auto j, auto cost) LSA_INLINE {
         const auto least = i == 0 ? cost : load(p.price, j);
         const auto lower = cost >= least ? least : cost;  // NaN passes
         store(p.price, j, lower == lower ? lower : -infinity<T>());
       });
     }
-    const auto price = [&](auto j) { return load(p.price, j); };
+    const auto price = [&](auto j) LSA_INLINE { return load(p.price, j); };
     if (p.rows > 0 && group.least(p.width, price, itself()).value == -infinity<T>()) return kInvalid;
-    group.for_each(p.width, [&](int32_t j) {  // a column without an allowed pair, which may be padding
+    group.for_each(p.width, [&](int32_t j) LSA_INLINE {  // a column without an allowed pair, which may be padding
       if (p.price[j] == infinity<T>()) p.price[j] = 0;
     });
     return kOptimal;
@@ -202,7 +204,7 @@ struct Solver {
       const int32_t row = p.waiting[head];
       head = head + 1 < p.rows ? head + 1 : 0;
       --waiting;
-      const auto reduced_cost = [&](auto j, auto cost) {
+      const auto reduced_cost = [&](auto j, auto cost) LSA_INLINE {
         const auto x = cost - load(p.price, j);
         return x == x ? x : -infinity<T>();
       };
@@ -215,7 +217,7 @@ struct Solver {
         if (best.value == -infinity<T>()) return kInvalid;
         if (p.missing[row] == 0) continue;
         if (p.unmatched < best.value) {
-          group.once([&] {
+          group.once([&]() LSA_INLINE {
             p.missing[row] = 0;
             p.via[row] = -1;
           });
@@ -234,7 +236,7 @@ struct Solver {
       if (!free && !lowers) continue;
       const int32_t tail = head + waiting < p.rows ? head + waiting : head + waiting - p.rows;
       if (!free) ++waiting;
-      group.once([&] {
+      group.once([&]() LSA_INLINE {
         if (free) {
           p.room[best.column] -= 1;
         } else {
@@ -259,10 +261,10 @@ struct Solver {
   }
 
   LSA_FN auto costs(int32_t row) const {
-    return [this, row](auto j) { return p.at(row, j); };
+    return [this, row](auto j) LSA_INLINE { return p.at(row, j); };
   }
   LSA_FN static auto itself() {
-    return [](auto, auto x) { return x; };
+    return [](auto, auto x) LSA_INLINE { return x; };
   }
 
   // A column with room among those as good as the best, or else the best. The search starts anywhere: from a fixed
@@ -278,7 +280,7 @@ struct Solver {
   LSA_FN int32_t first_with_room(int32_t row, T wanted, Read read, F f) {
     const uint32_t hash = static_cast<uint32_t>(row) * 2654435769u;
     const int32_t start = static_cast<int32_t>(uint64_t(hash) * static_cast<uint32_t>(p.cols) >> 32);
-    return group.first(p.width, start, wanted, read, [&](auto j, auto found) {
+    return group.first(p.width, start, wanted, read, [&](auto j, auto found) LSA_INLINE {
       const auto x = f(j, found);
       return load(p.room, j) > T(0) ? x : infinity<T>();
     });
@@ -289,10 +291,10 @@ struct Solver {
   // column, and their reduced cost is 0. (Of the root, the dual would only shift all lengths: it counts as 0.)
   LSA_FN Status augment(int32_t root, int32_t tree) {
     if (spent()) return kWorkLimit;
-    const auto distance = [&](auto j) { return load(p.distance, j); };
-    const auto nothing = [](auto) { return T(0); };
-    group.sweep(p.width, nothing, [&](auto j, T) { store(p.distance, j, infinity<T>()); });
-    group.once([&] { p.seen[root] = tree; });
+    const auto distance = [&](auto j) LSA_INLINE { return load(p.distance, j); };
+    const auto nothing = [](auto) LSA_INLINE { return T(0); };
+    group.sweep(p.width, nothing, [&](auto j, T) LSA_INLINE { store(p.distance, j, infinity<T>()); });
+    group.once([&]() LSA_INLINE { p.seen[root] = tree; });
     Exit exit{p.unmatched, root};
     if constexpr (Group::kBounded) {
       if (tree == 1) group.bounds.begin(p);
@@ -310,7 +312,7 @@ struct Solver {
         return kOptimal;
       }
       const T level = best.value, price = p.price[column];
-      group.once([&] {
+      group.once([&]() LSA_INLINE {
         p.tree[size] = column;
         p.level[size] = level;
         p.kept[size] = price;
@@ -321,7 +323,7 @@ struct Solver {
       ++size;
       for (int32_t row = p.first[column]; row >= 0; row = p.next[row]) {
         if (spent()) return kWorkLimit;
-        group.once([&] {
+        group.once([&]() LSA_INLINE {
           if (p.seen[row] == tree) return;
           p.seen[row] = tree;
           p.via[row] = column;
@@ -348,7 +350,7 @@ struct Solver {
     if constexpr (Group::kBounded) {
       if (group.bounds.in_use()) return group.bounds.relax(group, p, row, base, exit);
     }
-    return group.least(p.width, costs(row), [&](auto j, auto cost) {
+    return group.least(p.width, costs(row), [&](auto j, auto cost) LSA_INLINE {
       const auto through = base + (cost - load(p.price, j)), known = load(p.distance, j);
       const auto shorter = through < known;
       const auto length = shorter ? through : known;
@@ -365,7 +367,7 @@ struct Solver {
 
   // Keeps reduced costs >= 0 and those on the tree's edges at 0.
   LSA_FN void settle(int32_t size, T length) {
-    group.for_each(size, [&](int32_t k) {
+    group.for_each(size, [&](int32_t k) LSA_INLINE {
       p.price[p.tree[k]] = p.kept[k] - (length - p.level[k]);
       if constexpr (Group::kBounded) group.bounds.settled(p, p.tree[k]);
     });
@@ -374,7 +376,7 @@ struct Solver {
   // From the end of the path back to the root, each row leaves its column to the row before it. The last row goes to
   // `column`, or is left unmatched (-1).
   LSA_FN void move(int32_t root, int32_t row, int32_t column) {
-    group.once([&] {
+    group.once([&]() LSA_INLINE {
       if (column >= 0) p.room[column] -= 1;
       for (int32_t to = column;;) {
         const int32_t from = p.via[row];
@@ -390,14 +392,14 @@ struct Solver {
   }
 
   LSA_FN void finish() {
-    group.for_each(p.rows, [&](int32_t i) {
+    group.for_each(p.rows, [&](int32_t i) LSA_INLINE {
       const int32_t j = p.via[i];
       const T cost = j >= 0 ? p.at(i, j) : p.unmatched < infinity<T>() ? p.unmatched : T(0);
       p.col_of_row[i] = j;
       p.row_dual[i] = p.sign * (j >= 0 ? cost - p.price[j] : cost);
       if (p.row_cost) p.row_cost[i] = j >= 0 ? p.sign * cost : T(0);
     });
-    group.for_each(p.cols, [&](int32_t j) {
+    group.for_each(p.cols, [&](int32_t j) LSA_INLINE {
       int32_t lowest = p.first[j];
       for (int32_t i = lowest; i >= 0; i = p.next[i]) lowest = i < lowest ? i : lowest;
       p.row_of_col[j] = lowest;
@@ -405,7 +407,7 @@ struct Solver {
       if (p.col_cost) p.col_cost[j] = lowest >= 0 ? p.sign * p.at(lowest, j) : T(0);
     });
     if (!p.supply) return;
-    group.once([&] {  // of several columns a row shows the lowest
+    group.once([&]() LSA_INLINE {  // of several columns a row shows the lowest
       for (int32_t j = p.cols - 1; j >= 0; --j)
         if (p.first[j] >= 0) p.col_of_row[p.first[j]] = j;
     });

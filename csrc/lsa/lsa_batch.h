@@ -59,18 +59,18 @@ struct Batch {
       work = solver.scans;
     }
     const bool solved = result == kOptimal;  // of a failed problem and of padding nothing is left behind
-    group.for_each(static_cast<int32_t>(rows), [&](int32_t i) {
+    group.for_each(static_cast<int32_t>(rows), [&](int32_t i) LSA_INLINE {
       if (solved && i < r) return;
       col_of_row[b * rows + i] = -1;
       row_dual[b * rows + i] = 0;
       chosen[b * rows + i] = 0;
     });
-    group.for_each(static_cast<int32_t>(cols), [&](int32_t j) {
+    group.for_each(static_cast<int32_t>(cols), [&](int32_t j) LSA_INLINE {
       if (solved && j < c) return;
       row_of_col[b * cols + j] = -1;
       col_dual[b * cols + j] = 0;
     });
-    group.once([&] {
+    group.once([&]() LSA_INLINE {
       status[b] = result;
       scans[b] = work;
     });

@@ -18,7 +18,7 @@ class Bounds {
  public:
   // Before the first path of a problem.
   template <class Index>
-  void begin(const Problem<T, Index>& p) {
+  LSA_INLINE void begin(const Problem<T, Index>& p) {
     width_ = p.width;
     blocks_ = (width_ + kBlock - 1) / kBlock;
     stride_ = (blocks_ + kStep - 1) / kStep * kStep;
@@ -32,23 +32,23 @@ class Bounds {
   }
 
   // Before each path. Where rows need many of their blocks, whole scans are faster: not in use.
-  void start() {
+  LSA_INLINE void start() {
     std::fill(near_.begin(), near_.end(), infinity<T>());
     std::fill(far_.begin(), far_.end(), infinity<T>());
     open_ = infinity<T>();
     in_use_ = width_ >= kBlock && kFewOf * looked_ <= relaxed_ * blocks_;
   }
-  bool in_use() const { return in_use_; }
+  LSA_INLINE bool in_use() const { return in_use_; }
   // Is there no column with room at this distance, the nearest one?
-  bool all_full(T nearest) const { return in_use_ && nearest < open_; }
+  LSA_INLINE bool all_full(T nearest) const { return in_use_ && nearest < open_; }
 
   // Tries the ways on from a row of the tree, those to blocks that matter, and finds the nearest column of all.
   template <class Index>
-  Least<T> relax(const OneLane<T, Bytes>& lane, const Problem<T, Index>& p, int32_t row, T base, T exit) {
+  LSA_INLINE Least<T> relax(const OneLane<T, Bytes>& lane, const Problem<T, Index>& p, int32_t row, T base, T exit) {
     if (known_[row]) some_blocks(p, row, base, exit);
     else all_blocks(p, row, base);
-    const auto near = [&](auto b) { return load(near_.data(), b); };
-    Least<T> best = lane.least(static_cast<int32_t>(stride_), near, [](auto, auto x) { return x; });
+    const auto near = [&](auto b) LSA_INLINE { return load(near_.data(), b); };
+    Least<T> best = lane.least(static_cast<int32_t>(stride_), near, [](auto, auto x) LSA_INLINE { return x; });
     if (!(best.value < infinity<T>())) return best;
     const int32_t begin = best.column * kBlock, end = std::min(begin + kBlock, width_);
     best.column = -1;
@@ -62,7 +62,7 @@ class Bounds {
 
   // The cost of a row's own column: read once, for it lies anywhere in memory.
   template <class Index>
-  T paid(const Problem<T, Index>& p, int32_t row, int32_t column) {
+  LSA_INLINE T paid(const Problem<T, Index>& p, int32_t row, int32_t column) {
     auto& [of, cost] = paid_[row];
     if (of != column) {
       of = column;
@@ -73,14 +73,14 @@ class Bounds {
 
   // The distance of a column has become infinite.
   template <class Index>
-  void close(const Problem<T, Index>& p, int32_t column) {
+  LSA_INLINE void close(const Problem<T, Index>& p, int32_t column) {
     const int32_t block = column / kBlock, end = std::min((block + 1) * kBlock, width_);
     near_[block] = *std::min_element(p.distance + block * kBlock, p.distance + end);
   }
 
   // The price of a column of the tree has changed. Rounding may let it rise, by little and rarely.
   template <class Index>
-  void settled(const Problem<T, Index>& p, int32_t column) {
+  LSA_INLINE void settled(const Problem<T, Index>& p, int32_t column) {
     if (p.price[column] > held_[column])
       for (int32_t i = 0; i < p.rows; ++i) bound_[i * stride_ + column / kBlock] = -infinity<T>();
     held_[column] = p.price[column];
@@ -99,7 +99,7 @@ class Bounds {
   };
 
   template <class Index>
-  void some_blocks(const Problem<T, Index>& p, int32_t row, T base, T exit) {
+  LSA_INLINE void some_blocks(const Problem<T, Index>& p, int32_t row, T base, T exit) {
     T* const bound = bound_.get() + row * stride_;
     T limit = exit < open_ ? exit : open_;
     ++relaxed_;
@@ -126,7 +126,7 @@ class Bounds {
   }
 
   template <class Index>
-  void all_blocks(const Problem<T, Index>& p, int32_t row, T base) {
+  LSA_INLINE void all_blocks(const Problem<T, Index>& p, int32_t row, T base) {
     T* const bound = bound_.get() + row * stride_;
     V open = V{} + open_;
     for (int32_t first = 0; first < stride_; first += kWidth) {
@@ -147,7 +147,7 @@ class Bounds {
   }
 
   // In entry k the least one of the k-th vector.
-  static V least_of_each(V (&x)[kWidth]) {
+  LSA_INLINE static V least_of_each(V (&x)[kWidth]) {
     for (int32_t n = kWidth; n > 1; n /= 2)
       for (int32_t k = 0; k < n / 2; ++k) x[k] = least_of_pairs(x[2 * k], x[2 * k + 1]);
     return x[0];
@@ -155,7 +155,7 @@ class Bounds {
 
   // The last block is read from further left, where it is not whole: what lies before its begin belongs to another.
   template <class Index>
-  Block look(const Problem<T, Index>& p, int32_t row, T base, int32_t block, V& open) const {
+  LSA_INLINE Block look(const Problem<T, Index>& p, int32_t row, T base, int32_t block, V& open) const {
     const int32_t begin = block * kBlock, from = std::min(begin, width_ - kBlock);
     const V none = V{} + infinity<T>();
     Block found;

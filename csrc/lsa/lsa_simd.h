@@ -22,22 +22,22 @@ template <class T, int Bytes>
 using Vector = typename VectorOf<T, Bytes>::type;
 
 template <class T, int Bytes>
-inline Vector<T, Bytes> load(const T* array, Columns<Bytes> j) {
+LSA_INLINE inline Vector<T, Bytes> load(const T* array, Columns<Bytes> j) {
   Vector<T, Bytes> x;
   std::memcpy(&x, array + j.begin, Bytes);
   return x;
 }
 template <class T, int Bytes>
-inline void store(T* array, Columns<Bytes> j, const Vector<T, Bytes>& x) {
+LSA_INLINE inline void store(T* array, Columns<Bytes> j, const Vector<T, Bytes>& x) {
   std::memcpy(array + j.begin, &x, Bytes);
 }
 template <class T, int Bytes>
-inline void store(T* array, Columns<Bytes> j, T x) {
+LSA_INLINE inline void store(T* array, Columns<Bytes> j, T x) {
   store(array, j, Vector<T, Bytes>{} + x);
 }
 
 template <int Offset, class V, size_t... k>
-inline V exchanged(const V& x, std::index_sequence<k...>) {
+LSA_INLINE inline V exchanged(const V& x, std::index_sequence<k...>) {
 #if defined(__clang__)
   return __builtin_shufflevector(x, x, (k ^ Offset)...);
 #else  // GCC has the other one only since its version 12
@@ -48,7 +48,7 @@ inline V exchanged(const V& x, std::index_sequence<k...>) {
 
 // x and y in turns: their first halves, or their second ones.
 template <bool second, class V, size_t... k>
-inline V in_turns(const V& x, const V& y, std::index_sequence<k...>) {
+LSA_INLINE inline V in_turns(const V& x, const V& y, std::index_sequence<k...>) {
   constexpr size_t n = sizeof...(k), from = second ? n / 2 : 0;
 #if defined(__clang__)
   return __builtin_shufflevector(x, y, (from + k / 2 + k % 2 * n)...);
@@ -59,7 +59,7 @@ inline V in_turns(const V& x, const V& y, std::index_sequence<k...>) {
 }
 // Entry i of vector k becomes entry k of vector i.
 template <class V, size_t n>
-inline void transpose(V (&x)[n]) {
+LSA_INLINE inline void transpose(V (&x)[n]) {
   for (size_t done = 1; done < n; done *= 2) {
     V y[n];
     for (size_t k = 0; k < n / 2; ++k) {
@@ -71,7 +71,7 @@ inline void transpose(V (&x)[n]) {
 }
 
 template <class Mask>
-inline bool any(const Mask& mask) {
+LSA_INLINE inline bool any(const Mask& mask) {
   uint64_t words[sizeof(Mask) / 8], all = 0;
   std::memcpy(words, &mask, sizeof(Mask));
   for (const uint64_t word : words) all |= word;
@@ -79,7 +79,7 @@ inline bool any(const Mask& mask) {
 }
 
 template <class V, size_t... k>
-inline V least_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
+LSA_INLINE inline V least_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
 #if defined(__clang__)
   const V even = __builtin_shufflevector(x, y, (2 * k)...), odd = __builtin_shufflevector(x, y, (2 * k + 1)...);
 #else
@@ -90,13 +90,13 @@ inline V least_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
 }
 // The least of each pair of neighbours: of x, then of y.
 template <class V>
-inline V least_of_pairs(const V& x, const V& y) {
+LSA_INLINE inline V least_of_pairs(const V& x, const V& y) {
   return least_of_pairs(x, y, std::make_index_sequence<sizeof(V) / sizeof(x[0])>());
 }
 
 // The least entry, in every entry.
 template <int Offset, class V, size_t... k>
-inline V spread_least(const V& x, std::index_sequence<k...> entries) {
+LSA_INLINE inline V spread_least(const V& x, std::index_sequence<k...> entries) {
   const V other = exchanged<Offset>(x, entries), least = other < x ? other : x;
   if constexpr (Offset == 1) return least;
   else return spread_least<Offset / 2>(least, entries);
@@ -110,42 +110,42 @@ struct OneLane {
   std::vector<T> staged;
 
   template <class F>
-  void for_each(int32_t n, F f) const {
+  LSA_INLINE void for_each(int32_t n, F f) const {
     for (int32_t j = 0; j < n; ++j) f(j);
   }
   template <class F>
-  void once(F f) const {
+  LSA_INLINE void once(F f) const {
     f();
   }
   // The last vector overlaps the one before it where n is no multiple of the width. (n < width: see stage.)
   template <class Read, class F>
-  void sweep(int32_t n, Read read, F f) const {
+  LSA_INLINE void sweep(int32_t n, Read read, F f) const {
     for (int32_t j = 0; j < n; j += kWidth) {
       const Columns<Bytes> here{j + kWidth <= n ? j : n - kWidth};
       f(here, read(here));
     }
   }
 
-  static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
+  LSA_INLINE static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
 
-  static V columns_from(int32_t begin) {
+  LSA_INLINE static V columns_from(int32_t begin) {
     V columns;
     for (int k = 0; k < kWidth; ++k) columns[k] = static_cast<T>(k);
     return columns + static_cast<T>(begin);
   }
 
   template <class Read, class F>
-  Least<T> least(int32_t n, Read read, F f) const {
+  LSA_INLINE Least<T> least(int32_t n, Read read, F f) const {
     if (n == 0) return {};
     V value = V{} + infinity<T>(), second = value, column{}, here = columns_from(0);
-    const auto add = [&](const V& x) {
+    const auto add = [&](const V& x) LSA_INLINE {
       const auto less = x < value;
       const V later = less ? value : x;
       second = later < second ? later : second;
       column = less ? here : column;
       value = less ? x : value;
     };
-    const auto value_at = [&](Columns<Bytes> j) { return f(j, read(j)); };
+    const auto value_at = [&](Columns<Bytes> j) LSA_INLINE { return f(j, read(j)); };
     int32_t j = 0;
     for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(value_at({j}));
     if (j < n) {
@@ -158,7 +158,7 @@ struct OneLane {
   }
 
   template <class Read, class F>
-  int32_t first(int32_t n, int32_t start, T wanted, Read read, F f) const {
+  LSA_INLINE int32_t first(int32_t n, int32_t start, T wanted, Read read, F f) const {
     for (const int32_t begin : {start, int32_t(0)}) {
       for (int32_t j = begin; j < n;) {
         V lowest = V{} + infinity<T>();
@@ -178,7 +178,7 @@ struct OneLane {
 
   // Copies one problem's costs where a vector could not be read from them in place: where neighbours do not lie side by side,
   // pairs are masked, or a row is shorter than a vector.
-  void stage(Problem<T>& p) {
+  LSA_INLINE void stage(Problem<T>& p) {
     if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
     const int64_t width = p.cols > kWidth ? p.cols : kWidth;
     if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
@@ -194,7 +194,7 @@ struct OneLane {
 
  private:
   // Of a turned matrix, whose columns lie side by side: squares of a vector's width, the last ones over those before.
-  void turned(Problem<T>& p) {
+  LSA_INLINE void turned(Problem<T>& p) {
     for (int32_t column = 0; column < p.cols; column += kWidth) {
       const int32_t j = column + kWidth <= p.cols ? column : p.cols - kWidth;
       for (int32_t row = 0; row < p.rows; row += kWidth) {
@@ -207,7 +207,7 @@ struct OneLane {
     }
     read_staged(p, p.cols);
   }
-  void read_staged(Problem<T>& p, int64_t width) const {
+  LSA_INLINE void read_staged(Problem<T>& p, int64_t width) const {
     p.cost = staged.data();
     p.mask = nullptr;
     p.row_stride = width;

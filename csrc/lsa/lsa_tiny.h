@@ -9,20 +9,23 @@
 
 namespace lsa {
 
+constexpr int32_t kTinySide = 16;
+
+template <class T>
+bool serves_tiny(const Batch<T>& batch) {
+  const bool plain = !batch.mask && !batch.col_capacity && !batch.unmatched_cost && batch.work_limit == INT64_MAX;
+  const int64_t shorter = batch.rows < batch.cols ? batch.rows : batch.cols;
+  return plain && shorter > 0 && batch.rows <= kTinySide && batch.cols <= kTinySide;
+}
+
 template <class T, int Bytes>
 class Tiny {
  public:
-  static constexpr int32_t kLanes = Bytes / sizeof(T), kSide = 16;
-
-  static bool serves(const Batch<T>& batch) {
-    const bool plain = !batch.mask && !batch.col_capacity && !batch.unmatched_cost && batch.work_limit == INT64_MAX;
-    const int64_t shorter = batch.rows < batch.cols ? batch.rows : batch.cols;
-    return plain && shorter > 0 && batch.rows <= kSide && batch.cols <= kSide;
-  }
+  static constexpr int32_t kLanes = Bytes / sizeof(T), kSide = kTinySide;
 
   // Solves problems first, first + 1, ..., `count` <= kLanes of them, and other(b) those that are not plain.
   template <class Other>
-  void solve(const Batch<T>& batch, int64_t first, int32_t count, const Memory<T>& memory, const Other& other) {
+  LSA_INLINE void solve(const Batch<T>& batch, int64_t first, int32_t count, const Memory<T>& memory, const Other& other) {
     int64_t r[kLanes], c[kLanes];
     rows_ = cols_ = I{};
     for (int32_t l = 0; l < count; ++l) {
@@ -53,19 +56,19 @@ class Tiny {
 
   // In each lane, the entry that its index says.
   template <class X>
-  X pick(const X* array, const I& index) const {
+  LSA_INLINE X pick(const X* array, const I& index) const {
     X x = array[0];
     for (int32_t k = 1; k < n_; ++k) x = index == k ? array[k] : x;
     return x;
   }
   template <class X>
-  void put(X* array, const I& index, const I& where, const X& x) const {
+  LSA_INLINE void put(X* array, const I& index, const I& where, const X& x) const {
     for (int32_t k = 0; k < n_; ++k) array[k] = (where & (index == k)) != 0 ? x : array[k];
   }
-  static V filled(T x) { return V{} + x; }
-  static I filled(int32_t x) { return I{} + Int(x); }
+  LSA_INLINE static V filled(T x) { return V{} + x; }
+  LSA_INLINE static I filled(int32_t x) { return I{} + Int(x); }
 
-  void read(int32_t count) {
+  LSA_INLINE void read(int32_t count) {
     n_ = m_ = 0;
     bool equal = true;
     for (int32_t l = 0; l < count; ++l) {
@@ -100,7 +103,7 @@ class Tiny {
     }
   }
 
-  void reduce_columns() {
+  LSA_INLINE void reduce_columns() {
     reduced_ = rows_ == cols_;
     for (int32_t j = 0; j < n_; ++j) {
       V least = cost_[j];
@@ -117,7 +120,7 @@ class Tiny {
   };
 
   template <class F>
-  Best least(F value_at) const {
+  LSA_INLINE Best least(F value_at) const {
     Best best{filled(infinity<T>()), filled(infinity<T>()), I{}, I{}};
     for (int32_t j = 0; j < n_; ++j) {
       const V x = value_at(j);
@@ -133,7 +136,7 @@ class Tiny {
 
   // The first free column from the row's start on whose value is the one wanted; -1: none.
   template <class F>
-  I first_free(const I& row, const V& wanted, F value_at) const {
+  LSA_INLINE I first_free(const I& row, const V& wanted, F value_at) const {
     const I start = pick_row(start_, row);
     I found = filled(-1), rank = filled(2 * kSide);
     for (int32_t j = 0; j < n_; ++j) {
@@ -145,14 +148,14 @@ class Tiny {
     }
     return found;
   }
-  I pick_row(const I* array, const I& row) const {
+  LSA_INLINE I pick_row(const I* array, const I& row) const {
     I x = array[0];
     for (int32_t i = 1; i < m_; ++i) x = row == i ? array[i] : x;
     return x;
   }
 
   template <class F>
-  void prefer_free(Best& best, const I& where, const I& row, F value_at) const {
+  LSA_INLINE void prefer_free(Best& best, const I& where, const I& row, F value_at) const {
     const I open = where & (best.second <= best.value) & ~best.free;
     if (!any(open)) return;
     const I found = first_free(row, best.value, value_at);
@@ -162,7 +165,7 @@ class Tiny {
   }
 
   // The costs of a row of its own in each lane.
-  void fetch(const I& row) {
+  LSA_INLINE void fetch(const I& row) {
     for (int32_t j = 0; j < n_; ++j) fetched_[j] = cost_[j];
     for (int32_t i = 1; i < m_; ++i) {
       const I here = row == i;
@@ -170,7 +173,7 @@ class Tiny {
     }
   }
 
-  void bid() {
+  LSA_INLINE void bid() {
     I head{}, waiting = rows_, tied{};
     for (int32_t k = 0; k < 2 * m_; ++k) {
       const I active = (waiting > 0) & (2 * rows_ > k);
@@ -182,7 +185,7 @@ class Tiny {
       head += active & 1;
       head = head < rows_ ? head : I{};
       waiting -= active & 1;
-      const auto value_at = [&](int32_t j) { return costs[j] - price_[j]; };
+      const auto value_at = [&](int32_t j) LSA_INLINE { return costs[j] - price_[j]; };
       I shortcut = filled(-1);
       if (any(active & tied)) shortcut = tied & active ? first_free(row, V{}, value_at) : shortcut;
       const I quick = shortcut >= 0;
@@ -214,7 +217,7 @@ class Tiny {
   }
 
   // A path for the first row without a column, in each lane that has such a row: these lanes.
-  I augment() {
+  LSA_INLINE I augment() {
     I root = filled(kSide);
     for (int32_t i = m_ - 1; i >= 0; --i) root = (column_[i] < 0) & (rows_ > i) ? filled(i) : root;
     const I active = root < kSide;
@@ -229,14 +232,14 @@ class Tiny {
       fetch(row);
       if (!first) base = length - (pick(fetched_, last) - pick(kept_, last));
       scans_ += go & 1;
-      Best best = least([&](int32_t j) {
+      Best best = least([&](int32_t j) LSA_INLINE {
         const V through = base + (fetched_[j] - price_[j]);
         const I shorter = go & (through < distance_[j]);
         distance_[j] = shorter ? through : distance_[j];
         parent_[j] = shorter ? row : parent_[j];
         return distance_[j];
       });
-      prefer_free(best, go, root, [&](int32_t j) { return distance_[j]; });
+      prefer_free(best, go, root, [&](int32_t j) LSA_INLINE { return distance_[j]; });
       length = go ? best.value : length;
       sink = go & best.free ? best.column : sink;
       last = best.column;
@@ -256,7 +259,7 @@ class Tiny {
     return active;
   }
 
-  void move(I on, const I& root, I to) {
+  LSA_INLINE void move(I on, const I& root, I to) {
     while (any(on)) {
       const I row = pick(parent_, to), from = pick_row(column_, row);
       for (int32_t j = 0; j < n_; ++j) owner_[j] = on & (to == j) ? row : owner_[j];
@@ -266,9 +269,9 @@ class Tiny {
     }
   }
 
-  void write(const Batch<T>& batch, int64_t b, int32_t l, int64_t r, int64_t c) const {
+  LSA_INLINE void write(const Batch<T>& batch, int64_t b, int32_t l, int64_t r, int64_t c) const {
     const Problem<T>& p = p_[l];
-    const auto of = [l](const auto* array, int64_t k) { return array[k][l]; };
+    const auto of = [l](const auto* array, int64_t k) LSA_INLINE { return array[k][l]; };
     for (int32_t i = 0; i < p.rows; ++i) {
       const auto j = static_cast<int32_t>(of(column_, i));
       const T cost = of(cost_, i * n_ + j);

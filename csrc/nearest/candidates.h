@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "canonical.h"
+#include "common/parallel.h"
 
 namespace nearest {
 
@@ -31,13 +32,15 @@ struct Possible {
   float* upper(int64_t q) const { return lower(q) + capacity; }
 
   // least: a lower bound of the place of reference `at`; the upper one is `apart` more
-  void push(int64_t q, float least, float apart, int64_t at) const {
+  COMMON_INLINE void push(int64_t q, float least, float apart, int64_t at) const {
     if (!(least < limit[q])) return;
     const int64_t n = number[q]++;
     lower(q)[n] = least;
     upper(q)[n] = least + apart;
     column[q * capacity + n] = static_cast<int32_t>(at);
-    if (n + 1 < capacity) return;
+    if (n + 1 >= capacity) make_room(q);
+  }
+  COMMON_APART void make_room(int64_t q) const {
     lower_limit(q, upper(q), capacity);
     const bool flooded = keep_below_limit(q) > capacity - capacity / 8;
     if (!flooded) return;
@@ -71,20 +74,24 @@ struct Possible {
 
   // A number that k of these values do not exceed, and hardly more: by bisection, which reads them all at once.
   float above_least(const float* values, int64_t count) const {
-    float low = values[0], high = values[0];
-    for (int64_t i = 1; i < count; ++i) {
-      low = values[i] < low ? values[i] : low;
-      high = values[i] > high ? values[i] : high;
-    }
-    for (int turn = 0; turn < 24; ++turn) {
-      const float middle = low + (high - low) / 2;
-      if (!(low < middle && middle < high)) break;
-      int32_t below = 0;
-      for (int64_t i = 0; i < count; ++i) below += values[i] <= middle;
-      (below >= k ? high : low) = middle;
-      if (below == k) break;
-    }
-    return high;
+    float found;
+    common::vectorised([=, wanted = k, &found](auto) COMMON_INLINE {
+      float low = values[0], high = values[0];
+      for (int64_t i = 1; i < count; ++i) {
+        low = values[i] < low ? values[i] : low;
+        high = values[i] > high ? values[i] : high;
+      }
+      for (int turn = 0; turn < 24; ++turn) {
+        const float middle = low + (high - low) / 2;
+        if (!(low < middle && middle < high)) break;
+        int32_t below = 0;
+        for (int64_t i = 0; i < count; ++i) below += values[i] <= middle;
+        (below >= wanted ? high : low) = middle;
+        if (below == wanted) break;
+      }
+      found = high;
+    });
+    return found;
   }
 };
 

@@ -17,8 +17,6 @@ namespace nearest {
 
 namespace {
 
-constexpr int64_t kSoon = 4;  // candidates that are fetched ahead
-
 // Which reference each of the listed columns is.
 class Rows {
  public:
@@ -26,11 +24,13 @@ class Rows {
       : order_(data<const int64_t>(order)), columns_(order.size(0)), rows_(reference.size(0)) {}
   int64_t operator()(int64_t column) const {
     const int64_t row = column >= 0 && column < columns_ ? order_[column] : -1;
-    if (row < 0 || row >= rows_) throw std::out_of_range("a listed column is no reference");
+    if (row < 0 || row >= rows_) fail();
     return row;
   }
 
  private:
+  [[noreturn]] COMMON_APART static void fail() { throw std::out_of_range("a listed column is no reference"); }
+
   const int64_t* order_;
   int64_t columns_, rows_;
 };
@@ -38,23 +38,26 @@ class Rows {
 // Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
 class Ordered {
  public:
-  void clear() { delta_.clear(), index_.clear(); }
-  void add(double delta, int64_t index) { delta_.push_back(delta), index_.push_back(index); }
+  void clear() { count_ = 0; }
+  void add(double delta, int64_t index) {
+    reserve(count_ + 1);
+    delta_[count_] = delta;
+    index_[count_++] = index;
+  }
   // What is below the limit of a list, of which the references have the indices first + row.
-  template <class T>
-  void add(const Possible& possible, int64_t list, const double* x, Canonical<T>& canonical, const Rows& rows,
-           int64_t first) {
+  void add(const Possible& possible, int64_t list, const double* x, Canonical& canonical, const Rows& rows, int64_t first) {
     const int64_t count = possible.keep_below_limit(list);
     const int32_t* const columns = possible.column + list * possible.capacity;
-    for (int64_t i = 0; i < count; ++i) {
-      if (i + kSoon < count) canonical.prefetch(rows(columns[i + kSoon]));  // they lie anywhere
-      const int64_t row = rows(columns[i]);
-      add(canonical(x, row), first + row);
-    }
+    reserve(count_ + count);
+    int64_t* const index = index_.data() + count_;
+    for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
+    canonical.of_list(x, index, count, delta_.data() + count_);
+    if (first) for (int64_t i = 0; i < count; ++i) index[i] += first;
+    count_ += count;
   }
   void write(int64_t k, double* delta, int64_t* index) {
-    const int64_t count = delta_.size(), size = std::min(k, count);
-    if (count > kMost || !by_counting(k, delta, index)) by_sorting(size, delta, index);
+    const int64_t size = std::min(k, count_);
+    if (count_ > kMost || !by_counting(k, delta, index)) by_sorting(size, delta, index);
     std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
     std::fill(index + size, index + k, -1);
   }
@@ -62,30 +65,42 @@ class Ordered {
  private:
   static constexpr int64_t kMost = 256;
 
-  // Rare, and long to compile for each width.
-  __attribute__((noinline)) void by_sorting(int64_t size, double* delta, int64_t* index) {
+  void reserve(int64_t count) {
+    if (count <= int64_t(delta_.size())) return;
+    delta_.resize(2 * count);
+    index_.resize(2 * count);
+  }
+
+  void by_sorting(int64_t size, double* delta, int64_t* index) {
     pairs_.clear();
-    for (size_t i = 0; i < delta_.size(); ++i) pairs_.emplace_back(delta_[i], index_[i]);
+    for (int64_t i = 0; i < count_; ++i) pairs_.emplace_back(delta_[i], index_[i]);
     std::nth_element(pairs_.begin(), pairs_.begin() + size, pairs_.end());
     std::sort(pairs_.begin(), pairs_.begin() + size);
     for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
   }
 
+  // False: some are equal.
   bool by_counting(int64_t k, double* delta, int64_t* index) const {
-    const int64_t count = delta_.size();
-    for (int64_t i = 0; i < count; ++i) {
-      const double here = delta_[i];
-      int64_t before = 0, same = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        before += delta_[j] < here;
-        same += delta_[j] == here;
+    bool differ = true;
+    common::vectorised([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
+      for (int64_t i = 0; i < count; ++i) {
+        const double here = all[i];
+        int64_t before = 0, same = 0;
+        for (int64_t j = 0; j < count; ++j) {
+          before += all[j] < here;
+          same += all[j] == here;
+        }
+        if (same != 1) {
+          differ = false;
+          return;
+        }
+        if (before < k) delta[before] = here, index[before] = indices[i];
       }
-      if (same != 1) return false;
-      if (before < k) delta[before] = here, index[before] = index_[i];
-    }
-    return true;
+    });
+    return differ;
   }
 
+  int64_t count_ = 0;  // of what there is room for
   std::vector<double> delta_;
   std::vector<int64_t> index_;
   std::vector<std::pair<double, int64_t>> pairs_;
@@ -119,16 +134,16 @@ struct Nearest {
 // The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
 // (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
 // theirs; order: (R',), which reference each of the columns is.
-std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order,
+std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
   const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
-  common::check("nearest_of_possible",
+  common::check("rerank_candidates",
                 "query: float64 Q D, reference: strided rows R D, place: int64 Q, order: int64 O, slack: float32 N, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 query, reference, place, order, slack, bounds, column, number, limit);
-  common::check_range<int64_t>("nearest_of_possible", "place", place, number.size(0));
-  common::check_range<int32_t>("nearest_of_possible", "number", number, capacity + 1);
+  common::check_range<int64_t>("rerank_candidates", "place", place, number.size(0));
+  common::check_range<int32_t>("rerank_candidates", "number", number, capacity + 1);
   const Rows rows(order, reference);
   const auto* const lists = data<const int64_t>(place);
   const auto* const x = data<const double>(query);
@@ -139,24 +154,20 @@ std::tuple<Tensor, Tensor, Tensor> nearest_of_possible(Tensor query, Tensor refe
   double* const deltas = data<double>(delta);
   bool* const is_known = data<bool>(known);
   const stop::Flag stop;
-  for_rows(reference, [&](auto zero) {
-    common::in_parallel("nearest_of_possible", queries, 16, [&](int64_t begin, int64_t end) {
-      const Possible possible(slack, bounds, column, number, limit, k);
-      Canonical<decltype(zero)> canonical(reference, distance);
-      Ordered found;
-      common::vectorised([&](auto) {
-        for (int64_t q = begin; q < end && !stop(); ++q) {
-          const int64_t list = lists[q];
-          is_known[q] = possible.number[list] < capacity;
-          found.clear();
-          if (is_known[q]) {
-            possible.lower_limit(list, possible.upper(list), possible.number[list]);
-            found.add(possible, list, x + q * dim, canonical, rows, 0);
-          }
-          found.write(k, deltas + q * k, indices + q * k);
-        }
-      });
-    });
+  common::in_parallel("rerank_candidates", queries, 16, [&](int64_t begin, int64_t end) {
+    const Possible possible(slack, bounds, column, number, limit, k);
+    Canonical canonical(reference, distance);
+    Ordered found;
+    for (int64_t q = begin; q < end && !stop(); ++q) {
+      const int64_t list = lists[q];
+      is_known[q] = possible.number[list] < capacity;
+      found.clear();
+      if (is_known[q]) {
+        possible.lower_limit(list, possible.upper(list), possible.number[list]);
+        found.add(possible, list, x + q * dim, canonical, rows, 0);
+      }
+      found.write(k, deltas + q * k, indices + q * k);
+    }
   });
   return {index, delta, known};
 }
@@ -190,33 +201,31 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
     const T* const queries = data<const T>(query);
     common::in_parallel("settle_possible", lists, 16, [&](int64_t begin, int64_t end) {
       const Possible possible(slack, bounds, column, number, limit, k);
-      Canonical<T> canonical(reference, distance);
+      Canonical canonical(reference, distance);
       Ordered found;
       std::vector<double> x(dim);
       std::vector<float> upper(capacity + k);
-      common::vectorised([&](auto) {
-        for (int64_t n = begin; n < end && !stop(); ++n) {
-          const int64_t listed = possible.number[n], q = rows[n];
-          is_known[n] = listed < capacity;
-          if (!listed || listed == capacity) continue;
-          if (q < 0) throw std::out_of_range("a list with references has no query");
-          double* const deltas = all_deltas + q * k;
-          int64_t* const indices = all_indices + q * k;
-          found.clear();
-          std::copy(possible.upper(n), possible.upper(n) + listed, upper.data());
-          int64_t size = listed;
-          for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
-            found.add(deltas[i], indices[i]);
-            const auto place = static_cast<float>(factor * deltas[i] + shifts[n]);
-            upper[size++] = place + std::abs(place) * 0x1p-23f;
-          }
-          possible.lower_limit(n, upper.data(), size);
-          const T* const row = queries + q * stride;
-          for (int64_t d = 0; d < dim; ++d) x[d] = static_cast<double>(row[d * step]);
-          found.add(possible, n, x.data(), canonical, columns, first);
-          found.write(k, deltas, indices);
+      for (int64_t n = begin; n < end && !stop(); ++n) {
+        const int64_t listed = possible.number[n], q = rows[n];
+        is_known[n] = listed < capacity;
+        if (!listed || listed == capacity) continue;
+        if (q < 0) throw std::out_of_range("a list with references has no query");
+        double* const deltas = all_deltas + q * k;
+        int64_t* const indices = all_indices + q * k;
+        found.clear();
+        std::copy(possible.upper(n), possible.upper(n) + listed, upper.data());
+        int64_t size = listed;
+        for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
+          found.add(deltas[i], indices[i]);
+          const auto place = static_cast<float>(factor * deltas[i] + shifts[n]);
+          upper[size++] = place + std::abs(place) * 0x1p-23f;
         }
-      });
+        possible.lower_limit(n, upper.data(), size);
+        const T* const row = queries + q * stride;
+        for (int64_t d = 0; d < dim; ++d) x[d] = static_cast<double>(row[d * step]);
+        found.add(possible, n, x.data(), canonical, columns, first);
+        found.write(k, deltas, indices);
+      }
     });
   });
   return known;
@@ -240,7 +249,7 @@ void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, T
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("nearest_of_possible", TORCH_BOX(&nearest::nearest_of_possible));
+  m.impl("rerank_candidates", TORCH_BOX(&nearest::rerank_candidates));
   m.impl("settle_possible", TORCH_BOX(&nearest::settle_possible));
   m.impl("merge_nearest", TORCH_BOX(&nearest::merge_nearest));
 }

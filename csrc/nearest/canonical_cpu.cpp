@@ -1,11 +1,175 @@
 // Canonical distances of listed pairs.
+#include "canonical.h"
+
 #include <torch/csrc/stable/library.h>
 
-#include "canonical.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
 #include "common/arguments.h"
-#include "tiles.h"
+#include "common/parallel.h"
+#include "common/interrupt.h"
 
 namespace nearest {
+
+namespace {
+
+constexpr int64_t kSoon = 4;               // rows that are fetched ahead
+constexpr int64_t kAtOnce = 8, kHeld = 2048;  // rows that are read before they are used, and the numbers of these
+
+typedef double Eight __attribute__((vector_size(64)));
+
+// A vector of eight numbers.
+COMMON_INLINE inline void load(const double* from, Eight& x) { std::memcpy(&x, from, sizeof x); }
+COMMON_INLINE inline void load(const float* from, Eight& x) {
+  typedef float Floats __attribute__((vector_size(32)));
+  Floats y;
+  std::memcpy(&y, from, sizeof y);
+  x = __builtin_convertvector(y, Eight);
+}
+// Of fewer, zeros behind them.
+template <class T>
+COMMON_INLINE inline void load_some(const T* from, int64_t count, Eight& x) {
+  double lanes[8] = {};
+  for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
+  load(lanes, x);
+}
+
+// Of at most 4 vectors.
+template <class F>
+COMMON_INLINE inline double add_last(int64_t size, const F& term) {
+  Eight x = term(0);
+  if (size == 2) x += term(1);
+  if (size == 4) x = (x + term(2)) + (term(1) + term(3));
+  const double a = x[0] + x[4], b = x[1] + x[5], c = x[2] + x[6], d = x[3] + x[7];
+  return (a + c) + (b + d);
+}
+
+// The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings add vectors that lie apart, so
+// that an eighth of them is left, without a place in memory for the others.
+template <class F>
+COMMON_INLINE inline double halving_sum(int64_t size, double* sums, const F& term) {
+  int64_t apart = size / 8;
+  if (!apart) return add_last(size, term);
+  const auto of_eight = [&](const auto& at, int64_t i) COMMON_INLINE {
+    const Eight a = at(i) + at(i + 4 * apart), b = at(i + apart) + at(i + 5 * apart);
+    const Eight c = at(i + 2 * apart) + at(i + 6 * apart), d = at(i + 3 * apart) + at(i + 7 * apart);
+    return (a + c) + (b + d);
+  };
+  const auto before = [sums](int64_t i) COMMON_INLINE {
+    Eight x;
+    load(sums + 8 * i, x);
+    return x;
+  };
+  const auto keep = [sums](int64_t i, const Eight& x) COMMON_INLINE { std::memcpy(sums + 8 * i, &x, sizeof x); };
+  for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(term, i));
+  for (size = apart; (apart = size / 8); size = apart)
+    for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(before, i));
+  return add_last(size, before);
+}
+
+// The halving sum of f(x, y) over the numbers of two rows.
+template <class X, class Y, class F>
+COMMON_INLINE inline double sum_of(const X* x, const Y* y, int64_t dim, int64_t size, double* sums, const F& f) {
+  const int64_t whole = dim / 8;
+  Eight rest = {};
+  if (8 * whole < dim) {
+    Eight x_rest, y_rest;
+    load_some(x + 8 * whole, dim - 8 * whole, x_rest);
+    load_some(y + 8 * whole, dim - 8 * whole, y_rest);
+    rest = f(x_rest, y_rest);
+  }
+  return halving_sum(size / 8, sums, [&](int64_t i) COMMON_INLINE {
+    if (i >= whole) return i == whole ? rest : Eight{};
+    Eight x_here, y_here;
+    load(x + 8 * i, x_here);
+    load(y + 8 * i, y_here);
+    return f(x_here, y_here);
+  });
+}
+
+}  // namespace
+
+template <class T, int64_t distance>
+void Canonical::distances(const Rows& of, const double* queries, const int64_t* rows, const int64_t* columns,
+                          int64_t count, double* delta) {
+  const T* const first = static_cast<const T*>(of.first);
+  const int64_t stride = of.stride, dim = of.dim, size = of.size;
+  double* const sums = of.sums;
+  common::vectorised([=](auto) COMMON_INLINE {
+    const auto product = [](const Eight& a, const Eight& b) COMMON_INLINE { return a * b; };
+    for (int64_t n = 0; n < count; ++n) {
+      if (n + kSoon < count) {  // they lie anywhere
+        const char* const soon = reinterpret_cast<const char*>(first + columns[n + kSoon] * stride);
+        for (int64_t at = 0; at < dim * int64_t(sizeof(T)); at += 64) __builtin_prefetch(soon + at);
+      }
+      const double* const x = queries + (rows ? rows[n] * dim : 0);
+      const T* const y = first + columns[n] * stride;
+      if constexpr (distance == kEuclidean) {
+        delta[n] = sum_of(x, y, dim, size, sums, [](const Eight& a, const Eight& b) COMMON_INLINE {
+          const Eight difference = a - b;
+          return difference * difference;
+        });
+      } else {
+        const double products = sum_of(x, y, dim, size, sums, product);
+        if constexpr (distance == kInner) {
+          delta[n] = -products;
+        } else {
+          const double squared = sum_of(x, x, dim, size, sums, product), of_reference = sum_of(y, y, dim, size, sums, product);
+          const double norms = std::sqrt(squared) * std::sqrt(of_reference);
+          delta[n] = norms == 0 ? 1.0 : 1 - products / norms;  // NaN stays NaN
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void Canonical::read(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to) {
+  using Held = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const T* const first = static_cast<const T*>(of.first);
+  const int64_t stride = of.stride, dim = of.dim;
+  common::vectorised([=](auto) COMMON_INLINE {
+    for (int64_t n = 0; n < count; ++n) {
+      const T* const row = first + columns[n] * stride;
+      Held* const out = static_cast<Held*>(to) + n * dim;
+      if (step == 1) for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d]);
+      else for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d * step]);
+    }
+  });
+}
+
+template <class T>
+Canonical::Kernel Canonical::kernel(int64_t distance) {
+  return distance == kEuclidean ? distances<T, kEuclidean> : distance == kInner ? distances<T, kInner> : distances<T, kCosine>;
+}
+
+Canonical::Canonical(const Tensor& reference, int64_t distance)
+    : rows_{data<const void>(reference), reference.stride(0), reference.size(1), 8, nullptr}, step_(reference.stride(1)) {
+  while (rows_.size < rows_.dim) rows_.size *= 2;
+  sums_.resize(std::max<int64_t>(rows_.size / 8, 8));
+  const bool single = reference.scalar_type() == ScalarType::Float, wide = reference.scalar_type() == ScalarType::Double;
+  kernel_ = wide ? kernel<double>(distance) : kernel<float>(distance);
+  reader_ = step_ == 1 && (single || wide) ? nullptr : for_rows(reference, [](auto zero) -> Reader { return read<decltype(zero)>; });
+  at_once_ = std::clamp<int64_t>(kHeld / std::max<int64_t>(rows_.dim, 1), 1, kAtOnce);
+  if (reader_) read_.resize(at_once_ * rows_.dim);
+}
+
+void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta) {
+  Rows of = rows_;
+  of.sums = sums_.data();
+  if (!reader_) return kernel_(of, queries, rows, columns, count, delta);
+  static constexpr int64_t kPlaces[kAtOnce] = {0, 1, 2, 3, 4, 5, 6, 7};
+  of.first = read_.data();
+  of.stride = of.dim;
+  for (int64_t n = 0; n < count; n += at_once_) {
+    const int64_t some = std::min(at_once_, count - n);
+    reader_(rows_, step_, columns + n, some, read_.data());
+    kernel_(of, queries, rows ? rows + n : nullptr, kPlaces, some, delta + n);
+  }
+}
 
 Tensor canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int64_t distance) {
   common::check("canonical_pairs", "query: float64 Q D, reference: strided rows R D, row: int64 N, column: int64 N", query,
@@ -14,16 +178,12 @@ Tensor canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column
   common::check_range<int64_t>("canonical_pairs", "column", column, reference.size(0));
   Tensor delta = torch::stable::new_empty(row, {row.numel()}, ScalarType::Double);
   const stop::Flag stop;
-  for_rows(reference, [&](auto zero) {
-    common::in_parallel("canonical_pairs", row.numel(), 256, [&](int64_t begin, int64_t end) {
-      Canonical<decltype(zero)> canonical(reference, distance);
-      const int64_t *i = data<const int64_t>(row), *j = data<const int64_t>(column);
-      const double* rows = data<const double>(query);
-      common::vectorised([&](auto) {
-        for (int64_t n = begin; n < end && !stop(); ++n)
-          data<double>(delta)[n] = canonical(rows + i[n] * query.size(1), j[n]);
-      });
-    });
+  constexpr int64_t kPairs = 256;  // between two looks at the flag
+  common::in_parallel("canonical_pairs", row.numel(), kPairs, [&](int64_t begin, int64_t end) {
+    Canonical canonical(reference, distance);
+    for (int64_t n = begin; n < end && !stop(); n += kPairs)
+      canonical.of_pairs(data<const double>(query), data<const int64_t>(row) + n, data<const int64_t>(column) + n,
+                         std::min(kPairs, end - n), data<double>(delta) + n);
   });
   return delta;
 }

@@ -19,35 +19,59 @@ struct Positives {
 
 // How many positives are before an entry that is none of them. Equal references share a distance, and so the positives
 // that are at the same one.
-template <class T>
 class Places {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
   Places(const Tensor& reference, const Tensor& equal, int64_t distance, int64_t ties)
-      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), known_(4096) {}
+      : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), asked_(kKnown), known_(kKnown),
+        wanted_(kColumns), delta_(kColumns) {}
 
-  // For one query the columns have to ascend.
-  int64_t operator()(int64_t number, const double* query, int64_t column, const Positives& positives) {
-    const int64_t same = equal_[column];
-    Known& known = known_[static_cast<uint64_t>(same) % known_.size()];
-    if (known.query != number || known.same != same) {
-      const double other = canonical_(query, column), *begin = positives.delta, *end = begin + positives.count;
-      const int64_t first = std::lower_bound(begin, end, other) - begin;
-      const int64_t last = std::upper_bound(begin + first, end, other) - begin;
-      known = {number, same, ties_ == kPositivesFirst ? last : first, ties_ == kPositivesLast ? first : last};
+  // Adds entries to the counts of their places: those of `count` columns, at most kColumns. For one query they have to
+  // ascend, from call to call too.
+  void add(int64_t number, const double* query, const int64_t* columns, int64_t count, const Positives& positives,
+           int64_t* found) {
+    int64_t wanted = 0;
+    for (int64_t n = 0; n < count; ++n)
+      if (asked_[slot(columns[n])].becomes(number, equal_[columns[n]])) wanted_[wanted++] = columns[n];
+    canonical_.of_list(query, wanted_.data(), wanted, delta_.data());
+    const double *other = delta_.data(), *const begin = positives.delta, *const end = begin + positives.count;
+    for (int64_t n = 0; n < count; ++n) {
+      Known& known = known_[slot(columns[n])];
+      if (known.becomes(number, equal_[columns[n]])) {
+        const int64_t first = std::lower_bound(begin, end, *other) - begin;
+        const int64_t last = std::upper_bound(begin + first, end, *other++) - begin;
+        known.place = ties_ == kPositivesFirst ? last : first;
+        known.last = ties_ == kPositivesLast ? first : last;
+      }
+      while (known.place < known.last && positives.index[known.place] < columns[n]) ++known.place;
+      ++found[known.place];
     }
-    while (known.place < known.last && positives.index[known.place] < column) ++known.place;
-    return known.place;
   }
 
  private:
-  struct Known {
-    int64_t query = -1, same = -1, place = 0, last = 0;
+  static constexpr int64_t kKnown = 4096;
+  struct Asked {
+    int64_t query = -1, same = -1;
+
+    // Was this another one?
+    bool becomes(int64_t number, int64_t equal) {
+      const bool other = query != number || same != equal;
+      query = number, same = equal;
+      return other;
+    }
   };
-  Canonical<T> canonical_;
+  struct Known : Asked {
+    int64_t place = 0, last = 0;
+  };
+  uint64_t slot(int64_t column) const { return static_cast<uint64_t>(equal_[column]) % kKnown; }
+
+  Canonical canonical_;
   const int64_t* equal_;
   int64_t ties_;
-  std::vector<Known> known_;
+  std::vector<Asked> asked_;  // those of which distances were wanted, in one loop
+  std::vector<Known> known_;  // and those of which they are known, in the next one: both loops pass the same columns
+  std::vector<int64_t> wanted_;
+  std::vector<double> delta_;
 };
 
 // Bins of filter values, equally wide over where the positives are. Those that some positive's interval touches are
@@ -73,10 +97,12 @@ class Bins {
       stop[b] += stop[b - 1];
     }
     hot.resize(bins + 2);
-    for (int64_t b = 0; b < bins + 2; ++b) hot[b] = start[b] < stop[b];
+    common::vectorised([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
+      for (int64_t b = 0; b < bins + 2; ++b) hot[b] = first[b] < last[b];
+    });
   }
   // Monotone whatever is rounded, which is all that counting needs. NaN is in the last bin.
-  int32_t of(float x) const {
+  COMMON_INLINE int32_t of(float x) const {
     const float bin = (x - low_) * scale_ + 1;
     const float below = bin < most_ ? bin : most_;
     return static_cast<int32_t>(below > 0 ? below : 0);
@@ -105,12 +131,11 @@ struct Entries {
 };
 
 // Counts for one query after the other, in a thread of its own.
-template <class T>
 class Counter {
  public:
-  Counter(const Asked& asked, const Places<T>& places)
+  Counter(const Asked& asked, const Places& places)
       : asked_(asked), places_(places), bins_(std::clamp<int64_t>(32 * asked.width(), 256, 4096)), low_(asked.width()),
-        high_(asked.width()), open_(kColumns + kStep), found_(asked.width() + 1) {}
+        high_(asked.width()), open_(kColumns + kStep), unsure_(kColumns), found_(asked.width() + 1) {}
 
   // How many entries come before each positive of query q and after those before it; last, those after all.
   const std::vector<int64_t>& operator()(int64_t q, const Entries& entries) {
@@ -142,18 +167,24 @@ class Counter {
     const uint8_t* hot = table_.hot.data();
     int32_t *number = table_.number.data(), *open = open_.data();
     int64_t opened = 0;
-    for (int64_t c = 0; c < entries.columns; c += kStep) {
-      const int64_t stop = std::min(c + kStep, entries.columns);
-      if (!below(x + c, stop - c, [&](int32_t i) { return bias[c + i]; }, [&](int32_t) { return furthest; })) continue;
-      int32_t bin[kStep];
-      for (int64_t i = c; i < stop; ++i) bin[i - c] = table_.of(x[i] + bias[i]);
-      for (int64_t i = c; i < stop; ++i) {
-        const int32_t here = bin[i - c];
-        ++number[here];
-        open[opened] = static_cast<int32_t>(i);
-        opened += hot[here];
+    common::vectorised([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
+      int64_t count = 0;
+      for (int64_t c = 0; c < columns; c += kStep) {
+        const int64_t stop = std::min(c + kStep, columns);
+        if (!below(x + c, stop - c, [=](int32_t i) COMMON_INLINE { return bias[c + i]; },
+                   [=](int32_t) COMMON_INLINE { return furthest; }))
+          continue;
+        int32_t bin[kStep];
+        for (int64_t i = c; i < stop; ++i) bin[i - c] = bins->of(x[i] + bias[i]);
+        for (int64_t i = c; i < stop; ++i) {
+          const int32_t here = bin[i - c];
+          ++number[here];
+          open[count] = static_cast<int32_t>(i);
+          count += hot[here];
+        }
       }
-    }
+      opened = count;
+    });
     return opened;
   }
 
@@ -163,7 +194,7 @@ class Counter {
     for (int64_t here = 0; here < bins_ + 2; ++here)
       if (!table_.hot[here]) found_[table_.start[here]] += table_.number[here];
     const float* high = high_.data();
-    const double* query = asked_.row(q);
+    int64_t unsure = 0;
     for (int64_t n = 0; n < opened; ++n) {
       const int64_t c = open_[n];
       const float value = entries.x[c] + entries.bias[c];
@@ -171,16 +202,19 @@ class Counter {
       const int32_t here = table_.of(value);
       const int64_t at = std::lower_bound(high + table_.start[here], high + table_.stop[here], value) - high;
       const bool sure = at == positives.count || value < low_[at];
-      ++found_[sure ? at : places_(q, query, entries.start + c, positives)];
+      if (sure) ++found_[at];
+      else unsure_[unsure++] = entries.start + c;
     }
+    places_.add(q, asked_.row(q), unsure_.data(), unsure, positives, found_.data());
   }
 
   const Asked& asked_;
-  Places<T> places_;
+  Places places_;
   Bins table_;
   int64_t bins_;
   std::vector<float> low_, high_;  // of each positive
   std::vector<int32_t> open_;      // columns in hot bins
+  std::vector<int64_t> unsure_;    // references whose distances say where they are
   std::vector<int64_t> found_;
 };
 
@@ -202,29 +236,26 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
   const Asked asked{query, delta, index, relevant, factor, shift, error};
   const int64_t width = asked.width();
   Locks locks(x.size(0));
-  for_rows(reference, [&](auto zero) {
-    using T = decltype(zero);
-    // With few queries every thread has a tile.
-    const int64_t threads = torch::stable::get_num_threads();
-    const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
-    for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
-      const Places<T> places(reference, equal, distance, ties);
-      return [&, count = Counter<T>(asked, places)](const Tile<float>& tile) mutable {
-        const int64_t start = first + tile.column;
-        tile.hide(own, ignored, first);
-        for (int64_t n = 0; n < tile.queries; ++n) {
-          const int64_t q = tile.query + n;
-          const Positives positives = asked.positives(q);
-          if (!positives.count) continue;
-          for (int64_t p = 0; p < positives.count; ++p) tile.hide(n, positives.index[p] - first);
-          const auto& found = count(q, {tile.row(n), data<const float>(bias) + start, tile.columns, start});
-          locks.each(q, q + 1, [&](int64_t, int64_t) {
-            int64_t* sums = data<int64_t>(before) + q * (width + 1);
-            for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];
-          });
-        }
-      };
-    });
+  // With few queries every thread has a tile.
+  const int64_t threads = torch::stable::get_num_threads();
+  const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
+  for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {
+    const Places places(reference, equal, distance, ties);
+    return [&, count = Counter(asked, places)](const Tile<float>& tile) mutable {
+      const int64_t start = first + tile.column;
+      tile.hide(own, ignored, first);
+      for (int64_t n = 0; n < tile.queries; ++n) {
+        const int64_t q = tile.query + n;
+        const Positives positives = asked.positives(q);
+        if (!positives.count) continue;
+        for (int64_t p = 0; p < positives.count; ++p) tile.hide(n, positives.index[p] - first);
+        const auto& found = count(q, {tile.row(n), data<const float>(bias) + start, tile.columns, start});
+        locks.each(q, q + 1, [&](int64_t, int64_t) {
+          int64_t* sums = data<int64_t>(before) + q * (width + 1);
+          for (int64_t p = 0; p <= width; ++p) sums[p] += found[p];
+        });
+      }
+    };
   });
 }
 

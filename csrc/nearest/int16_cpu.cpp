@@ -242,10 +242,10 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
       std::vector<int16_t> held(padded);
       double* const x = centred.data();
       int16_t* const word = held.data();
-      common::vectorised([&](auto) {
+      common::vectorised([=](auto) COMMON_INLINE {
         typedef double Eight __attribute__((vector_size(64), aligned(8)));
         typedef int16_t Words __attribute__((vector_size(16), aligned(2)));
-        const auto sum = [](const Eight& v) { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
+        const auto sum = [](const Eight& v) COMMON_INLINE { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
         for (int64_t n = begin; n < end && !stop(); ++n) {
           const int64_t at = taken ? taken[n] : n, place = first + n;
           const auto* const row = from + std::max<int64_t>(at, 0) * stride;
@@ -287,23 +287,23 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
 
 // Adds what may be among the k nearest of queries x. With first >= 0, a multiple of 64, they are the first references, in
 // order, and a product with a reference from `first` on serves both of its rows.
-void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
+void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
-  STD_TORCH_CHECK(common::multiplies_words(), "keep_by_words: this processor does not multiply words (VNNI)");
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "keep_by_words: got ", bias.size(0),
+  STD_TORCH_CHECK(common::multiplies_words(), "int16_candidates: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
                   " references, but columns are 32 bits wide");
-  common::check("keep_by_words",
+  common::check("int16_candidates",
                 "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
                 "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
-  common::check_range<int32_t>("keep_by_words", "number", number, column.size(1) + 1);
+  common::check_range<int32_t>("int16_candidates", "number", number, column.size(1) + 1);
   STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) && 0 < k && k < column.size(1) &&
                       (first_column < 0 ? own.size(0) == number.size(0)
                                         : own.size(0) <= number.size(0) && number.size(0) <= bias.size(0)),
-                  "keep_by_words: queries, lists, references and k do not fit together");
-  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "keep_by_words: first begins no panel");
+                  "int16_candidates: queries, lists, references and k do not fit together");
+  STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "int16_candidates: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(share),
                           data<const float>(width), panels.size(1)};
@@ -315,7 +315,7 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
-  common::in_parallel("keep_by_words", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
+  common::in_parallel("int16_candidates", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     const Possible possible(slack, bounds, column, number, limit, k);
     const auto push = [&](const Hit& hit) {
       const float apart = 2 * (operands.width[hit.q] * operands.share[hit.at] + spreads[hit.at]);
@@ -324,7 +324,6 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
     float limit_here[kHigh], limits[kPanel], widths[kPanel];
     Found found{limit_here, nullptr, nullptr, 0, 0, std::vector<Hit>(kHigh * kPanel), std::vector<Hit>(kHigh * kPanel)};
     std::vector<int32_t> words;
-    common::vectorised([&](auto) {
     for (int64_t n; (n = next++) < tiles && !stop();) {
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
@@ -356,11 +355,10 @@ void keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor
           });
       }
     }
-    });
   });
 }
 
-// ->  () bool: whether keep_by_words runs here.
+// ->  () bool: whether int16_candidates runs here.
 Tensor words_pay(Tensor like) {
   Tensor answer = torch::stable::new_empty(like, {}, ScalarType::Bool);
   *data<bool>(answer) = common::multiplies_words() > 0;
@@ -371,6 +369,6 @@ Tensor words_pay(Tensor like) {
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("to_words", TORCH_BOX(&nearest::to_words));
-  m.impl("keep_by_words", TORCH_BOX(&nearest::keep_by_words));
+  m.impl("int16_candidates", TORCH_BOX(&nearest::int16_candidates));
   m.impl("multiplies_words", TORCH_BOX(&nearest::words_pay));
 }

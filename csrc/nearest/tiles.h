@@ -79,7 +79,7 @@ void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows,
       tile.columns -= left_out;
       if (!tile.columns) continue;
       multiply(x, data<const T>(x) + tile.query * dim, data<const T>(y) + tile.column * dim, dim, tile);
-      common::vectorised([&](auto) { use(tile); });
+      use(tile);
     }
   });
 }
@@ -107,7 +107,7 @@ constexpr int64_t kStep = 32;  // entries that are looked at together
 
 // Which x[i] + offset(i) are below limit(i): bit i. Mostly none, which is known sooner.
 template <class T, class Offset, class Limit>
-uint32_t below(const T* x, int64_t size, Offset offset, Limit limit) {
+COMMON_INLINE inline uint32_t below(const T* x, int64_t size, Offset offset, Limit limit) {
   uint32_t bits = 0;
   if (size == kStep) {  // a constant, for the sake of the compiler
     int any = 0;

@@ -32,7 +32,7 @@ struct Key<double> {
 };
 
 template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-Word key_of(T value, int32_t column) {
+COMMON_INLINE inline Word key_of(T value, int32_t column) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -40,7 +40,7 @@ Word key_of(T value, int32_t column) {
   return Word(bits) << 32 | static_cast<uint32_t>(column);
 }
 template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-T value_of(Word key) {
+COMMON_INLINE inline T value_of(Word key) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits = static_cast<Bits>(key >> 32);
   bits = bits & kSign ? bits ^ kSign : ~bits;
@@ -65,11 +65,13 @@ struct Least {
     static_assert(sizeof(Word) == 2 * sizeof(T), "an entry takes two words");
   }
 
-  void push(int64_t q, T x, int64_t column) const {
-    Word* keys = key + q * capacity;
+  COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
-    keys[number[q]++] = key_of(x, static_cast<int32_t>(column));
-    if (number[q] < capacity) return;
+    key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
+    if (number[q] == capacity) make_room(q);
+  }
+  COMMON_APART void make_room(int64_t q) const {
+    Word* keys = key + q * capacity;
     std::nth_element(keys, keys + kept - 1, keys + capacity);
     number[q] = static_cast<int32_t>(kept);
     limit[q] = value_of<T>(keys[kept - 1]);
@@ -78,12 +80,12 @@ struct Least {
 
 // Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
 // where start is not negative, to reference start + q's, and to those of each of these references behind it too.
-void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
+void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
-  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "keep_least: got ", references,
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
                   " references, but columns are 32 bits wide");
-  common::check("keep_least",
+  common::check("update_topk",
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
@@ -92,8 +94,8 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
   STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= references && 0 < kept && kept < keys.size(1) &&
                       (halved ? start + x.size(0) <= std::min(references, queries) && first + rows.size(0) <= queries
                               : x.size(0) == queries),
-                  "keep_least: first, kept or start do not fit to the tensors");
-  common::check_range<int32_t>("keep_least", "number", number, keys.size(1));
+                  "update_topk: first, kept or start do not fit to the tensors");
+  common::check_range<int32_t>("update_topk", "number", number, keys.size(1));
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));
   for_type(x, [&](auto zero) {
@@ -102,35 +104,39 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
     const T* offset = data<const T>(bias);
     const auto along_columns = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
-      for (int64_t q = begin; q < end; ++q) {
-        const T* entries = tile.row(q - shift - tile.query);
-        for (int64_t c = 0; c < tile.columns; c += kStep) {
-          const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
-          uint32_t bits = below(x, std::min(kStep, tile.columns - c), [&](int32_t i) { return offset_here[i]; },
-                                [&](int32_t) { return limit; });
-          for (; bits; bits &= bits - 1) {
-            const int i = __builtin_ctz(bits);
-            least.push(q, x[i] + offset_here[i], column + c + i);
+      common::vectorised([=](auto) COMMON_INLINE {
+        for (int64_t q = begin; q < end; ++q) {
+          const T* entries = tile.row(q - shift - tile.query);
+          for (int64_t c = 0; c < tile.columns; c += kStep) {
+            const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
+            uint32_t bits = below(x, std::min(kStep, tile.columns - c), [=](int32_t i) COMMON_INLINE { return offset_here[i]; },
+                                  [=](int32_t) COMMON_INLINE { return limit; });
+            for (; bits; bits &= bits - 1) {
+              const int i = __builtin_ctz(bits);
+              least.push(q, x[i] + offset_here[i], column + c + i);
+            }
           }
         }
-      }
+      });
     };
     const auto along_queries = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
-      for (int64_t n = 0; n < tile.queries; ++n) {
-        const int64_t column = start + tile.query + n;
-        const T *entries = tile.row(n) - first - tile.column, here = offset[column];
-        for (int64_t q = begin; q < end; q += kStep) {
-          const T *x = entries + q, *limit = least.limit + q;
-          uint32_t bits = below(x, std::min(kStep, end - q), [&](int32_t) { return here; },
-                                [&](int32_t i) { return limit[i]; });
-          for (; bits; bits &= bits - 1) {
-            const int i = __builtin_ctz(bits);
-            least.push(q + i, x[i] + here, column);
+      common::vectorised([=](auto) COMMON_INLINE {
+        for (int64_t n = 0; n < tile.queries; ++n) {
+          const int64_t column = start + tile.query + n;
+          const T *entries = tile.row(n) - first - tile.column, here = offset[column];
+          for (int64_t q = begin; q < end; q += kStep) {
+            const T *x = entries + q, *limit = least.limit + q;
+            uint32_t bits = below(x, std::min(kStep, end - q), [=](int32_t) COMMON_INLINE { return here; },
+                                  [=](int32_t i) COMMON_INLINE { return limit[i]; });
+            for (; bits; bits &= bits - 1) {
+              const int i = __builtin_ctz(bits);
+              least.push(q + i, x[i] + here, column);
+            }
           }
         }
-      }
+      });
     };
-    for_tiles<T>("keep_least", x, rows, kRows, kColumns, diagonal, [&] {
+    for_tiles<T>("update_topk", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
         tile.hide(own, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
@@ -145,9 +151,9 @@ void keep_least(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, s
 
 // The `kept` least values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
 // are fewer.
-std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
-  common::check("sorted_least", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
-  common::check_range<int32_t>("sorted_least", "number", number, keys.size(1) + 1);
+std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
+  common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
+  common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
@@ -155,7 +161,7 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
     const Least<T> least(keys, number, limit, kept);
-    common::in_parallel("sorted_least", queries, 8, [&](int64_t begin, int64_t end) {
+    common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = least.key + q * least.capacity;
         const int64_t size = std::min<int64_t>(kept, least.number[q]);
@@ -174,6 +180,6 @@ std::tuple<Tensor, Tensor> sorted_least(Tensor keys, Tensor number, Tensor limit
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("keep_least", TORCH_BOX(&nearest::keep_least));
-  m.impl("sorted_least", TORCH_BOX(&nearest::sorted_least));
+  m.impl("update_topk", TORCH_BOX(&nearest::update_topk));
+  m.impl("finalize_topk", TORCH_BOX(&nearest::finalize_topk));
 }

@@ -21,7 +21,7 @@ constexpr int64_t kLanes = 16;       // documents that are solved together
 constexpr int64_t kGrain = 1 << 17;  // cells that are worth a thread
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-inline double larger(double a, double b) { return a > b ? a : b; }
+COMMON_INLINE inline double larger(double a, double b) { return a > b ? a : b; }
 
 template <class T>
 struct Batch {
@@ -31,7 +31,7 @@ struct Batch {
   stop::Flag stop{};
 
   // What the pairs of row i are worth, (columns, kLanes): nothing below 0; infinity, for good, where one is no number.
-  void read(int64_t first, int64_t i, double* gain) const {
+  COMMON_INLINE void read(int64_t first, int64_t i, double* gain) const {
     for (int64_t k = 0; k < std::min(kLanes, documents - first); ++k) {
       const T* row = similarity + ((first + k) * rows + i) * columns;
       for (int64_t j = 0; j < columns; ++j) {
@@ -43,8 +43,8 @@ struct Batch {
 
   // A pair moves its chain on by a row, by a column, by both or by neither.
   template <class ByRow, class ByColumn>
-  void solve(int64_t first, double* gain, double* best, ByRow by_row, ByColumn by_column) const {
-    std::fill(best, best + columns * kLanes, 0.0);  // chains within the rows so far and the first j + 1 columns
+  COMMON_INLINE void solve(int64_t first, double* gain, double* best, ByRow by_row, ByColumn by_column) const {
+    for (int64_t n = 0; n < columns * kLanes; ++n) best[n] = 0;  // chains within the rows so far and the first j + 1 columns
     for (int64_t i = 0; i < rows && !stop(); ++i) {
       read(first, i, gain);
       double left[kLanes] = {}, corner[kLanes] = {};
@@ -61,12 +61,6 @@ struct Batch {
       value[first + k] = found < kInfinity ? found : std::numeric_limits<double>::quiet_NaN();
     }
   }
-
-  template <class ByRow, class ByColumn>
-  void solve_range(int64_t begin, int64_t end, ByRow by_row, ByColumn by_column) const {
-    std::vector<double> gain(columns * kLanes), best(columns * kLanes);
-    for (int64_t n = begin; n < end && !stop(); ++n) solve(n * kLanes, gain.data(), best.data(), by_row, by_column);
-  }
 };
 
 template <class T>
@@ -74,7 +68,10 @@ void solve_all(const Batch<T>& batch, bool by_row, bool by_column) {
   const int64_t grain = 1 + kGrain / (batch.rows * batch.columns * kLanes);
   const auto run = [&](auto row, auto column) {
     common::in_parallel("heaviest_chain", (batch.documents + kLanes - 1) / kLanes, grain, [&](int64_t begin, int64_t end) {
-      common::vectorised([&](auto) { batch.solve_range(begin, end, row, column); });
+      std::vector<double> gains(batch.columns * kLanes), bests(batch.columns * kLanes);
+      common::vectorised([=, gain = gains.data(), best = bests.data()](auto) COMMON_INLINE {
+        for (int64_t n = begin; n < end && !batch.stop(); ++n) batch.solve(n * kLanes, gain, best, row, column);
+      });
     });
   };
   if (by_row) by_column ? run(std::true_type(), std::true_type()) : run(std::true_type(), std::false_type());

@@ -34,20 +34,20 @@ struct Draws {
   std::vector<int64_t> order;               // queries of equal n and size follow each other
   std::vector<std::atomic<int64_t>> extreme;
 
-  std::pair<int64_t, int64_t> sizes_of(int64_t q) const {
+  COMMON_INLINE std::pair<int64_t, int64_t> sizes_of(int64_t q) const {
     return sizes == 1 ? std::pair(n[0], size[0]) : std::pair(n[q], size[q]);
   }
 
   // words: (columns, kRows), of the draws from `start` on
-  void draw_words(int64_t start, int64_t columns, uint64_t* words) const {
+  COMMON_INLINE void draw_words(int64_t start, int64_t columns, uint64_t* words) const {
     for (int64_t c = 0; c < columns; ++c)
       for (int r = 0; r < kRows; ++r) words[c * kRows + r] = word(begin, start + r, c);
   }
 
   // chosen: (N, kRows), 1 for the places that a draw takes. Algorithm S, as in `random_partitions`.
-  void take_places(const uint64_t* words, std::pair<int64_t, int64_t> of, double* chosen) const {
+  COMMON_INLINE void take_places(const uint64_t* words, std::pair<int64_t, int64_t> of, double* chosen) const {
     uint64_t needed[kRows];
-    std::fill(needed, needed + kRows, of.first);
+    for (uint64_t& of_draw : needed) of_draw = of.first;
     for (int64_t place = 0; place < places; ++place) {
       const uint64_t left = std::max<int64_t>(of.second - place, 0);
       const uint64_t* const from = words + place / 2 * kRows;
@@ -60,13 +60,13 @@ struct Draws {
     }
   }
 
-  void take_signs(const uint64_t* words, double* chosen) const {
+  COMMON_INLINE void take_signs(const uint64_t* words, double* chosen) const {
     for (int64_t i = 0; i < places * kRows; ++i) chosen[i] = static_cast<int64_t>(words[i]) < 0 ? 1.0 : 0.0;
   }
 
   // sums: (kRows,)
   template <int bytes>
-  void add(const double* chosen, const double* unit, double* sums) const {
+  COMMON_INLINE void add(const double* chosen, const double* unit, double* sums) const {
     typedef double Lanes __attribute__((vector_size(bytes), aligned(8)));
     constexpr int lanes = bytes / sizeof(double);
     for (int r = 0; r < kRows; r += kSums * lanes) {
@@ -79,7 +79,7 @@ struct Draws {
   }
 
   template <int bytes>
-  void count(int64_t start, uint64_t* words, double* chosen, int64_t* found) const {
+  COMMON_INLINE void count(int64_t start, uint64_t* words, double* chosen, int64_t* found) const {
     draw_words(start, n ? (places + 1) / 2 : places, words);
     if (!n) take_signs(words, chosen);
     const int rows = static_cast<int>(std::min<int64_t>(kRows, iterations - start));
@@ -96,13 +96,14 @@ struct Draws {
     }
   }
 
-  template <int bytes>
   void run(int64_t first, int64_t last, const stop::Flag& stop) {
     std::vector<uint64_t> words((n ? (places + 1) / 2 : places) * kRows);
     std::vector<double> chosen(places * kRows);
     std::vector<int64_t> found(batch, 0);
-    for (int64_t block = first; block < last && !stop(); ++block)
-      count<bytes>(block * kRows, words.data(), chosen.data(), found.data());
+    common::vectorised([=, words = words.data(), chosen = chosen.data(), found = found.data()](auto bytes) COMMON_INLINE {
+      for (int64_t block = first; block < last && !stop(); ++block)
+        count<decltype(bytes)::value>(block * kRows, words, chosen, found);
+    });
     for (int64_t q = 0; q < batch; ++q) extreme[q] += found[q];
   }
 };
@@ -130,7 +131,7 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
   const stop::Flag stop;
   const int64_t blocks = (iterations + kRows - 1) / kRows, work = kRows * (draws.places + 1) * (batch + 8);
   common::in_parallel("extreme_draws", blocks, 1 + (int64_t(1) << 18) / work, [&](int64_t first, int64_t last) {
-    common::vectorised([&](auto bytes) { draws.run<decltype(bytes)::value>(first, last, stop); });
+    draws.run(first, last, stop);
   });
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
   std::copy(draws.extreme.begin(), draws.extreme.end(), static_cast<int64_t*>(counts.data_ptr()));

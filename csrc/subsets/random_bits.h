@@ -3,9 +3,11 @@
 #pragma once
 #include <cstdint>
 
+#include "common/parallel.h"
+
 namespace subsets {
 
-inline uint64_t word(uint64_t begin, uint64_t row, uint64_t column) {
+COMMON_INLINE inline uint64_t word(uint64_t begin, uint64_t row, uint64_t column) {
   uint64_t z = ((row << 24) + column) * 0x9E3779B97F4A7C15ull + begin;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ z >> 27) * 0x94D049BB133111EBull;

@@ -32,10 +32,10 @@ Tensor resampled_counts(Tensor size, int64_t width, int64_t begin, int64_t start
   common::in_parallel("resampled_counts", rows, grain, [&](int64_t first, int64_t last) {
     std::vector<double> uniform(row_size);  // in [0, 1), of 53 bits
     for (int64_t row = first; row < last && !stop(); ++row) {
-      common::vectorised([&](auto) {
+      common::vectorised([=, numbers = uniform.data()](auto) COMMON_INLINE {
         for (int64_t i = 0; i < row_size; ++i) {
           const int64_t bits = static_cast<int64_t>(word(begin, start + row, i)) >> 11;
-          uniform[i] = static_cast<double>(bits) / (int64_t(1) << 53) + 0.5;
+          numbers[i] = static_cast<double>(bits) / (int64_t(1) << 53) + 0.5;
         }
       });
       for (int64_t b = 0; b < batch; ++b) {

@@ -6,7 +6,7 @@ import torch
 from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 
-pytestmark = pytest.mark.skipif(not _native.has_kernel("keep_least", "cpu"), reason="built without native code")
+pytestmark = pytest.mark.skipif(not _native.has_kernel("update_topk", "cpu"), reason="built without native code")
 
 
 @pytest.fixture(params=["spread", "lattice", "collapsed", "two points"])

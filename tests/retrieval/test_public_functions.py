@@ -155,11 +155,11 @@ def test_more_references_than_int32_can_number():
         positive_ranks(many[:1], labels, many, labels.expand(2**31))
     with says(message):
         RankCounter(many[:1], -torch.ones(1).long(), many, Ranking(memory_budget=2**20))
-    if _native.has_kernel("keep_least", "cpu"):
+    if _native.has_kernel("update_topk", "cpu"):
         keys, number = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
         bias, limit = torch.zeros(1).expand(2**31), torch.zeros(1)
         with pytest.raises(RuntimeError, match="got 2147483648 references, but columns are 32 bits wide"):
-            operators.keep_least(many[:1], many[:1], bias, 0, -labels - 1, None, keys, number, limit, 1, -1)
+            operators.update_topk(many[:1], many[:1], bias, 0, -labels - 1, None, keys, number, limit, 1, -1)
 
 
 def test_a_self_index_beyond_the_references(device):

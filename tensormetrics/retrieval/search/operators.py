@@ -1,8 +1,8 @@
 """The native operators of the search on a CPU, and its Triton kernels on a GPU, where they are to be had.
 
 The operators do what torch has no operator for in one pass over a tile that is in the cache; everything else is made of
-matrix products. References stand where the same is done in torch: canonical_pairs in distance.py, keep_least and
-sorted_least in topk.py, count_before in ranking/rank_counts.py.
+matrix products. References stand where the same is done in torch: canonical_pairs in distance.py, update_topk and
+finalize_topk in topk.py, count_before in ranking/rank_counts.py.
 """
 
 from types import ModuleType
@@ -45,15 +45,15 @@ _canonical_pairs = define(
 # in two words of the values' dtype, as the operator packs it; number (Q,) int32; limit (Q,) of that dtype. With
 # start >= 0 there are keys of all references, query q is reference start + q, and a value also serves its reference, if
 # that is behind.
-_keep_least = define(
-    "keep_least(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
+_update_topk = define(
+    "update_topk(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
     "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and what searches with it", 4.5),
 )
 # ->  (Q, kept) float64, (Q, kept) int64
-_sorted_least = define(
-    "sorted_least(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
+_finalize_topk = define(
+    "finalize_topk(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
     _sorted,
     Operator("nearest", "TorchKNN and what searches with it", 4.5),
 )
@@ -83,8 +83,8 @@ multiplies_words = define(
 # x, panels: queries and references, as `Rounded` holds them; x_scale, scale, bias, share, spread: (64 P,) float32;
 # width, slack, own: (Q,), and what is kept of each query: see `Lists` in words/rounded.py. With first >= 0, a multiple
 # of 64, queries are the first of the references, and each product with one from `first` on serves both of its rows.
-_keep_by_words = define(
-    "keep_by_words(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
+_int16_candidates = define(
+    "int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
     "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
     "Tensor(d!) limit, int k, int first) -> ()",
     _nothing,
@@ -93,8 +93,8 @@ _keep_by_words = define(
 # query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs;
 # order: (R,) int64, which reference each column is; then as above
 # ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
-_nearest_of_possible = define(
-    "nearest_of_possible(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
+_rerank_candidates = define(
+    "rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
     "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
     "-> (Tensor, Tensor, Tensor)",
     _of_possible,
@@ -120,17 +120,17 @@ _merge_nearest = define(
 settle_possible = interruptible(_settle_possible, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
 merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
 to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
-keep_by_words = interruptible(_keep_by_words, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
-nearest_of_possible = interruptible(_nearest_of_possible, lambda query, *_: 50 * query.numel())
+int16_candidates = interruptible(_int16_candidates, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
+rerank_candidates = interruptible(_rerank_candidates, lambda query, *_: 50 * query.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
-keep_least = interruptible(_keep_least, lambda x, rows, *_: len(x) * rows.numel() / 20)
-sorted_least = interruptible(_sorted_least, lambda keys, *_: 5 * keys.numel())
+update_topk = interruptible(_update_topk, lambda x, rows, *_: len(x) * rows.numel() / 20)
+finalize_topk = interruptible(_finalize_topk, lambda keys, *_: 5 * keys.numel())
 count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.numel() / 20 + len(rows)))
 
 
 def selects(device: torch.device) -> bool:
     """Whether the operators that keep the least values can be used."""
-    return _native.usable("keep_least", device)
+    return _native.usable("update_topk", device)
 
 
 def counts(device: torch.device) -> bool:

@@ -30,7 +30,7 @@ class Least:
         """
         with plain_products(x.device):
             for first, rows in filter_.pieces(start or 0):
-                operators.keep_least(
+                operators.update_topk(
                     x,
                     rows,
                     filter_.bias,
@@ -46,11 +46,11 @@ class Least:
 
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
         # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 where there are fewer
-        return operators.sorted_least(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
+        return operators.finalize_topk(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
 
 
-@_native.reference("keep_least")
-def _keep_least(
+@_native.reference("update_topk")
+def _update_topk(
     x: Tensor,
     rows: Tensor,
     bias: Tensor,
@@ -95,8 +95,8 @@ def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, 
     number[rows] = (values < torch.inf).sum(1).int()
 
 
-@_native.reference("sorted_least")
-def _sorted_least(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+@_native.reference("finalize_topk")
+def _finalize_topk(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :kept, 1]
     filled = torch.arange(kept, device="cpu") < number[:, None]
     return keys[:, :kept, 0].double().where(filled, torch.inf), words.long().where(filled, -1)

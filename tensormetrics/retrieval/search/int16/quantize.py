@@ -144,8 +144,8 @@ def _to_words(
     panels[place_of // BLOCK, :, place_of % BLOCK] = padded
 
 
-@_native.reference("keep_by_words")
-def _keep_by_words(
+@_native.reference("int16_candidates")
+def _int16_candidates(
     x: Tensor,
     x_scale: Tensor,
     panels: Tensor,

@@ -82,7 +82,7 @@ class WordSearch:
             own = self.place[queries.own.clamp(min=0)].where(queries.own >= 0, -1)
             (slack, lists), place = self._listed(rounded, own, -1), torch.arange(len(own), device="cpu")
         sides = queries.rows.double().contiguous(), references, place, self.order
-        self.last = operators.nearest_of_possible(*sides, slack, *lists, self.task.k, distance.code)
+        self.last = operators.rerank_candidates(*sides, slack, *lists, self.task.k, distance.code)
         return self.last[0], self.last[2]
 
     def _listed(self, x: Rounded, own: Tensor, first: int) -> tuple[Tensor, Lists]:
@@ -96,12 +96,12 @@ class WordSearch:
         lists.limit.fill_(torch.inf).masked_fill_(unknown, -torch.inf)
         scale = x.scale * -self.filter.distance.factor
         sides = x.panels, scale, self.rounded.panels, *self.terms, width, slack, own
-        operators.keep_by_words(*sides, *lists, self.task.k, first)
+        operators.int16_candidates(*sides, *lists, self.task.k, first)
         return slack, lists
 
 
-@_native.reference("nearest_of_possible")
-def _nearest_of_possible(
+@_native.reference("rerank_candidates")
+def _rerank_candidates(
     query: Tensor,
     reference: Tensor,
     place: Tensor,

@@ -66,7 +66,7 @@ class WordPairs:
         self.rounded = Rounded.nothing(places, dim)
         self.order = torch.empty(places, dtype=torch.int64, device="cpu")  # which rows they are, -1 = none
         self.shift = torch.empty(places, dtype=torch.float64, device="cpu")  # takes distances to what lists bound
-        # Of each row the scale as a query, bias, share, spread, width and slack, as `keep_by_words` takes them.
+        # Of each row the scale as a query, bias, share, spread, width and slack, as `int16_candidates` takes them.
         self.terms = torch.empty(6, places, dtype=torch.float32, device="cpu")
         self.lists = Lists.of_size(places, capacity_of(k, dim))
 
@@ -154,7 +154,7 @@ class WordPairs:
         panels = self.rounded.panels[every.start // BLOCK : every.stop // BLOCK]
         first = y.places.start - x.places.start if both else -1
         references = panels, self.rounded.scale[every], bias, share, spread
-        operators.keep_by_words(panels, scale, *references, width, slack, own, *lists, self.k, first)
+        operators.int16_candidates(panels, scale, *references, width, slack, own, *lists, self.k, first)
         return lists
 
     def _settle(self, x: Part, y: Part, base: int) -> None:

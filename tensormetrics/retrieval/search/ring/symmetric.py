@@ -111,7 +111,7 @@ def _neighbours(
             queries = filter_.query(x.rows[tile])[0] if x.scaled is None else x.scaled[tile]
             tables = least.keys, least.number, least.limit, least.kept, start
             with plain_products(queries.device):
-                operators.keep_least(queries, rows, filter_.bias, first, own[: len(queries)], None, *tables)
+                operators.update_topk(queries, rows, filter_.bias, first, own[: len(queries)], None, *tables)
     values, columns = least.sorted()
     of_x, of_y = slice(size), slice(size, None)
 
