@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from itertools import chain
@@ -103,7 +104,9 @@ class BuildExt(build_ext):
             )
         self.extensions = [each for each in self.extensions if self.inplace or not each.name.startswith("tests.")]
         self.failed: dict[str, str] = {}
+        start = time.perf_counter()
         super().run()
+        self.seconds = time.perf_counter() - start
         self.write_record()
         if self.failed:
             say(
@@ -170,6 +173,7 @@ class BuildExt(build_ext):
             "cards": [f"sm_{n}" for n in CARDS] if wants_cuda() else [],
             "libraries": [each.name.rpartition("._")[2] for each in self.extensions if "tests" not in each.name],
             "failed": self.failed,
+            "seconds": round(self.seconds, 1),
         }
         target = Path(self.get_ext_fullpath("tensormetrics._build")).with_suffix(".json")
         target.write_text(json.dumps(record, indent=2) + "\n")

@@ -34,7 +34,9 @@ def _code() -> Iterator[str]:
     record = _record()
     compilers = "; ".join(f"{language}: {name}" for language, name in record.get("compilers", {}).items())
     yield ""
-    yield f"native code, compiled with {compilers}, for torch {record['torch']}" if compilers else "native code"
+    seconds = f", in {record['seconds']:.0f} s" if "seconds" in record else ""
+    built = f"native code, compiled with {compilers}, for torch {record['torch']}{seconds}"
+    yield built if compilers else "native code"
     missing = []
     for name, operator in _native.OPERATORS.items():
         cpu, cuda = (_native.has_kernel(name, device) for device in ("cpu", "cuda"))

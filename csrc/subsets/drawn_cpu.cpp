@@ -31,8 +31,8 @@ struct Draws {
   const int64_t *n, *size;                  // (B,), or (1,) for all queries, or null
   const int64_t *low, *high;                // (B,), or null
   int64_t sizes, batch, places, begin, iterations;
-  std::vector<int64_t> order;               // queries of equal n and size follow each other
-  std::vector<std::atomic<int64_t>> extreme;
+  const int64_t* order;           // (B,), queries of equal n and size follow each other
+  std::atomic<int64_t>* extreme;  // (B,)
 
   COMMON_INLINE std::pair<int64_t, int64_t> sizes_of(int64_t q) const {
     return sizes == 1 ? std::pair(n[0], size[0]) : std::pair(n[q], size[q]);
@@ -48,15 +48,18 @@ struct Draws {
   COMMON_INLINE void take_places(const uint64_t* words, std::pair<int64_t, int64_t> of, double* chosen) const {
     uint64_t needed[kRows];
     for (uint64_t& of_draw : needed) of_draw = of.first;
-    for (int64_t place = 0; place < places; ++place) {
+    const auto take_place = [&](int64_t place, int shift) COMMON_INLINE {
       const uint64_t left = std::max<int64_t>(of.second - place, 0);
       const uint64_t* const from = words + place / 2 * kRows;
-      const int shift = place % 2 * 32;
       for (int r = 0; r < kRows; ++r) {
         const bool take = ((from[r] >> shift & 0xFFFFFFFFu) * left >> 32) < needed[r];
         chosen[place * kRows + r] = take ? 1.0 : 0.0;
         needed[r] -= take;
       }
+    };
+    for (int64_t place = 0; place < places; place += 2) {  // a word serves two places
+      take_place(place, 0);
+      if (place + 1 < places) take_place(place + 1, 32);
     }
   }
 
@@ -96,13 +99,14 @@ struct Draws {
     }
   }
 
-  void run(int64_t first, int64_t last, const stop::Flag& stop) {
+  void run(int64_t first, int64_t last, const stop::Flag& stop) const {
     std::vector<uint64_t> words((n ? (places + 1) / 2 : places) * kRows);
     std::vector<double> chosen(places * kRows);
     std::vector<int64_t> found(batch, 0);
-    common::vectorised([=, words = words.data(), chosen = chosen.data(), found = found.data()](auto bytes) COMMON_INLINE {
+    common::vectorised([=, draws = *this, words = words.data(), chosen = chosen.data(),
+                        found = found.data()](auto bytes) COMMON_INLINE {
       for (int64_t block = first; block < last && !stop(); ++block)
-        count<decltype(bytes)::value>(block * kRows, words, chosen, found);
+        draws.count<decltype(bytes)::value>(block * kRows, words, chosen, found);
     });
     for (int64_t q = 0; q < batch; ++q) extreme[q] += found[q];
   }
@@ -121,12 +125,13 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
     return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
   };
   const int64_t batch = units.size(0);
-  Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),
-              n ? n->size(0) : 1, batch, units.size(1), begin, iterations, std::vector<int64_t>(batch),
-              std::vector<std::atomic<int64_t>>(batch)};
-  std::iota(draws.order.begin(), draws.order.end(), 0);
+  std::vector<int64_t> order(batch);
+  std::vector<std::atomic<int64_t>> extreme(batch);
+  const Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),
+                    n ? n->size(0) : 1, batch, units.size(1), begin, iterations, order.data(), extreme.data()};
+  std::iota(order.begin(), order.end(), 0);
   if (draws.sizes > 1)
-    std::stable_sort(draws.order.begin(), draws.order.end(),
+    std::stable_sort(order.begin(), order.end(),
                      [&](int64_t p, int64_t q) { return draws.sizes_of(p) < draws.sizes_of(q); });
   const stop::Flag stop;
   const int64_t blocks = (iterations + kRows - 1) / kRows, work = kRows * (draws.places + 1) * (batch + 8);
@@ -134,7 +139,7 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
     draws.run(first, last, stop);
   });
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
-  std::copy(draws.extreme.begin(), draws.extreme.end(), static_cast<int64_t*>(counts.data_ptr()));
+  std::copy(extreme.begin(), extreme.end(), static_cast<int64_t*>(counts.data_ptr()));
   return counts;
 }
 
