@@ -163,8 +163,6 @@ FUNCTIONS = {
 }
 
 ROWLESS = {
-    "p_better_after": "takes a comparison; its fields are broadcast",
-    "items_to_decide": "as `p_better_after`",
     "dirichlet_prior": "makes a prior of a word",
     "sample_log_gamma": "one address of draws for all that it draws: another shape is another draw",
     "sample_dirichlet": "as `sample_log_gamma`",
