@@ -65,7 +65,7 @@ def plot_values(
 
 def steps_of(val: Any) -> Sequence[Any]:
     """What `plot` is given, as a list of answers: one answer alone is one step."""
-    return val if isinstance(val, list | tuple) else [val]
+    return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
 
 
 def in_words(name: str) -> str:

@@ -203,7 +203,7 @@ class ConfusionPosterior(Metric):
             self.append_rows("cells", cell[0])
 
     def compute(self) -> dict[str, Tensor]:
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for metric, (value, low, high) in self._estimates(self.ci_probability).items():
             tensors |= {metric: value, f"{metric}/low": low, f"{metric}/high": high}
         return tensors
