@@ -14,7 +14,7 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_sums,
 )
-from tensormetrics.uncertainty import as_scalars
+from tensormetrics.uncertainty import UncertaintyWarning, as_scalars, compare
 from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 
@@ -469,3 +469,53 @@ def test_scores_above_a_threshold_are_class_1(device):
         single.update(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(ValueError, match="^preds: got nan scores, wanted 0 to 1$"):
         single.update(torch.tensor([torch.nan]), torch.tensor([1]))
+
+
+def answers_of(metrics, preds, target, **identity):
+    metric = ConfusionPosterior(3, metrics, num_samples=50).to(target.device)
+    metric.update(preds, target, **identity)
+    return metric
+
+
+def test_comparison_on_other_targets_of_the_same_ids_is_refused(device):
+    target = torch.arange(30, device=device) % 3
+    other_target = target.roll(3).where(target != 1, 2)
+    for identity in ({"ids": target.cumsum(0)}, {"groups": target.cumsum(0)}):
+        a, same_items = (answers_of("acc", preds, target, **identity) for preds in (target, 0 * target))
+        assert compare(a, same_items)["acc"].difference == pytest.approx(2 / 3)
+        with pytest.raises(ValueError, match="^a, b: their items differ"):
+            compare(a, answers_of("acc", target, other_target, **identity))
+
+
+def test_comparison_of_errors_takes_less_for_better(device):
+    target = torch.arange(60, device=device) % 3
+    right, wrong = (answers_of(["acc", "mae"], preds, target, ids=target.cumsum(0)) for preds in (target, 0 * target))
+    comparisons = compare(right, wrong)
+    assert comparisons["acc"].low > 0 > comparisons["mae"].high
+    assert all(comparison.p_better > 0.99 for comparison in comparisons.values())
+
+
+def test_comparison_of_one_group_spans_the_range_of_each_metric(device):
+    target = torch.arange(30, device=device) % 3
+    metrics = ["mcc", "tpr", "acc", "mae"]
+    sides = [answers_of(metrics, preds, target, groups=0 * target) for preds in (target, target.roll(1))]
+    with pytest.warns(UncertaintyWarning, match="^one pair: its spread cannot be known"):
+        comparisons = compare(*sides)
+    ends = {name: (comparison.low.tolist(), comparison.high.tolist()) for name, comparison in comparisons.items()}
+    assert ends == {"mcc": (-2, 2), "tpr": ([-1.0] * 3, [1.0] * 3), "acc": (-1, 1), "mae": (-2, 2)}
+
+
+def test_comparison_of_faultless_models_leaves_room_for_unseen_errors(device):
+    target = torch.arange(30, device=device) % 3
+    sides = [answers_of(["acc", "f1@macro", "tpr"], target, target, ids=target.cumsum(0)) for _ in range(2)]
+    for comparison in compare(*sides).values():
+        assert not comparison.difference.any() and (comparison.p_value == 1).all()
+        assert (comparison.low < -0.01).all() and (comparison.high > 0.01).all()
+        assert (comparison.low > -0.4).all() and (comparison.high < 0.4).all()
+
+
+def test_comparison_with_labels_outside_the_classes_is_refused():
+    metric = answers_of("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
+    metric.spilled += 1  # as on a GPU
+    with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores"):
+        compare(metric, metric)
