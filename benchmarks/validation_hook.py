@@ -91,8 +91,8 @@ def posterior(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hoo
         metric = ConfusionPosterior(classes, names, prevalence_prior=1, confusion_prior=1).to(device)
         for batch in batches:
             metric.update(*batch)
-        estimates = metric.compute()
-        return torch.stack([torch.stack(tuple(estimates[name])) for name in names]).flatten().tolist()
+        ends = [(e.details["median"], e.low, e.high) for e in metric.interval().values()]
+        return torch.stack([end for estimate in ends for end in estimate]).tolist()
 
     def peer() -> list[float]:
         from prob_conf_mat.experiment import Experiment

@@ -74,12 +74,10 @@ class Validation:
             self.retrieval.update(embeddings, labels)
             self.clusters.update(embeddings, labels)
             self.posterior.update(logits, labels)
-        counts = self.posterior.counts
         result: dict[str, Any] = {name: float(value) for name, value in self.retrieval.compute().items()}
         result["cluster_accuracy"] = float(self.clusters.compute())
-        result["plain_accuracy"] = float(counts.diagonal().sum() / counts.sum())
-        for name, (median, low, high) in self.posterior.compute().items():
-            result[name] = {"median": float(median), "low": float(low), "high": float(high)}
+        for name, (value, low, high) in self.posterior.interval().items():
+            result[name] = {"value": float(value), "low": float(low), "high": float(high)}
         for metric in (self.retrieval, self.clusters, self.posterior):
             metric.reset()
         return result
@@ -143,13 +141,13 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
 
 
 def table(history: list[dict[str, Any]]) -> str:
-    """One line per epoch; the last two columns are posterior medians with 95 % highest-density intervals."""
+    """Return one line per epoch; the last two columns are scores with 95 % highest-density intervals."""
     head = f"{'epoch':>5} {'loss':>6}" + "".join(f" {name:>16}" for name in RETRIEVAL.values())
     lines = [head + "".join(f" {name:>22}" for name in POSTERIOR.values())]
     for row in history:
         line = f"{row['epoch']:>5} {row['loss']:>6.3f}" + "".join(f" {row[name]:>16.4f}" for name in RETRIEVAL)
         for name in POSTERIOR:
-            interval = "{median:.4f} [{low:.3f}, {high:.3f}]".format(**row[name])
+            interval = "{value:.4f} [{low:.3f}, {high:.3f}]".format(**row[name])
             line += f" {interval:>22}"
         lines.append(line)
     return "\n".join(lines)
@@ -168,11 +166,11 @@ def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
     dress(curves, grid="y")
     rare = 1 + len(history) // 20  # more bars than that would cover each other
     for i, (name, label) in enumerate(POSTERIOR.items()):
-        medians, low, high = (np.array([row[name][field] for row in history]) for field in ("median", "low", "high"))
-        bars = (medians - low).tolist(), (high - medians).tolist()
+        values, low, high = (np.array([row[name][field] for row in history]) for field in ("value", "low", "high"))
+        bars = (values - low).tolist(), (high - values).tolist()
         style = line_style(i) | {"errorevery": rare, "markevery": rare}
         beside = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
-        curves.errorbar(beside, medians, bars, capsize=2, label=label, **style)
+        curves.errorbar(beside, values, bars, capsize=2, label=label, **style)
     for i, (name, label) in enumerate(RETRIEVAL.items(), len(POSTERIOR)):
         curves.plot(epochs, [row[name] for row in history], label=label, markevery=rare, **line_style(i))
     curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))

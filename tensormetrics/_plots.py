@@ -80,14 +80,26 @@ def in_words(name: str) -> str:
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:
     """Each number of a metric's value with the ends of its interval, NaN where it has none."""
     if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from scalars(part, str(key))
+        parts = {str(key): part for key, part in value.items()}
+        ends = {key: (f"{key}/low", f"{key}/high") for key in parts}
+        ends = {key: pair for key, pair in ends.items() if parts.keys() >= {*pair}}
+        is_end = {end for pair in ends.values() for end in pair}
+        for key, part in parts.items():
+            if key in ends:
+                columns = [_flat(parts[name]) for name in (key, *ends[key])]
+                yield from named(key, np.stack(columns, 1))
+            elif key not in is_end:
+                yield from scalars(part, key)
     elif hasattr(value, "low") and hasattr(value, "high"):
-        sides = [np.ravel(side.detach().cpu()) for side in value]
-        yield from named(name, np.stack(sides, 1))
+        yield from named(name, np.stack([_flat(side) for side in value], 1))
     else:
-        middle = np.ravel(value.detach().cpu() if hasattr(value, "detach") else value)
+        middle = _flat(value)
         yield from named(name, np.stack([middle, *[np.full(len(middle), math.nan)] * 2], 1))
+
+
+def _flat(value: Any) -> np.ndarray:
+    # ->  (n,)
+    return np.ravel(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def named(name: str, rows: np.ndarray) -> Iterable[tuple[str, tuple[float, float, float]]]:

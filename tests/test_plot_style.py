@@ -98,7 +98,7 @@ def demo(epochs):
         pytest.importorskip(module)
     from tensormetrics._demo import draw as draw_demo
 
-    interval = {"median": 0.9, "low": 0.8, "high": 0.95}
+    interval = {"value": 0.9, "low": 0.8, "high": 0.95}
     row = {"precision_at_1": 0.9, "r_precision": 0.8, "mean_average_precision_at_r": 0.7, "cluster_accuracy": 0.6}
     history = [{"epoch": i + 1, **row, "acc": interval, "f1@macro": interval} for i in range(epochs)]
     generator = torch.Generator().manual_seed(0)

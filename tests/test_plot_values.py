@@ -34,9 +34,9 @@ def points(ax, axis: int) -> list[float]:
 
 
 def middles(value):
-    """Estimates stand as points at their medians."""
+    """Return the values that are drawn as points, without the ends of intervals."""
     if isinstance(value, dict):
-        return {key: middles(part) for key, part in value.items()}
+        return {key: middles(part) for key, part in value.items() if not key.endswith(("/low", "/high"))}
     return value.value if isinstance(value, Estimate) else value
 
 
@@ -79,11 +79,25 @@ def test_intervals_gaps_and_classes():
 def test_intervals_of_a_confusion_posterior():
     metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=200)
     metric.update(torch.randint(0, 3, (60,)), torch.randint(0, 3, (60,)))
-    found, (_, ax) = metric.compute(), metric.plot()
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]", "tpr[2]"]
-    bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in ax.containers]
-    low, high = (torch.cat([getattr(found[name], end).view(-1) for name in found]).tolist() for end in ("low", "high"))
-    assert bars == [pytest.approx(ends) for ends in zip(low, high, strict=True)]
+    tensors = metric.compute()
+    low, high = (torch.cat([tensors[f"{name}/{end}"].view(-1) for name in ("acc", "tpr")]) for end in ("low", "high"))
+    for val in (None, tensors, metric.interval()):
+        _, ax = metric.plot(val)
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["acc", "tpr[0]", "tpr[1]", "tpr[2]"]
+        assert points(ax, 0) == pytest.approx([float(tensors["acc"]), *tensors["tpr"].tolist()])
+        bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in ax.containers]
+        assert bars == [pytest.approx(ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
+
+
+def test_plot_of_values_of_forward_draws_points_and_lines():
+    metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=50)
+    steps = [metric(torch.randint(0, 3, (50,)), torch.randint(0, 3, (50,))) for _ in range(2)]
+    _, ax = metric.plot(steps[0])
+    assert points(ax, 0) == pytest.approx([float(steps[0]["acc"]), *steps[0]["tpr"].tolist()])
+    _, ax = metric.plot(steps)
+    assert len(ax.containers) == 4 and ax.get_xlabel() == "step"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert len(ax.containers) == 4 and len(ax.containers[0].lines[2][0].get_segments()) == 2
 
 
 def test_given_axes_and_a_collection():

@@ -21,8 +21,6 @@ from .comparison.pairwise import PairwiseComparisonResult as PairwiseComparisonR
 from .comparison.pairwise import pairwise_compare as pairwise_compare
 from .comparison.pairwise import score_interval_width as score_interval_width
 from .comparison.sample_size import items_needed as items_needed
-from .comparison.sample_size import items_to_decide as items_to_decide
-from .comparison.sample_size import p_better_after as p_better_after
 from .metrics.parse import AveragedMetric as AveragedMetric
 from .metrics.parse import MetricCollection as MetricCollection
 from .metrics.parse import get_metric as get_metric
@@ -113,11 +111,9 @@ __all__ = [
     "heterogeneity_pm",
     "interpret_i2",
     "items_needed",
-    "items_to_decide",
     "listwise_compare",
     "load_csv",
     "mcnemar_p_value",
-    "p_better_after",
     "pairwise_compare",
     "plot_difference",
     "plot_distributions",

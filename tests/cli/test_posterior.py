@@ -1,7 +1,6 @@
 """`tensormetrics posterior` on small matrices."""
 
 import json
-import re
 
 import pytest
 from click.testing import CliRunner
@@ -142,22 +141,6 @@ def test_paired_answers_as_spreadsheets_write_them(folder, mark, encoding):
     assert result.exit_code == 0, result.output
     summaries = json.loads(result.stdout)["scores"]["acc"]["summaries"]
     assert [(row["Group"], row["Observed"]) for row in summaries] == [("mlp", 0.75), ("caf\u00e9", 0.75)]
-
-
-def test_how_many_more_items_decide(folder):
-    (folder / "c.csv").write_text("60,40\n40,60\n")
-    result = run(folder / "a.csv", folder / "b.csv", folder / "c.csv", "--metric", "acc", "--compare", "--json",
-                 folder / "o.json")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    pairs = json.loads((folder / "o.json").read_text())["scores"]["acc"]["pairs"]
-    assert [row["more_items"] == 0 for row in pairs] == [False, True, True]
-    # 178 against 185 of 200: z is 1.19, and 1.645 is wanted
-    z = (0.925 - 0.89) / (0.925 * 0.075 / 200 + 0.89 * 0.11 / 200) ** 0.5
-    assert pairs[0]["more_items"] == pytest.approx(200 * ((1.645 / z) ** 2 - 1), rel=0.1)
-    assert "not decided at 95%" in result.stdout
-    (line,) = [line for line in result.stdout.splitlines() if "more items" in line]
-    assert re.fullmatch(r"a and b: with about \d\d0 more items this difference would be decided", line.strip())
-    assert "not decided" not in run(folder / "a.csv", folder / "c.csv", "--metric", "acc", "--compare").stdout
 
 
 def test_items_for_an_interval_of_a_width(folder):

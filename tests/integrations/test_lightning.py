@@ -12,7 +12,6 @@ from torchmetrics import MetricCollection
 
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision
-from tensormetrics.uncertainty import as_scalars
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -46,7 +45,7 @@ class Classifier(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.neighbours.compute())
-        self.log_dict(as_scalars(self.posterior.compute()))
+        self.log_dict(self.posterior.compute())
         self.neighbours.reset()
         self.posterior.reset()
 
@@ -79,6 +78,7 @@ def test_two_ranks_log_what_one_logs(tmp_path):
     expected = AccuracyCalculator(include=["precision_at_1"])
     expected.update(points, labels)
     assert alone["precision_at_1"] == pytest.approx(float(expected.compute()["precision_at_1"]))
+    assert alone["acc"] == pytest.approx(float((points.argmax(1) == labels).double().mean()))
     assert alone["acc/low"] < alone["acc"] < alone["acc/high"]
     for rank in (0, 1):
         assert json.loads((tmp_path / "2" / f"{rank}.json").read_text()) == pytest.approx(

@@ -113,7 +113,7 @@ def test_scalars_and_plots_of_the_metric(device):
     preds, target = torch.randint(0, 3, (2, 3, 40), device=device)
     for each in metric, bare:
         each.update(preds, target)
-    numbered = as_scalars(bare.compute(), "val/")
+    numbered = as_scalars(bare.interval(), "val/")
     assert bare.as_scalars("val/") == numbered
     expected = {}
     for name, value in numbered.items():

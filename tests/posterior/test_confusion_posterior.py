@@ -14,7 +14,7 @@ from tensormetrics.posterior import (
     sample_metrics,
     sample_sums,
 )
-from tensormetrics.uncertainty import as_scalars
+from tensormetrics.uncertainty import UncertaintyWarning, as_scalars, compare
 from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 
@@ -26,7 +26,7 @@ def labels_of(counts, device):
 
 
 def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(x, y) for name in a for x, y in zip(a[name], b[name], strict=True))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_known_answers(device):
@@ -35,11 +35,13 @@ def test_known_answers(device):
     metric = ConfusionPosterior(3, ["acc", "f1@macro"], **options).to(device)
     metric.update(*labels_of(golden["counts"], device))
     assert metric.counts.tolist() == golden["counts"]
-    for name, found in metric.compute().items():
+    observed = np.diag(golden["counts"]).sum() / np.sum(golden["counts"])
+    assert float(metric.compute()["acc"]) == pytest.approx(observed, rel=1e-12)
+    for name, estimate in metric.interval().items():
         expected = golden["values"][name]
-        assert found.value.shape == () and found.value.dtype == torch.float64
-        assert float(found.value) == pytest.approx(expected["median"], rel=1e-5)
-        assert [float(found.low), float(found.high)] == pytest.approx(expected["hdi"], rel=1e-5)
+        assert estimate.value.shape == () and estimate.value.dtype == torch.float64
+        assert float(estimate.details["median"]) == pytest.approx(expected["median"], rel=1e-5)
+        assert [float(estimate.low), float(estimate.high)] == pytest.approx(expected["hdi"], rel=1e-5)
     sums = sample_sums(
         metric.counts,
         3,
@@ -96,11 +98,58 @@ def test_metrics_do_not_change_each_other(device):
         return metric.compute()
 
     alone, together = estimates("acc"), estimates("mcc", "acc", "accuracy", "tpr")
-    assert same(alone, {"acc": together["acc"]}) and same(alone, {"acc": together["accuracy"]})
-    assert list(together) == ["mcc", "acc", "accuracy", "tpr"] and together["tpr"].low.shape == (5,)
+    for name in ("acc", "accuracy"):
+        assert same(alone, {f"acc{end}": together[f"{name}{end}"] for end in ("", "/low", "/high")})
+    names = ["mcc", "acc", "accuracy", "tpr"]
+    assert list(together) == [f"{name}{end}" for name in names for end in ("", "/low", "/high")]
+    assert together["tpr/low"].shape == (5,)
     assert not same(alone, estimates("acc", seed=1)) and not same(alone, estimates("acc", name="other"))
-    narrow = estimates("acc", ci_probability=0.5)["acc"]
-    assert alone["acc"].low < narrow.low < narrow.high < alone["acc"].high
+    narrow = estimates("acc", ci_probability=0.5)
+    assert alone["acc/low"] < narrow["acc/low"] < narrow["acc/high"] < alone["acc/high"]
+
+
+def test_forward_of_one_batch_equals_the_values_of_compute(device):
+    metric = ConfusionPosterior(3, ["acc", "tpr", "f1@macro", "mcc"], num_samples=50).to(device)
+    values = metric(torch.randint(0, 3, (67,), device=device), torch.randint(0, 3, (67,), device=device))
+    tensors = metric.compute()
+    assert list(values) == list(metric.metrics) and same(values, {name: tensors[name] for name in values})
+
+
+def test_interval_of_few_items_holds_the_observed_score(device):
+    metric = ConfusionPosterior(3, ["acc", "tpr", "mcc"], confusion_prior=50.0, num_samples=200, labels=list("abc"))
+    metric.to(device).update(*labels_of([[4, 0, 0], [0, 3, 0], [0, 0, 0]], device))
+    estimates = metric.interval(confidence=0.9)
+    for name, estimate in estimates.items():
+        is_defined = ~estimate.value.isnan()
+        assert ((estimate.low <= estimate.value) & (estimate.value <= estimate.high))[is_defined].all()
+        assert estimate.details["median"].shape == estimate.details["mean"].shape == estimate.value.shape
+        assert (estimate.details["median"] < 0.99).all()
+        assert (estimate.name, estimate.confidence, estimate.method) == (name, 0.9, "posterior (hdi)")
+        assert (estimate.items, estimate.groups, estimate.effective_groups) == (7, 7, 7.0)
+    assert estimates["acc"].value == estimates["acc"].high == 1 and estimates["acc"].labels is None
+    assert estimates["tpr"].labels == ("a", "b", "c") and estimates["tpr"].value.isnan().tolist() == [
+        False,
+        False,
+        True,
+    ]
+    assert estimates["tpr"]["c"].low.isfinite() and estimates["tpr"]["c"].high.isfinite()
+
+
+def test_interval_of_items_in_groups_counts_both(device):
+    metric = ConfusionPosterior(2, num_samples=50, ignore_index=7, interval="eti").to(device)
+    target = torch.tensor([0, 1, 0, 1, 1, 7, 7], device=device)
+    metric.update(target % 2, target, groups=torch.tensor([5, 5, 5, 9, 9, 9, 3], device=device))
+    estimate = metric.interval()["acc"]
+    assert (estimate.items, estimate.groups, estimate.method) == (5, 2, "posterior (eti)")
+    assert estimate.effective_groups == pytest.approx(25 / 13)
+
+
+def test_interval_of_batch_counts_items_where_all_matrices_have_as_many(device):
+    for ignored, items in ((None, 4), (1, None)):
+        metric = ConfusionPosterior(2, batch_shape=(2,), num_samples=50, ignore_index=ignored).to(device)
+        labels = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]], device=device)
+        metric.update(labels, labels)
+        assert metric.interval()["acc"].items == metric.interval()["acc"].groups == items
 
 
 def test_forward_gives_the_batch_in_point_values(device):
@@ -117,13 +166,14 @@ def test_forward_gives_the_batch_in_point_values(device):
 def test_what_was_never_seen_stays_possible(device):
     metric = ConfusionPosterior(4, ["acc", "tpr", "mcc"], num_samples=1000).to(device)
     metric.update(*labels_of([[9, 0, 0, 0], [0, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], device))
-    found = metric.compute()
-    assert all(x.isfinite().all() for estimate in found.values() for x in estimate)
-    assert found["acc"].low < 0.95
-    assert found["tpr"].high[2] - found["tpr"].low[2] > 0.8
+    tensors = metric.compute()
+    assert all(tensors[f"{name}/{end}"].isfinite().all() for name in metric.metrics for end in ("low", "high"))
+    assert tensors["tpr"].isnan().tolist() == [False, False, True, True]
+    assert tensors["acc/low"] < 0.95
+    assert tensors["tpr/high"][2] - tensors["tpr/low"][2] > 0.8
     certain = ConfusionPosterior(2, ["acc", "mcc"], prevalence_prior=0, confusion_prior="haldane").to(device)
     certain.update(*labels_of([[9, 0], [0, 9]], device))
-    assert all((x == 1).all() for estimate in certain.compute().values() for x in estimate)
+    assert all((x == 1).all() for x in certain.compute().values())
 
 
 def test_a_batch_of_matrices(device):
@@ -137,7 +187,7 @@ def test_a_batch_of_matrices(device):
         alone = ConfusionPosterior(3, name=f"posterior/{i}", **options).to(device)
         point = alone(preds[i // 4, i % 4, :20], target[i // 4, i % 4, :20])
         alone.update(preds[i // 4, i % 4, 20:], target[i // 4, i % 4, 20:])
-        assert same(alone.compute(), {m: [x[i // 4, i % 4] for x in estimate] for m, estimate in found.items()})
+        assert same(alone.compute(), {name: tensor[i // 4, i % 4] for name, tensor in found.items()})
         for metric in point:
             torch.testing.assert_close(points[metric][i // 4, i % 4], point[metric])
 
@@ -148,7 +198,7 @@ def test_labels_of_a_multilabel_task(device):
     found = metric((scores > 0.5).mT, target.mT)["f1"]
     tp, wrong = ((scores > 0.5) & (target == 1)).sum(0), ((scores > 0.5) != (target == 1)).sum(0)
     torch.testing.assert_close(found[:, 1], (2 * tp / (2 * tp + wrong)).double())
-    assert metric.compute()["f1"].value.shape == (3, 2)
+    assert metric.compute()["f1"].shape == metric.compute()["f1/low"].shape == (3, 2)
 
 
 def test_intervals_and_dtypes(device):
@@ -158,7 +208,7 @@ def test_intervals_and_dtypes(device):
         both = [ConfusionPosterior(3, "ppv", interval=name, **options).to(device) for name in ("hdi", "eti")]
         for metric in both:
             metric.update(preds, target)
-        hdi, eti = (metric.compute()["ppv"] for metric in both)
+        hdi, eti = (metric.interval()["ppv"] for metric in both)
         (samples,) = sample_metrics(
             both[0].counts,
             "ppv",
@@ -167,8 +217,10 @@ def test_intervals_and_dtypes(device):
             dtype=dtype,
         )
         expected = np.quantile(samples[:, 0].cpu().double().numpy(), [0.5, 0.05, 0.95], axis=0)
-        np.testing.assert_allclose(torch.stack(eti).cpu(), expected, 1e-12)
-        assert torch.equal(eti.value, hdi.value) and not torch.equal(eti.low, hdi.low)
+        np.testing.assert_allclose(torch.stack([eti.details["median"], eti.low, eti.high]).cpu(), expected, 1e-12)
+        mean = samples[:, 0].double().mean(0)
+        torch.testing.assert_close(eti.details["mean"], mean)
+        assert torch.equal(eti.details["median"], hdi.details["median"]) and not torch.equal(eti.low, hdi.low)
 
 
 def test_methods(device):
@@ -177,10 +229,12 @@ def test_methods(device):
     for method in "posterior", "prior", "random", "input":
         metric = ConfusionPosterior(2, ["acc", "tpr"], method=method, num_samples=4000).to(device)
         point = metric(preds, target)
-        found[method] = metric.compute()["acc"]
-    assert found["input"].low == found["input"].value == found["input"].high == point["acc"]
-    assert abs(found["posterior"].value - point["acc"]) < 0.02 and abs(found["prior"].value - 0.5) < 0.05
-    assert abs(found["random"].value - 0.5) < 0.02
+        found[method] = metric.interval()["acc"]
+        assert found[method].value == point["acc"] and found[method].method == f"{method} (hdi)"
+    assert found["input"].low == found["input"].high == point["acc"]
+    medians = {method: estimate.details["median"] for method, estimate in found.items()}
+    assert abs(medians["posterior"] - point["acc"]) < 0.02 and abs(medians["prior"] - 0.5) < 0.05
+    assert abs(medians["random"] - 0.5) < 0.02
     assert found["prior"].high - found["prior"].low > 0.8
     improper = ConfusionPosterior(2, method="prior", confusion_prior=0).to(device)
     improper.update(preds, target)
@@ -192,7 +246,7 @@ def test_methods(device):
 
 def test_equal_tailed_intervals_leave_out_nan(device):
     x = torch.tensor([[3.0, torch.nan, 1, 2], [torch.nan] * 4], device=device)
-    found = torch.stack(equal_tailed(x, 0.5, dim=1))
+    found = torch.stack([*equal_tailed(x, 0.5, dim=1)])
     assert found[:, 0].tolist() == [2, 1.5, 2.5] and found[:, 1].isnan().all()
     assert equal_tailed(x[:, :0], dim=1).low.shape == (2,)
 
@@ -224,8 +278,9 @@ def test_in_a_collection(device):
     preds, target = torch.randint(0, 3, (2, 50), device=device)
     assert collection(preds, target)["a_acc"] == (preds == target).double().mean()
     collection.update(preds, target)
-    found = as_scalars(collection.compute(), "val/")
-    assert len(found) == 6 and found["val/a_acc"] != found["val/b_acc"]
+    scalars = as_scalars(collection.compute(), "val/")
+    assert len(scalars) == 6 and scalars["val/a_acc"] == scalars["val/b_acc"]
+    assert scalars["val/a_acc/low"] != scalars["val/b_acc/low"]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +410,7 @@ def test_plot_posterior(device):
     names = [ax.get_ylabel() for ax in figure.axes]
     assert type(figure) is Figure and names == [f"{i}, class {c}" for i in (0, 1) for c in range(3)]
     assert figure.axes[-1].get_xlabel() == "True Positive Rate"
-    medians, points = metric.compute()["tpr"].value, metric.batch_value()["tpr"]
+    medians, points = metric.interval()["tpr"].details["median"], metric.compute()["tpr"]
     for k, ax in enumerate(figure.axes):
         lines = [tuple(line.get_xdata()) for line in ax.lines]
         assert (float(medians.flatten()[k]),) * 2 in lines and (float(points.flatten()[k]),) in lines
@@ -414,3 +469,53 @@ def test_scores_above_a_threshold_are_class_1(device):
         single.update(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(ValueError, match="^preds: got nan scores, wanted 0 to 1$"):
         single.update(torch.tensor([torch.nan]), torch.tensor([1]))
+
+
+def answers_of(metrics, preds, target, **identity):
+    metric = ConfusionPosterior(3, metrics, num_samples=50).to(target.device)
+    metric.update(preds, target, **identity)
+    return metric
+
+
+def test_comparison_on_other_targets_of_the_same_ids_is_refused(device):
+    target = torch.arange(30, device=device) % 3
+    other_target = target.roll(3).where(target != 1, 2)
+    for identity in ({"ids": target.cumsum(0)}, {"groups": target.cumsum(0)}):
+        a, same_items = (answers_of("acc", preds, target, **identity) for preds in (target, 0 * target))
+        assert compare(a, same_items)["acc"].difference == pytest.approx(2 / 3)
+        with pytest.raises(ValueError, match="^a, b: their items differ"):
+            compare(a, answers_of("acc", target, other_target, **identity))
+
+
+def test_comparison_of_errors_takes_less_for_better(device):
+    target = torch.arange(60, device=device) % 3
+    right, wrong = (answers_of(["acc", "mae"], preds, target, ids=target.cumsum(0)) for preds in (target, 0 * target))
+    comparisons = compare(right, wrong)
+    assert comparisons["acc"].low > 0 > comparisons["mae"].high
+    assert all(comparison.p_better > 0.99 for comparison in comparisons.values())
+
+
+def test_comparison_of_one_group_spans_the_range_of_each_metric(device):
+    target = torch.arange(30, device=device) % 3
+    metrics = ["mcc", "tpr", "acc", "mae"]
+    sides = [answers_of(metrics, preds, target, groups=0 * target) for preds in (target, target.roll(1))]
+    with pytest.warns(UncertaintyWarning, match="^one pair: its spread cannot be known"):
+        comparisons = compare(*sides)
+    ends = {name: (comparison.low.tolist(), comparison.high.tolist()) for name, comparison in comparisons.items()}
+    assert ends == {"mcc": (-2, 2), "tpr": ([-1.0] * 3, [1.0] * 3), "acc": (-1, 1), "mae": (-2, 2)}
+
+
+def test_comparison_of_faultless_models_leaves_room_for_unseen_errors(device):
+    target = torch.arange(30, device=device) % 3
+    sides = [answers_of(["acc", "f1@macro", "tpr"], target, target, ids=target.cumsum(0)) for _ in range(2)]
+    for comparison in compare(*sides).values():
+        assert not comparison.difference.any() and (comparison.p_value == 1).all()
+        assert (comparison.low < -0.01).all() and (comparison.high > 0.01).all()
+        assert (comparison.low > -0.4).all() and (comparison.high < 0.4).all()
+
+
+def test_comparison_with_labels_outside_the_classes_is_refused():
+    metric = answers_of("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
+    metric.spilled += 1  # as on a GPU
+    with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores"):
+        compare(metric, metric)

@@ -62,7 +62,7 @@ def test_every_door_gives_the_same_answer(device):
     metric = ConfusionPosterior(4, "mcc", num_samples=300, name="g/e").to(device)
     cells = torch.arange(16, device=device).repeat_interleave(counts.flatten())
     metric.update(cells % 4, cells // 4)
-    assert metric.compute()["mcc"].value == summarize(expected[:, 0, 0]).median
+    assert metric.interval()["mcc"].details["median"] == summarize(expected[:, 0, 0]).median
     sums = sample_sums(counts, 9, dtype=torch.float64)
     matrices = sample_confusion_matrices(counts, 9, dtype=torch.float64)
     torch.testing.assert_close(matrices.diagonal(dim1=-2, dim2=-1), sums.tp)
@@ -71,7 +71,7 @@ def test_every_door_gives_the_same_answer(device):
 def test_nothing_is_certain_after_a_perfect_score():
     metric = ConfusionPosterior(10)
     metric.update(torch.arange(60) % 10, torch.arange(60) % 10)
-    low, high = (float(x) for x in metric.compute()["acc"][1:])
+    low, high = (float(metric.compute()[name]) for name in ("acc/low", "acc/high"))
     assert high == pytest.approx(1, abs=1e-3)
     assert low == pytest.approx(float(stats.beta(60.5, 0.5).ppf(0.05)), abs=2e-3)  # of a density that rises to 1
 

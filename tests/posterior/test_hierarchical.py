@@ -92,8 +92,8 @@ def test_doors(device):
     cells = torch.arange(16, device=device).repeat_interleave(COUNTS.flatten().to(device))
     metric.update(cells % 4, cells // 4)
     expected = sample_metrics(COUNTS.to(device), ["acc", "f1@macro"], 500, names=["x"], **SHARED)
-    for estimate, samples in zip(metric.compute().values(), expected, strict=True):
-        assert estimate.value == summarize(samples[:, 0, 0]).median
+    for estimate, samples in zip(metric.interval().values(), expected, strict=True):
+        assert estimate.details["median"] == summarize(samples[:, 0, 0]).median
     found = Experiment("x", RNG(0), COUNTS, confusion_prior="hierarchical").sample_metrics("acc", "posterior", 500)
     assert torch.equal(next(iter(found.values())).values[:, 0].cpu(), expected[0][:, 0, 0].cpu())
     grouped = ConfusionPosterior(4, **SHARED)

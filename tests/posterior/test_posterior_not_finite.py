@@ -163,8 +163,6 @@ REFUSALS = {
     "compare_data_sets": lambda x: uncertainty.compare_data_sets(torch.tensor([[x, 0.5], [0.4, 0.6]]), SAMPLES[:2, :2]),
     "items_needed": lambda x: posterior.items_needed(MATRIX, "acc", x),
     "items_needed of a matrix": lambda x: posterior.items_needed(spoilt_matrix(x), "acc", 0.1),
-    "p_better_after": lambda x: posterior.p_better_after(posterior.pairwise_compare(SAMPLES[:, :1]), x, 10),
-    "items_to_decide": lambda x: posterior.items_to_decide(posterior.pairwise_compare(SAMPLES[:, :1]), x),
     "kde": lambda x: uncertainty.kde(SAMPLES, bw_adjust=x),
     "kde and its cut": lambda x: uncertainty.kde(SAMPLES, cut=x),
     "interpret_i2": lambda x: posterior.interpret_i2(x),

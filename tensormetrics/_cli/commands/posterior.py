@@ -1,6 +1,5 @@
 """Credible intervals of the scores of confusion matrices."""
 
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -10,13 +9,10 @@ from typing import Any
 from ..._plots import legend_below, new_axes
 from ...posterior import (
     Experiment,
-    PairwiseComparisonResult,
     Study,
     get_metric,
     items_needed,
-    items_to_decide,
     load_csv,
-    pairwise_compare,
 )
 from ...posterior.sampling.errors import ConfigWarning
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
@@ -150,42 +146,16 @@ def _compare(
     answer["pairs"] = pairs
     short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
     yield Table.of(list(pairs[0]), ([short.get(cell, cell) for cell in row.values()] for row in pairs))
-    compared = study.compare_all_pairs(metric, label, min_sig_diff=min_sig_diff)
-    undecided = []
-    for place, row in enumerate(pairs):
-        names = row["Experiment A"], row["Experiment B"]
-        row["more_items"] = more = _more_items(study, compared, place, names)
-        if more:
-            undecided.append(f"{' and '.join(short.get(name, name) for name in names)}: {_in_words(more)}")
-    if undecided:
-        yield Table.of([f"not decided at {percent(study.ci_probability)}"], ([line] for line in undecided))
     if get_metric(metric).higher_is_better is not None:
         ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
         answer["ranks"] = ranks
         yield Table.of(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks))
 
 
-def _more_items(study: Study, compared: PairwiseComparisonResult, place: int, names: tuple[str, str]) -> float | None:
-    """How many more items decide which of a pair is better; None where its difference is undefined."""
-    items = max(_experiment(study, name).num_predictions for name in names)
-    differences = compared.diff_dist[:, place]
-    if items < 1 or differences.isnan().all():
-        return None
-    alone = pairwise_compare(differences, min_sig_diff=0.0, higher_is_better=compared.higher_is_better)
-    return float(items_to_decide(alone, items, study.ci_probability))
-
-
 def _experiment(study: Study, name: str) -> Experiment:
     found = study[name]
     assert isinstance(found, Experiment)
     return found
-
-
-def _in_words(more: float) -> str:
-    if math.isinf(more):
-        return "no number of items would decide this difference"
-    size = 10 ** max(len(str(int(more))) - 2, 0)
-    return f"with about {math.ceil(more / size) * size:,} more items this difference would be decided"
 
 
 def _needed(study: Study, metric: str, label: int | None, width: float, priors: tuple[Any, Any]) -> list[int | None]:

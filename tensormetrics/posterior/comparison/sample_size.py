@@ -3,14 +3,10 @@
 import math
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ... import _checks
 from ...uncertainty.statistics.samples import check_probability, hdi
 from ..metrics.sample_metrics import sample_metrics
 from ..sampling.confusion_matrix import validate_confusion_matrix
-from .pairwise import PairwiseComparisonResult
 
 STEPS = 30
 CLOSE = 0.01  # the search ends when the number of items changes by less
@@ -60,59 +56,3 @@ def items_needed(
         if items > MOST:
             raise ValueError(f"width: got {width:g}, which even {MOST:g} items would not reach")
     return math.ceil(items)
-
-
-def p_better_after(comparison: PairwiseComparisonResult, items: float, more: float | Tensor) -> Tensor:
-    """The probability that left is better once `more` items are added to the `items` that were compared.
-
-    Shapes: more: (...), broadcasts against the differences -> (...) float64.
-
-    The difference is taken to stay and its spread to shrink as 1 / sqrt(items), of a normal law: also where both sides
-    share their items, or whole groups of them. In [0, 1]; 1/2 for no difference. A metric without a better direction
-    counts larger values as better. ValueError for `items` below 1 and for `more` below 0.
-
-    >>> study = Study(seed=0, metrics={"acc": {}})
-    >>> study.add_experiment("a", [[90, 10], [12, 88]])
-    >>> study.add_experiment("b", [[93, 7], [12, 88]])
-    >>> found = study.get_pairwise_comparison("acc", experiment_a="b", experiment_b="a")
-    >>> print(f"{found.p_greater:.2f}, after 1,000 more {p_better_after(found, items=200, more=1000):.2f}")
-    0.69, after 1,000 more 0.88
-    """
-    _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
-    distance = _distance(comparison)
-    added = torch.as_tensor(more, dtype=torch.float64, device=distance.device)
-    if not (added >= 0).all():
-        raise ValueError(f"more: got {more}, wanted numbers >= 0")
-    grown = ((items + added) / items).sqrt()
-    return torch.special.ndtr(distance * grown)
-
-
-def items_to_decide(comparison: PairwiseComparisonResult, items: float, confidence: float = 0.95) -> Tensor:
-    """How many items must be added until one side is better with the probability `confidence`; see `p_better_after`.
-
-    Shapes: -> (...) float64, whole numbers or infinity.
-
-    0 where it is so already, infinity where there is no difference.
-
-    >>> study = Study(seed=0, metrics={"acc": {}})
-    >>> study.add_experiment("a", [[90, 10], [12, 88]])
-    >>> study.add_experiment("b", [[93, 7], [12, 88]])
-    >>> found = study.get_pairwise_comparison("acc", experiment_a="b", experiment_b="a")
-    >>> round(float(items_to_decide(found, items=200)), -3)
-    2000.0
-    """
-    _checks.number("items", items, "a number >= 1", lambda x: 1 <= x < math.inf)
-    check_probability("confidence", confidence)
-    wanted = torch.special.ndtri(torch.tensor(max(confidence, 0.5), dtype=torch.float64, device="cpu"))
-    distance = _distance(comparison)
-    more = items * ((wanted / distance).square() - 1)
-    return more.ceil().clamp(min=0).masked_fill((distance == 0) & (wanted == 0), 0)
-
-
-def _distance(comparison: PairwiseComparisonResult) -> Tensor:
-    # ->  (...), of the mean difference from 0 in standard deviations, positive where left is better
-    samples = comparison.diff_dist.double()
-    mean = samples.nanmean(0)
-    spread = (samples - mean).square().nanmean(0).sqrt()
-    sign = -1.0 if comparison.higher_is_better is False else 1.0
-    return sign * torch.where(mean == 0, 0.0, mean / spread)

@@ -1,8 +1,8 @@
 """A torchmetrics metric that says how sure a score is."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -11,12 +11,13 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
+from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.engine.resampling import Items, Resampled
 from ...uncertainty.engine.weights import Identity, check_draws, identity
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import MetricCollection, get_metric
-from ..metrics.quantity import observed_values
+from ..metrics.quantity import Quantity, observed_values
 from ..metrics.sample_metrics import sample_metrics
 from ..plots.distributions import Shown, plot_distributions
 from ..sampling import paired
@@ -24,18 +25,25 @@ from ..sampling.confusion_matrix import checked_labels
 from ..sampling.confusion_sums import METHODS, Method
 from ..sampling.dirichlet import DTYPES, confusion_prior_of, dirichlet_prior
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 class ConfusionPosterior(Metric):
-    """Credible intervals of classification metrics, from the posterior of the confusion matrix.
+    """Classification metrics with credible intervals, from the posterior of the confusion matrix.
 
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
-    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives an `Estimate` for
-    each, float64, of `batch_shape`, then (C,) for one value per class: the median of `num_samples` samples in `dtype`,
-    and the ends of their highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability`;
-    `method` as in `sample_sums`. Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a
-    `batch_shape`: equal counts give equal answers, on one rank or many. Targets equal to `ignore_index` are left out.
-    `labels` are the names of the classes in `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one
-    score an item, which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
+    `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives tensors, float64, of
+    `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and "acc/high", the ends
+    of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability` of `num_samples`
+    samples in `dtype`; `method` as in `sample_sums`. `interval()` gives the same as an `Estimate` of each metric, with
+    the posterior's median and mean. `forward` answers with the observed scores of its batch, without sampling.
+
+    Draws are addressed by `seed` and `name`, followed by "/0", "/1", ... where there is a `batch_shape`: equal counts
+    give equal answers, on one rank or many. Targets equal to `ignore_index` are left out. `labels` are the names of the
+    classes in `interval`, `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one score an item,
+    which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
 
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
@@ -44,7 +52,7 @@ class ConfusionPosterior(Metric):
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
-        metric.compute()["acc"].low
+        self.log_dict(metric.compute())  # "acc", "acc/low", "acc/high", "f1@macro", ...
 
     Several models or checkpoints at once, or the labels of a multilabel task, (N, L) each, are a batch:
 
@@ -54,7 +62,7 @@ class ConfusionPosterior(Metric):
 
     >>> metric = ConfusionPosterior(2, ["acc", "tpr"])
     >>> metric.update(torch.tensor([0, 1, 1, 0] * 10), torch.tensor([0, 1, 0, 0] * 10))  # predictions, targets
-    >>> print("{:.2f} [{:.2f}, {:.2f}]".format(*metric.compute()["acc"]))
+    >>> print(f"{metric.interval()['acc']:.2f}")
     0.75 [0.61, 0.86]
     """
 
@@ -194,42 +202,116 @@ class ConfusionPosterior(Metric):
         if given:
             self.append_rows("cells", cell[0])
 
-    def compute(self) -> dict[str, Estimate]:
-        return self._estimates(self.ci_probability)
+    def compute(self) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = {}
+        for metric, (value, low, high) in self._estimates(self.ci_probability).items():
+            tensors |= {metric: value, f"{metric}/low": low, f"{metric}/high": high}
+        return tensors
 
     def interval(
         self, *, confidence: float | None = None, replicates: int | None = None, seed: int | None = None
     ) -> dict[str, Estimate]:
-        """`compute()` with another mass of the intervals, number of samples or seed than those of the constructor."""
+        """Return the observed scores with credible intervals.
+
+        An end that lies beyond the observed score, as with few items and a strong prior, is moved to it.
+
+        Args:
+            confidence: Mass of the intervals, in (0, 1), by default `ci_probability`.
+            replicates: Number of samples, by default `num_samples`.
+            seed: Seed of the draws, by default that of the constructor.
+
+        Returns:
+            An `Estimate` for each metric; `details` has the posterior's "median" and "mean". `items` are those counted,
+            None if a batch of matrices differs in their number.
+
+        Raises:
+            ValueError: If an option is out of range, or labels were no class.
+        """
         confidence = self.ci_probability if confidence is None else check_confidence(confidence)
         with self._whole_state("interval"):
-            return self._estimates(confidence, num_samples=replicates, seed=seed)
+            return self._estimates(confidence, self._number_of_items(), num_samples=replicates, seed=seed)
 
-    def _estimates(self, confidence: float, **draws: int | None) -> dict[str, Estimate]:
+    def _estimates(
+        self, confidence: float, counted: Mapping[str, Any] | None = None, **draws: int | None
+    ) -> dict[str, Estimate]:
         summary = estimate if self.interval_kind == "hdi" else equal_tailed
-        return {
-            metric: Estimate(*(self._shaped(metric, x) for x in summary(values, confidence)))
-            for metric, values in zip(self.metrics, self._samples(self.metrics, **draws), strict=True)
-        }
+        samples = dict(zip(self.metrics, self._samples(self.metrics, **draws), strict=True))
+        estimates = {}
+        for metric, value in self.batch_value().items():
+            median, low, high = (self._shaped(metric, x) for x in summary(samples[metric], confidence))
+            mean = self._shaped(metric, samples[metric].double().nanmean(0))
+            estimates[metric] = Estimate(
+                value,
+                torch.where(value < low, value, low),  # neither where one of them is NaN
+                torch.where(value > high, value, high),
+                confidence=confidence,
+                method=f"{self.method} ({self.interval_kind})",
+                name=metric,
+                labels=self.labels if self.per_class[metric] else None,
+                details={"median": median, "mean": mean},
+                **(counted or {}),
+            )
+        return estimates
+
+    def _number_of_items(self) -> dict[str, Any]:
+        """Count items and groups as the fields of an `Estimate`."""
+        totals = set(self._matrices().sum((1, 2)).tolist())
+        items = totals.pop() if len(totals) == 1 else None
+        if not len(self.groups) or not items:
+            return {"items": items, "groups": items, "effective_groups": None if items is None else float(items)}
+        sizes = self.groups[self.cells < self.num_classes**2].unique(return_counts=True)[1].double()
+        effective_groups = float(sizes.sum().square() / sizes.square().sum())
+        return {"items": items, "groups": len(sizes), "effective_groups": effective_groups}
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         if not len(self.cells):
             raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
-        inside = self.cells < self.num_classes**2
-        units, cells = (self.groups if len(self.groups) else self.ids)[inside], self.cells[inside]
-        ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
-        items = Items(ones, units, self._read_matrices, cells, self.num_classes**2)
+        self._check_labels()
+        C = self.num_classes
+        inside = self.cells < C**2
+        cells, columns = self.cells[inside], [x[inside] for x in (self.ids, self.groups) if len(x)]
+        items = Items(
+            rows=torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device),
+            units=columns[-1],
+            read=self._read_matrices,
+            cells=cells,
+            width=C**2,
+            bounds=self._item_bounds(),
+            range=self.value_range(),
+            identity=(*columns, cells // C),
+        )
         return items.resampled(*check_draws(replicates, seed))
+
+    def _item_bounds(self) -> Bounds:
+        """Return one item spread over the wrong cells, and one over the right ones."""
+        C = self.num_classes
+        right = torch.eye(C, dtype=torch.float64, device="cpu").view(C * C, 1)
+        return Bounds(worst=(1 - right) / (C * (C - 1)), best=right / C)
+
+    def value_range(self) -> tuple[Tensor, Tensor]:
+        # ->  (V,) each, in the order of `metrics`, classes behind one another
+        C = self.num_classes
+        ranges = [
+            quantity.bounds_of(C)
+            for metric, quantity in self._quantities()
+            for _ in range(C if self.per_class[metric] else 1)
+        ]
+        low, high = torch.tensor(ranges, dtype=torch.float64, device="cpu").unbind(1)
+        return low, high
+
+    def _better(self, name: str) -> int:
+        return -1 if get_metric(name, self.zero_division).higher_is_better is False else 1
+
+    def _quantities(self) -> Iterable[tuple[str, Quantity]]:
+        return MetricCollection(self.metrics, self.zero_division).items()
 
     def _read_matrices(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., C * C, 1)  ->  name: (...) or (..., C)
         shape, C = sums.shape[:-2], self.num_classes
         values = observed_values(sums.reshape(-1, C, C))
-        collection = MetricCollection(self.metrics, self.zero_division)
-        found = {metric: values[quantity] for metric, quantity in collection.items()}
         return {
-            metric: value.reshape(*shape, C) if self.per_class[metric] else value.reshape(shape)
-            for metric, value in found.items()
+            metric: values[quantity].reshape((*shape, C) if self.per_class[metric] else shape)
+            for metric, quantity in self._quantities()
         }
 
     def _resampled(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
@@ -237,9 +319,24 @@ class ConfusionPosterior(Metric):
             return self._resampled_sums(replicates, seed)
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:
-        """`compute()` as a logger takes it, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
-        labels = {metric: self.labels for metric, per_class in self.per_class.items() if per_class and self.labels}
-        return as_scalars(self.compute(), prefix, labels)
+        """Return what a logger takes, classes by `labels`: "tpr/cat", "tpr/cat/low". See `as_scalars`."""
+        return as_scalars(self.interval(), prefix)
+
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Draw the observed scores as points and their credible intervals as bars, of several steps as lines.
+
+        Args:
+            val: What `compute`, `interval` or `forward` answered, or a list of such answers, one for each step; by
+                default `interval()`.
+            ax: Axes to draw on, by default those of a new figure.
+
+        Returns:
+            The figure and its axes.
+
+        Raises:
+            ImportError: Without matplotlib.
+        """
+        return super().plot(self.interval() if val is None else val, ax)
 
     def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
         """The posterior of each value of a metric, by default the first; `plot` shows the intervals of all metrics.
@@ -263,10 +360,9 @@ class ConfusionPosterior(Metric):
         return plot_distributions(shown, label, bounds, self.ci_probability, **options)
 
     def batch_value(self) -> dict[str, Tensor]:
-        """What `forward` answers with: point values, without sampling."""
+        """Return the observed scores, without sampling."""
         values = observed_values(self._matrices())
-        collection = MetricCollection(self.metrics, self.zero_division)
-        return {metric: self._shaped(metric, values[found]) for metric, found in collection.items()}
+        return {metric: self._shaped(metric, values[quantity]) for metric, quantity in self._quantities()}
 
     def _matrices(self) -> Tensor:  # (B, C, C), B = prod(batch_shape)
         return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
@@ -274,11 +370,7 @@ class ConfusionPosterior(Metric):
     def _samples(
         self, metrics: Iterable[str], num_samples: int | None = None, seed: int | None = None
     ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
-        if self.spilled:
-            raise ValueError(
-                f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
-                "scores; reset() and leave them out, or mark them by ignore_index"
-            )
+        self._check_labels()
         matrices, grouped = self._matrices(), None
         if len(self.groups):
             inside = self.cells < self.num_classes**2
@@ -302,6 +394,14 @@ class ConfusionPosterior(Metric):
             if self.per_class[metric]
             else values.reshape(self.batch_shape)
         )
+
+    def _check_labels(self) -> None:
+        """Raise a ValueError if labels were no class, which `update` does not see on a GPU."""
+        if self.spilled:
+            raise ValueError(
+                f"preds, target: got {self.spilled} items with a label outside 0..{self.num_classes - 1} or with nan "
+                "scores; reset() and leave them out, or mark them by ignore_index"
+            )
 
     def _refuse(self, preds: Tensor, target: Tensor, scored: bool) -> None:
         last = self.num_classes - 1

@@ -67,7 +67,7 @@ class Items(NamedTuple):
     mixes: bool = True  # may sums of two metrics be mixed? Not where cells are numbered by the scores themselves
     bounds: Bounds | None = None
     range: Range = UNKNOWN
-    identity: Tensor | None = None  # (N,) int64, equal for equal items; by default the units
+    identity: tuple[Tensor, ...] = ()  # (N,) int64 each, all equal for equal items; by default the units alone
     is_smooth: bool = True
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
@@ -84,7 +84,7 @@ class Items(NamedTuple):
             weighted=joined(sums[0]),
             half=joined(sums[1]) if mixes else None,
             read=self.read,
-            items=fingerprint(self.units if self.identity is None else self.identity),
+            items=fingerprint(*(self.identity or (self.units,))),
             units=units,
             num_items=len(rows),
             sizes=sizes,
