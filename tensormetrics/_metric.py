@@ -99,10 +99,22 @@ class Metric(torchmetrics.Metric):
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
-        # Set by the `compute` of a metric that keeps rows: what it found of each item.
-        self._items: Callable[[], resampling.Items] | None = None
+        # Set by the `compute` of a metric that keeps rows: what intervals need of each item. It goes with `_computed`.
+        self._items: Any = None
         self._kind: int | None = None  # how a `SumMetric` identified its latest items
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
+
+    @property
+    def _computed(self) -> Any:  # type: ignore[override]  # an attribute of torchmetrics' Metric
+        return self.__dict__.get("_computed")
+
+    @_computed.setter
+    def _computed(self, value: Any) -> None:
+        # torchmetrics and its collections forget a value by assigning None, whatever changed the state: what belongs to
+        # the value is forgotten with it, here alone.
+        self.__dict__["_computed"] = value
+        if value is None:
+            self.__dict__["_items"] = None
 
     def add_rows(self, name: str) -> None:
         """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
@@ -309,7 +321,7 @@ class Metric(torchmetrics.Metric):
     def reset(self) -> None:
         """Forget everything and free the memory of kept rows."""
         super().reset()
-        self._stores, self._items, self._kind = {}, None, None
+        self._stores, self._kind = {}, None
 
     def _sync_to_compute(self) -> None:
         self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync)
@@ -353,7 +365,7 @@ class Metric(torchmetrics.Metric):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        before = {name: getattr(self, name) for name in (*self._defaults, "_update_count", "_computed")}
+        before = {name: getattr(self, name) for name in (*self._defaults, "_update_count", "_computed", "_items")}
         try:
             yield
         except BaseException:
@@ -421,7 +433,7 @@ class Metric(torchmetrics.Metric):
             if dtype != states[0].dtype and not self._dtype_convert:  # `.to(torch.bfloat16)` of a model around it
                 here, self._defaults[name] = (state.to(device) for state in cast("tuple[Tensor, Tensor]", states))
                 setattr(self, name, here)
-        self._stores, self._items, self._computed = {}, None, None  # the states may live elsewhere now
+        self._stores, self._computed = {}, None  # the states may live elsewhere now
         return module
 
     @one_at_a_time

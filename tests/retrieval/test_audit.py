@@ -167,7 +167,7 @@ def test_intervals_cover_the_exact_score_of_an_inverted_file():
         calculator = AccuracyCalculator(names, k=10, knn_func=index, audit=10_000, **average)
         approximate = calculator.get_accuracy(query, query_labels, rows, labels, True)
         every, exact = calculator.last.audit, calculator.audited()
-        (scores, classes) = calculator.averaged[""]
+        (scores, classes) = calculator._items.averages[""]
         for name in names:
             assert approximate[name] < exact[name].value
             covered = 0

@@ -99,11 +99,11 @@ def results_of(rank, pair):
             share = {name: value.split(sizes)[place] for name, value in options.items()}
             fed(metric, x.split(sizes)[place], labels.split(sizes)[place], share)
             values = metric.compute()
+            last = getattr(metric, "last", None)
+            results[sizes, label] = values, metric.class_labels, last and last.scores, last and last.ranks
             if len(metric.embeddings):
                 metric.update(x[:0], labels[:0], **{name: value[:0] for name, value in options.items()})
             assert len(metric.embeddings) == sizes[place]  # each rank goes on with its own rows
-            last = getattr(metric, "last", None)
-            results[sizes, label] = values, metric.class_labels, last and last.scores, last and last.ranks
         metric = roles(place, sizes)
         metric.process_group = group
         results[sizes, "roles"] = metric.compute()

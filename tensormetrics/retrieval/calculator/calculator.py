@@ -2,9 +2,9 @@
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from ..sources.state import SECONDS
 from .audit import Auditor, estimates
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
-from .scoring import QueryScorer, Result, built_in, of_levels
+from .scoring import Evaluation, QueryScorer, Result, built_in
 from .search import Neighbours, Search
 from .selection import OF_NEIGHBOURS, Keep, calculates, check_comparable, check_keep, check_names, checked_k, joined
 from .streaming import check_blocks, in_blocks, state_of
@@ -133,9 +133,6 @@ class AccuracyCalculator(EmbeddingMetric):
         self.knn_func = knn_func or default
         self.kmeans_func = kmeans_func or TorchKMeans()
         self.memory_budget = default.memory_budget
-        self.class_labels: Tensor | tuple[Tensor, ...] | None = None
-        self.last: Result | None = None
-        self.averaged: dict[str, tuple[dict[str, Tensor], Classes]] = {}  # of the latest call, by the suffix of a level
         self.search = Search(self.knn_func, self.comparison, ties, self.memory_budget)
         self.scorer = QueryScorer(self.search, self.k, keep, progress)
         self.auditor = None if audit is None else Auditor(audit, audit_seed, self.search, self.k)
@@ -143,6 +140,16 @@ class AccuracyCalculator(EmbeddingMetric):
         self.methods = tuple(name.removeprefix(keyword) for name in dir(type(self)) if name.startswith(keyword))
         self.selected = self.current = self.methods
         self.selected = self.current = self._select(include, exclude)
+
+    @property
+    def last(self) -> Result | None:
+        """What was averaged in the latest call; None before the first one and after a change of the rows."""
+        return None if self._items is None else self._items.result
+
+    @property
+    def class_labels(self) -> Tensor | tuple[Tensor, ...] | None:
+        """The classes of the queries that the latest call scored; None where `last` is."""
+        return None if self._items is None else self._items.class_labels
 
     def rows_may_stay(self) -> bool:
         names, kmeans = self.selected, self.kmeans_func
@@ -170,8 +177,9 @@ class AccuracyCalculator(EmbeddingMetric):
         others raise a RuntimeError that names the rank, and the group serves on.
         """
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
-        values = self._evaluated(self.selected, sides, functools.partial(called, self.original_function_dict))
-        self.units = self.query_units
+        evaluate = functools.partial(called, self.original_function_dict)
+        values, evaluation = self._evaluated(self.selected, sides, evaluate)
+        self._items = evaluation._replace(units=self.query_units)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -229,9 +237,13 @@ class AccuracyCalculator(EmbeddingMetric):
                 reference_cameras = query_cameras
             options = {"groups": (query_cameras, reference_cameras), "self_index": self_index, "gains": gains}
             sides = with_options(sides, **options, ignore=self.ignore)
-            return self._evaluated(
+            values, evaluation = self._evaluated(
                 self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given)
             )
+        with self._lock:
+            # `compute`, whose value may be of other rows, is to score them again before it is the latest call.
+            self._computed, self._items = None, evaluation
+        return values
 
     def interval(
         self,
@@ -242,7 +254,9 @@ class AccuracyCalculator(EmbeddingMetric):
         groups: Any = None,
     ) -> dict[str, Estimate]:
         # groups: (Q,) integer or names
-        """Metric name -> `Estimate`, for the means over queries of the latest call, else of `compute`; see `Metric`.
+        """Metric name -> `Estimate`, for the means over queries of the latest call; see `Metric`.
+
+        That call is `get_accuracy`, if no row was added since, else `compute`.
 
         Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
         is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
@@ -257,36 +271,44 @@ class AccuracyCalculator(EmbeddingMetric):
         Metric name: what an exact search would give, to be read beside the approximate value. Means over queries have
         one; clusters, medians and own metrics have none. RuntimeError where nothing was audited.
         """
-        if self.last is None or self.last.audit is None:
+        confidence = check_confidence(confidence)
+        evaluation = self._latest() if self.auditor and (self.last or self.update_called) else None
+        if evaluation is None or evaluation.result.audit is None:
             raise RuntimeError("audited: nothing was audited; give AccuracyCalculator audit=1000 and score something")
-        return estimates(self.last.audit, self.averaged, self.average, check_confidence(confidence))
+        return estimates(evaluation.result.audit, evaluation.averages, self.average, confidence)
+
+    def _latest(self) -> Evaluation:
+        """Return what the latest call found, which is that of `compute` if none answers for the present rows."""
+        with self._lock:
+            if self._items is None:
+                self.compute()
+            return cast(Evaluation, self._items)
 
     @torch.no_grad()
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Joined:
-        if self.last is None:
-            self.compute()
-        units, options = self.units, check_draws(replicates, seed)
+        evaluation, options = self._latest(), check_draws(replicates, seed)
+        units = evaluation.units
         if groups is not None:
-            assert self.last is not None  # of the latest call
-            lone = self.last.lone
+            lone = evaluation.result.lone
             units = units_of("groups", groups, lone.shape[-1], lone.device)
-        found = []
-        for suffix, (scores, classes) in self.averaged.items():
+        levels = []
+        for suffix, (scores, classes) in evaluation.averages.items():
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
             if not means:
-                raise ValueError(f"include: got {self.current}, wanted at least one mean over queries for an {asked}")
+                names = evaluation.names
+                raise ValueError(f"include: got {names}, wanted at least one mean over queries for an {asked}")
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
-            found.append(items_of_several(means, units, classes, self.average, ranges).resampled(*options))
-        return together(found, joined)
+            levels.append(items_of_several(means, units, classes, self.average, ranges).resampled(*options))
+        return together(levels, joined)
 
     def _better(self, name: str) -> int:
         return -1 if name.startswith("mean_rank") else 1
 
-    def reset(self) -> None:
-        super().reset()
-        self.last = None
+    def __getstate__(self) -> dict[str, Any]:
+        # No rows are kept from which a copy could find again what `get_accuracy` found.
+        return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
     @property
     def original_function_dict(self) -> dict[str, Callable]:
@@ -386,36 +408,31 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def _evaluated(
         self, names: tuple[str, ...], sides: Sides, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The values of `names`, once for each level of labels."""
+    ) -> tuple[dict[str, Any], Evaluation]:
+        """Return the values of `names`, once for each level of labels, and what they were read off."""
         neighbours = Neighbours(self.knn_func, sides)
-        if not self.label_levels:
-            return evaluate(self._given(names, sides, self._relevant(sides), neighbours))
-        labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
-        levels = [
-            sides._replace(query_labels=query_labels, reference_labels=reference_labels)
-            for query_labels, reference_labels in zip(*(side.unbind(1) for side in labels), strict=True)
-        ]
-        relevant = [self._relevant(level) for level in levels]
-        longest = [int(counts.max()) if len(counts) else 0 for counts in relevant]
-        found: dict[int, tuple] = {}
+        levels = dict(_levels(sides)) if self.label_levels else {"": sides}
+        relevant = {suffix: self._relevant(level) for suffix, level in levels.items()}
+        longest = {suffix: int(counts.max()) if len(counts) else 0 for suffix, counts in relevant.items()}
+        values, evaluations = {}, {}
         # The level that looks deepest comes first: the others read their neighbours from its search.
-        for i in sorted(range(len(levels)), key=longest.__getitem__, reverse=True):
-            values = evaluate(self._given(names, levels[i], relevant[i], neighbours))
-            found[i] = values, self.last, self.class_labels, self.averaged
-        results = {f"_level{i}": found[i][1] for i in range(len(levels))}
-        self.averaged = {f"_level{i}": found[i][3][""] for i in range(len(levels))}
-        self.class_labels, self.last = tuple(found[i][2] for i in range(len(levels))), of_levels(results)
-        return {f"{name}_level{i}": value for i in range(len(levels)) for name, value in found[i][0].items()}
+        for suffix in sorted(levels, key=longest.__getitem__, reverse=True):
+            arguments, evaluations[suffix] = self._given(names, levels[suffix], relevant[suffix], neighbours)
+            values[suffix] = evaluate(arguments)
+        evaluations = {suffix: evaluations[suffix] for suffix in levels}
+        evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
+        return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
     def _relevant(self, sides: Sides) -> Tensor:
         # ->  (Q,) int64
         with torch.autocast(sides.query.device.type, enabled=False):
             return relevant_counts(sides, self.comparison, self.memory_budget)
 
-    def _given(self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> dict[str, Any]:
+    def _given(
+        self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours
+    ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
-        """What the functions of `names` are given: the sides, scores of all queries, neighbours and clusters."""
+        """Return what the functions of `names` are given, sides, scores, neighbours and clusters, and what is kept."""
         includes = bool(sides.shared) and sides.all_shared()
         given = {
             **{name: getattr(sides, name) for name in ("query", "reference", "query_labels", "reference_labels")},
@@ -440,10 +457,9 @@ class AccuracyCalculator(EmbeddingMetric):
                 whole = sides.spread is None
                 given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
             audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
-        self.class_labels = given["classes"].labels
-        self.last = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest)
-        self.averaged, self.units = {"": (scores, given["classes"])}, lone.new_empty(0)
-        return given
+        result, classes = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest), given["classes"]
+        units = lone.new_empty(0, dtype=torch.int64)
+        return given, Evaluation(names, result, classes.labels, {"": (scores, classes)}, units)
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
@@ -454,3 +470,10 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
+
+
+def _levels(sides: Sides) -> Iterator[tuple[str, Sides]]:
+    """Yield the suffix of each level of labels, and the sides with the labels of that level."""
+    labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
+    for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
+        yield f"_level{i}", sides._replace(query_labels=query_labels, reference_labels=reference_labels)

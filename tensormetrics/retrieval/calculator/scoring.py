@@ -53,6 +53,32 @@ class Result(NamedTuple):
     neighbours: Nearest | tuple[Nearest | None, ...] | None = None
 
 
+class Evaluation(NamedTuple):
+    """All that is known of one call, for `last`, `class_labels`, `interval` and `audited`.
+
+    names: the metrics that were asked for.
+    class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
+    averages: the scores that were averaged and their classes, by the suffix of a level, "" without levels.
+    """
+
+    names: tuple[str, ...]
+    result: Result
+    class_labels: Tensor | tuple[Tensor, ...]
+    averages: dict[str, tuple[dict[str, Tensor], Classes]]
+    units: Tensor  # (Q,) int64, equal for queries that share a weight; (0,) if each has one
+
+    @classmethod
+    def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
+        """Return those of all levels of labels, by the suffix of their names, as one."""
+        first = next(iter(evaluations.values()))
+        averages = {suffix: evaluation.averages[""] for suffix, evaluation in evaluations.items()}
+        return first._replace(
+            result=of_levels({suffix: evaluation.result for suffix, evaluation in evaluations.items()}),
+            class_labels=tuple(classes.labels for _, classes in averages.values()),
+            averages=averages,
+        )
+
+
 class QueryScorer:
     """`scorer(names, sides, relevant, neighbours)` gives the per-query scores of built-in metrics, and their ranks."""
 
