@@ -1,7 +1,7 @@
 """A torchmetrics metric that says how sure a score is."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -204,7 +204,7 @@ class ConfusionPosterior(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        for metric, (value, low, high) in self._estimates(self.ci_probability).items():
+        for metric, (value, low, high), _, _ in self._intervals(self.ci_probability):
             tensors |= {metric: value, f"{metric}/low": low, f"{metric}/high": high}
         return tensors
 
@@ -229,29 +229,31 @@ class ConfusionPosterior(Metric):
         """
         confidence = self.ci_probability if confidence is None else check_confidence(confidence)
         with self._whole_state("interval"):
-            return self._estimates(confidence, self._number_of_items(), num_samples=replicates, seed=seed)
+            counts = self._number_of_items()
+            return {
+                metric: Estimate(
+                    *ends,
+                    confidence=confidence,
+                    method=f"{self.method} ({self.interval_kind})",
+                    name=metric,
+                    labels=self.labels if self.per_class[metric] else None,
+                    details={"median": median, "mean": self._shaped(metric, samples.double().nanmean(0))},
+                    **counts,
+                )
+                for metric, ends, median, samples in self._intervals(confidence, num_samples=replicates, seed=seed)
+            }
 
-    def _estimates(
-        self, confidence: float, counted: Mapping[str, Any] | None = None, **draws: int | None
-    ) -> dict[str, Estimate]:
+    def _intervals(
+        self, confidence: float, **draws: int | None
+    ) -> Iterator[tuple[str, tuple[Tensor, Tensor, Tensor], Tensor, Tensor]]:
+        """Give of each metric its name, the observed score and the ends around it, the posterior's median, samples."""
         summary = estimate if self.interval_kind == "hdi" else equal_tailed
-        samples = dict(zip(self.metrics, self._samples(self.metrics, **draws), strict=True))
-        estimates = {}
-        for metric, value in self.batch_value().items():
-            median, low, high = (self._shaped(metric, x) for x in summary(samples[metric], confidence))
-            mean = self._shaped(metric, samples[metric].double().nanmean(0))
-            estimates[metric] = Estimate(
-                value,
-                torch.where(value < low, value, low),  # neither where one of them is NaN
-                torch.where(value > high, value, high),
-                confidence=confidence,
-                method=f"{self.method} ({self.interval_kind})",
-                name=metric,
-                labels=self.labels if self.per_class[metric] else None,
-                details={"median": median, "mean": mean},
-                **(counted or {}),
-            )
-        return estimates
+        sampled = self._samples(self.metrics, **draws)
+        for (metric, value), samples in zip(self.batch_value().items(), sampled, strict=True):
+            median, low, high = (self._shaped(metric, x) for x in summary(samples, confidence))
+            low = torch.where(value < low, value, low)  # neither where one of them is NaN
+            high = torch.where(value > high, value, high)
+            yield metric, (value, low, high), median, samples
 
     def _number_of_items(self) -> dict[str, Any]:
         """Count items and groups as the fields of an `Estimate`."""
