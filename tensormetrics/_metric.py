@@ -17,7 +17,7 @@ from typing_extensions import Unpack  # torch brings it
 from . import _checks
 from ._distributed import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
 from ._plots import plot_values, steps_of
-from .uncertainty.engine import resampling
+from .uncertainty.engine import intervals, resampling
 from .uncertainty.engine.estimates import check_confidence
 from .uncertainty.engine.units import merge_stores
 from .uncertainty.engine.weights import check_draws
@@ -216,8 +216,8 @@ class Metric(torchmetrics.Metric):
             NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        estimates = resampling.interval(self._resampled("interval", replicates, seed), confidence)
-        return resampling.with_values(estimates, self.compute())
+        estimates = intervals.interval(self._resampled("interval", replicates, seed), confidence)
+        return intervals.with_values(estimates, self.compute())
 
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None

@@ -6,7 +6,7 @@ from .. import _checks
 from .._distributed import options_of
 from .._metric import Metric
 from .engine.estimates import check_confidence
-from .engine.resampling import comparisons
+from .engine.paired import comparisons
 
 
 def compare(

@@ -15,7 +15,9 @@ from torchmetrics import MeanSquaredError
 from tensormetrics.retrieval import HitRate
 from tensormetrics.uncertainty import BrierScore, Uncertain, UncertaintyWarning, compare
 from tensormetrics.uncertainty.engine.draws import Bounds, mean_bounds, pseudo_masses, t_scales
-from tensormetrics.uncertainty.engine.resampling import Items, Resampled, comparisons, interval
+from tensormetrics.uncertainty.engine.intervals import interval
+from tensormetrics.uncertainty.engine.paired import comparisons
+from tensormetrics.uncertainty.engine.resampling import Items, Resampled
 
 R = 300
 UNKNOWN = -math.inf, math.inf

@@ -13,8 +13,8 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._distributed import together as failing_together
 from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.resampling import Joined, together
-from ...uncertainty.engine.resampling import interval as intervals
 from ...uncertainty.engine.weights import check_draws
 from ...uncertainty.engine.weights import units as units_of
 from ..clusters.communicator import AmongRanks

@@ -13,8 +13,8 @@ from ... import _checks
 from ..._metric import Lock, NoDataError, one_at_a_time
 from ..._plots import plot_values, steps_of
 from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.resampling import Joined, together
-from ...uncertainty.engine.resampling import interval as intervals
 from ...uncertainty.engine.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap

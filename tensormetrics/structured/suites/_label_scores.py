@@ -9,8 +9,8 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.estimates import Estimate, check_confidence
+from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.resampling import Joined, Resampled, together
-from ...uncertainty.engine.resampling import interval as intervals
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
@@ -192,7 +192,7 @@ class LabelScores(CountMetric):
             }
 
         if not self.replicates:
-            return means(self.sums) | self.read_scores(counts.flatten())
+            return {**means(self.sums), **self.read_scores(counts.flatten())}
         resampled = self._resampled_state(None, None)
         scores = intervals(resampled._replace(read=means), confidence)
         return scores | (intervals(self._resampled_labels(resampled), confidence) if self.labels else {})

@@ -2,7 +2,7 @@
 
 `estimates` has the results, `Estimate` and `Comparison`. `philox` draws random bits from an address, and `weights`
 makes of them the weight of each item in each replicate, a function of the item's id. `units` keeps the sums of each
-item or group, `draws` makes draws of a value that are honest for few of them, `swaps` is the test of a comparison, and
-`resampling` puts these together. `corrections` is for many questions at once. The base of metrics that keep such sums
-is `_sum_metric.py`, beside `_metric.py`.
+item or group, `draws` makes draws of a value that are honest for few of them, `swaps` is the test of a comparison.
+`resampling` holds the sums of all replicates, which `intervals` and `paired` read. `corrections` is for many questions
+at once. The base of metrics that keep such sums is `_sum_metric.py`, beside `_metric.py`.
 """
