@@ -141,7 +141,7 @@ class SumMetric(Metric):
         store = add_entries(self.units, self.entries) if len(self.entries) else self.units
         assert self.seed is not None
         return Resampled(
-            plain=self.all_sums(),
+            observed=self.all_sums(),
             weighted=weighted,
             half=half,
             read=self.read_sums,

@@ -18,8 +18,8 @@ from torch import Tensor
 from .philox import WORD, philox4x32, philox_key
 
 TOLERANCE = 1e-9  # of equal influences, relative to the largest
-REACH = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
-REACH_OF_FEW = 20.0  # the same, times this over the number of units that differ, is added to it
+NUM_DEVIATIONS = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
+FACTOR_OF_FEW = 20.0  # the same, times this over the number of units that differ, is added to it
 MANY_DIFFER = 5  # in comparisons, from so many units that differ on a pseudo-item is moved to the data
 HEAVY_TAILS = 0.4  # excess kurtosis of replicates that few units carry
 MIN_DF = 0.5
@@ -43,7 +43,7 @@ def mean_bounds(values: int, low: float | Tensor = 0.0, high: float | Tensor = 1
     return Bounds(torch.cat([ones * low, ones]), torch.cat([ones * high, ones]), is_mean=True)
 
 
-class Spread(NamedTuple):
+class Jackknife(NamedTuple):
     """How V values depend on each unit."""
 
     standard_error: Tensor  # (V,), that of the jackknife
@@ -58,7 +58,7 @@ class Spread(NamedTuple):
         return self.num_items / self.effective_size
 
 
-def jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Spread:
+def delete_one_jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Jackknife:
     # values: (V,)  without: (U, V), the values without each unit  sizes: (U,)
     """Return the delete-one-unit jackknife (Efron & Stein 1981, doi:10.1214/aos/1176345462)."""
     count = len(without)
@@ -71,7 +71,7 @@ def jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Spread:
     run = starts.long().cumsum(0) - 1
     lengths = torch.zeros_like(run).scatter_add_(0, run, torch.ones_like(run))
     items = float(sizes.sum())
-    return Spread(
+    return Jackknife(
         standard_error=(squares / count / max(count - 1, 1)).sqrt(),
         influence_sd=(squares / max(count - 1, 1)).sqrt(),
         num_differing=count - lengths.amax(0),
@@ -106,9 +106,9 @@ def t_scales(seed: int, replicates: int, df: float, device: torch.device) -> Ten
     low = torch.full_like(target, float((math.log(2.0) * -60 + torch.lgamma(shape + 1)) / shape))
     high = torch.full_like(target, math.log(float(shape) + 10 * float(shape) ** 0.5 + 50))
     for _ in range(60):
-        middle = (low + high) / 2
-        is_below = torch.special.gammainc(shape, middle.exp()) < target
-        low, high = middle.where(is_below, low), high.where(is_below, middle)
+        center = (low + high) / 2
+        is_below = torch.special.gammainc(shape, center.exp()) < target
+        low, high = center.where(is_below, low), high.where(is_below, center)
     return (shape.log() - (low + high) / 2).div(2).exp().to(device)
 
 
@@ -124,13 +124,20 @@ def scaled_draws(values: Tensor, replicates: Tensor, standard_error: Tensor, sca
     return values + moved * factor * scales
 
 
-def reach(spread: Spread, distance: Tensor, of_comparison: bool) -> Tensor:
+def bound_fraction(jackknife: Jackknife, distance: Tensor, of_comparison: bool) -> Tensor:
     # distance: (V,), from the value to that of the pseudo-item  ->  (V,) in [0, 1]
     """Return how far a pseudo-item of a mean lies from the data (0) to the bound (1)."""
-    differing = spread.num_differing.double()
-    factor = torch.full_like(differing, REACH) if of_comparison else REACH * (1 + REACH_OF_FEW / differing)
-    moved = factor * spread.influence_sd * (spread.num_items / spread.num_units) / (spread.effective_size * distance)
-    fewest = min(MANY_DIFFER, math.ceil(spread.num_units / 2)) if of_comparison else 1
+    differing = jackknife.num_differing.double()
+    factor = torch.full_like(differing, NUM_DEVIATIONS)
+    if not of_comparison:
+        factor = NUM_DEVIATIONS * (1 + FACTOR_OF_FEW / differing)
+    moved = (
+        factor
+        * jackknife.influence_sd
+        * (jackknife.num_items / jackknife.num_units)
+        / (jackknife.effective_size * distance)
+    )
+    fewest = min(MANY_DIFFER, math.ceil(jackknife.num_units / 2)) if of_comparison else 1
     return torch.where(differing < fewest, 1.0, moved.nan_to_num(1.0).clamp(max=1.0))
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
-from .draws import Spread
+from .draws import Jackknife
 from .errors import UncertaintyWarning
 from .estimates import Comparison
-from .intervals import Side, counts_of, draw_sets, ranges_of, read_sides, spread_of
+from .intervals import Operand, counts_of, draw_sets, jackknife_of, ranges_of, read_operands
 from .resampling import Joined, Resampled, Values, values_of
 from .swaps import SwapTest, swap_test
 
@@ -36,34 +36,34 @@ def comparisons(
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
-    sides = [Side(a, values), Side(b, others, -1.0)]
-    difference, spread = read_sides(sides, lambda side: side.resampled.plain), spread_of(sides)
+    operands = [Operand(a, values), Operand(b, others, -1.0)]
+    difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
     names = _names(values)
     direction = torch.cat([
         torch.full((leaf.numel(),), float(better(name)), dtype=torch.float64, device="cpu")
         for name, leaf in zip(names, values.leaves, strict=True)
     ]).to(difference)  # fmt: skip
-    draws = draw_sets(sides, difference, spread)
+    draws = draw_sets(operands, difference, jackknife)
     low, high = draws.interval(confidence)
     differs = None if a.units is None or b.units is None else (a.units.rows != b.units.rows).flatten(1).any(1)
     is_equal = differs is not None and a.half is not None and not bool(differs.any())
     sets = [draws.first, draws.second.where(draws.has_second, draws.first)]
-    p_draws, p_better = _shares(sets, direction, is_equal)
+    p_draws, p_better = _fractions(sets, direction, is_equal)
     p_value, mid_p = p_draws, torch.zeros_like(p_draws)
     if a.half is not None and b.half is not None:
-        test = _swap_test(sides, a.half, b.half)
+        test = _swap_test(operands, a.half, b.half)
         p_value, mid_p = torch.maximum(test.p_value, p_draws), test.mid_p
-    if spread is not None and spread.num_units == 1:
-        low, high = (end.expand_as(difference) for end in ranges_of(sides))
+    if jackknife is not None and jackknife.num_units == 1:
+        low, high = (end.expand_as(difference) for end in ranges_of(operands))
         p_value, p_better = torch.ones_like(difference), torch.full_like(difference, 0.5)
     p_better = p_better.clamp(mid_p / 2, 1 - mid_p / 2)
     low, high = _consistent(torch.fmin(low, difference), torch.fmax(high, difference), p_value, confidence)
     p_rope = torch.full_like(difference, torch.nan)
     if rope is not None:
-        shares = [(draw.abs() <= rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
-        p_rope = torch.minimum(*shares)
-    counts = counts_of(a, spread) | {"discordant": None if differs is None else int(differs.sum())}
-    if message := _pairs_warning(counts, spread):
+        fractions = [(draw.abs() <= rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
+        p_rope = torch.minimum(*fractions)
+    counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
+    if message := _pairs_warning(counts, jackknife):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     columns = [difference, low, high, p_value, p_better, p_rope]
     columns = [columns[0], *(column.where(difference.isfinite(), torch.nan) for column in columns[1:])]
@@ -74,42 +74,42 @@ def _check_comparable(a: Resampled, b: Resampled) -> None:
     if not torch.equal(a.items, b.items):
         raise ValueError("a, b: their items differ; feed both with the same ids (or, without ids, the same order)")
     is_swapped = a.half is not None and b.half is not None
-    if len(a.weighted) != len(b.weighted) or (is_swapped and a.plain.shape != b.plain.shape):
+    if len(a.weighted) != len(b.weighted) or (is_swapped and a.observed.shape != b.observed.shape):
         raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
     if a.units is not None and b.units is not None and not torch.equal(a.units.ids, b.units.ids):
         raise ValueError("a, b: their items differ; feed both with the same ids and groups")
 
 
-def _shares(sets: list[Tensor], direction: Tensor, is_equal: bool) -> tuple[Tensor, Tensor]:
+def _fractions(sets: list[Tensor], direction: Tensor, is_equal: bool) -> tuple[Tensor, Tensor]:
     # sets: (R, V) each  direction: (V,)  ->  two-sided p-value and probability that a is better, (V,) each
-    """Read both off the set whose share is nearer to 1/2; where the sets disagree on the side, nothing is known."""
-    shares, p_values = [], []
+    """Read both off the set that is nearer to 1/2; nothing is known where the sets disagree on the sign."""
+    fractions, p_values = [], []
     for draws in sets:
         oriented = direction * draws
         count = oriented.isnan().logical_not().sum(0)
         above, equal = (oriented > 0).sum(0).double(), (oriented == 0).sum(0).double()
-        shares.append((above + equal / 2) / count)
+        fractions.append((above + equal / 2) / count)
         tails = torch.minimum(1 + above + equal, 1 + count - above) / (1 + count)
         p_values.append((2 * tails).clamp(max=1))
-    half = torch.full_like(shares[0], 0.5)
+    half = torch.full_like(fractions[0], 0.5)
     if is_equal:
         return torch.ones_like(half), half
-    agree = (shares[0] - 0.5) * (shares[1] - 0.5) > 0
-    first, second = shares
+    agree = (fractions[0] - 0.5) * (fractions[1] - 0.5) > 0
+    first, second = fractions
     nearer = torch.where((first - 0.5).abs() <= (second - 0.5).abs(), first, second)
     return torch.maximum(p_values[0], p_values[1]).where(agree, 1.0), nearer.where(agree, half)
 
 
-def _swap_test(sides: list[Side], half_a: Tensor, half_b: Tensor) -> SwapTest:
-    (a, values, _), (b, others, _) = sides
+def _swap_test(operands: list[Operand], half_a: Tensor, half_b: Tensor) -> SwapTest:
+    (a, values, _), (b, others, _) = operands
     units = None if a.units is None or b.units is None else (a.units.rows, b.units.rows)
-    scale = torch.maximum(values.read(a.plain).abs(), others.read(b.plain).abs())
+    scale = torch.maximum(values.read(a.observed).abs(), others.read(b.observed).abs())
     of_means = a.bounds is not None and a.bounds.is_mean
 
     def read_difference(x: Tensor, y: Tensor) -> Tensor:
         return values.read(x) - others.read(y)
 
-    return swap_test(read_difference, (a.plain, b.plain), units, (half_a, half_b), scale, of_means)
+    return swap_test(read_difference, (a.observed, b.observed), units, (half_a, half_b), scale, of_means)
 
 
 def _consistent(low: Tensor, high: Tensor, p_value: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
@@ -131,8 +131,8 @@ def _names(values: Values) -> list[str]:
     return list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)
 
 
-def _pairs_warning(counts: dict[str, Any], spread: Spread | None) -> str:
-    pairs = None if spread is None else spread.num_units
+def _pairs_warning(counts: dict[str, Any], jackknife: Jackknife | None) -> str:
+    pairs = None if jackknife is None else jackknife.num_units
     if pairs == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
     if pairs is not None and pairs <= FEW_PAIRS:

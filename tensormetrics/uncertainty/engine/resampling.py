@@ -18,10 +18,10 @@ UNKNOWN: Range = (-torch.inf, torch.inf)
 class Resampled(NamedTuple):
     """Sums over all items, over those of each unit and in R replicates, and what is read off them."""
 
-    plain: Tensor  # (...)
+    observed: Tensor  # (...)
     weighted: Tensor  # (R, ...)
     half: Tensor | None  # (R, ...), of a random half of the units; None where such sums are not to be mixed
-    read: Callable[[Tensor], Any]  # sums (..., *shape of plain)  ->  a value (...), or values by name
+    read: Callable[[Tensor], Any]  # sums (..., *shape of observed)  ->  a value (...), or values by name
     items: Tensor  # (), equal for equal items
     units: Units | None  # None if these are too many, or the value is no function of sums
     num_items: int
@@ -63,7 +63,7 @@ class Items(NamedTuple):
         if units is None:
             sizes = joined(weighted_sums(torch.ones_like(rows[:, :1]), self.units, replicates, seed)[0])[:, 0, 0]
         return Resampled(
-            plain=rows.new_zeros(self.width, rows.shape[1]).index_add_(0, cells, rows),
+            observed=rows.new_zeros(self.width, rows.shape[1]).index_add_(0, cells, rows),
             weighted=joined(sums[0]),
             half=joined(sums[1]) if mixes else None,
             read=self.read,
@@ -98,7 +98,7 @@ def value_of(resampled: Resampled | Joined) -> Any:
     """Read the value of the data."""
     if isinstance(resampled, Joined):
         return resampled.join([value_of(part) for part in resampled.parts])
-    return resampled.read(resampled.plain)
+    return resampled.read(resampled.observed)
 
 
 class Values(NamedTuple):
@@ -120,8 +120,8 @@ class Values(NamedTuple):
 
 
 def values_of(resampled: Resampled) -> Values:
-    leaves, spec = tree_flatten(resampled.read(resampled.plain))
-    lead = resampled.plain.ndim
+    leaves, spec = tree_flatten(resampled.read(resampled.observed))
+    lead = resampled.observed.ndim
 
     def read(sums: Tensor) -> Tensor:
         batch = sums.ndim - lead

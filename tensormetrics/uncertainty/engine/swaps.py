@@ -49,10 +49,10 @@ def swap_test(
     rows = units[0][differs], units[1][differs]
     if len(rows[0]) <= MAX_EXACT:
         subsets = torch.arange(2 ** len(rows[0]), device=observed.device)
-        chosen = (subsets[:, None] >> torch.arange(len(rows[0]), device=observed.device) & 1).double()
+        selected = (subsets[:, None] >> torch.arange(len(rows[0]), device=observed.device) & 1).double()
         moved = (rows[1] - rows[0]).flatten(1)
-        pieces = chosen.split(max(CHUNK // max(moved.shape[1], 1), 1))
-        swaps = ((piece @ moved).unflatten(1, sums[0].shape) for piece in pieces)
+        chunks = selected.split(max(CHUNK // max(moved.shape[1], 1), 1))
+        swaps = ((chunk @ moved).unflatten(1, sums[0].shape) for chunk in chunks)
         swapped = torch.cat([read_difference(sums[0] + swap, sums[1] - swap) for swap in swaps])
         test = _counted(observed, swapped, tolerance, is_random=False)
     else:
@@ -70,13 +70,13 @@ def _counted(observed: Tensor, swapped: Tensor, tolerance: Tensor, is_random: bo
     count = is_defined.sum(0) + is_random
     above = (excess > tolerance).sum(0).double()
     equal = (excess.abs() <= tolerance).sum(0).double() + is_random  # the observed one is one of the random ones
-    p_value, mid_p = ((above + share * equal) / count for share in (1.0, 0.5))
+    p_value, mid_p = ((above + fraction * equal) / count for fraction in (1.0, 0.5))
     return SwapTest(*(p.clamp(max=1).masked_fill(observed.isnan(), torch.nan) for p in (p_value, mid_p)))
 
 
 def _binomial(a: Tensor, b: Tensor) -> tuple[SwapTest, Tensor]:
     # a, b: (D, 2 V) rows of the units that differ  ->  the test, and the values (V,) to which it applies
-    (a, a_counts), (b, b_counts) = (side.flatten(1).tensor_split(2, 1) for side in (a, b))
+    (a, a_counts), (b, b_counts) = (operand.flatten(1).tensor_split(2, 1) for operand in (a, b))
     differences = a - b
     sizes = differences.abs()
     largest = sizes.amax(0) if len(sizes) else sizes.new_zeros(sizes.shape[1])

@@ -72,12 +72,12 @@ def _collapsed(entries: Tensor, overflow: Tensor) -> Tensor:
     sums = torch.zeros_like(rows).index_add_(0, unit, rows)  # exact, hence in any order
     unit_ids = torch.full_like(ids, EMPTY).scatter_(0, unit, ids)
     is_overflow = (overflow > 0) | ((sizes > 0).sum() > MAX_UNITS)
-    kept = torch.cat([unit_ids[:, None], sizes[:, None], sums.view(torch.int64)], 1)[:MAX_UNITS]
-    blank = torch.zeros_like(kept)
+    collapsed = torch.cat([unit_ids[:, None], sizes[:, None], sums.view(torch.int64)], 1)[:MAX_UNITS]
+    blank = torch.zeros_like(collapsed)
     blank[:, ID] = EMPTY
-    header = torch.zeros_like(kept[:1])
+    header = torch.zeros_like(collapsed[:1])
     header[0, OVERFLOW] = is_overflow.long()
-    return torch.cat([header, torch.where(is_overflow, blank, kept)])
+    return torch.cat([header, torch.where(is_overflow, blank, collapsed)])
 
 
 def units_of_store(store: Tensor) -> Units | None:
@@ -100,7 +100,7 @@ def units_of_items(rows: Tensor, ids: Tensor, cells: Tensor | None, width: int) 
     sizes = torch.zeros(len(distinct), dtype=torch.float64, device=rows.device)
     sizes.index_add_(0, unit, torch.ones_like(rows[:, 0]) if rows.shape[1] else sizes.new_ones(len(rows)))
     index = unit * width if cells is None else unit * width + cells
-    pieces = [rows.new_zeros(len(distinct) * width, rows.shape[1]) for _ in GRIDS]
-    for piece, part in zip(pieces, parts(rows, grids=GRIDS), strict=True):
-        piece.index_add_(0, index, part)
-    return Units(distinct, total(pieces).view(len(distinct), width, rows.shape[1]), sizes)
+    sums = [rows.new_zeros(len(distinct) * width, rows.shape[1]) for _ in GRIDS]
+    for part_sum, part in zip(sums, parts(rows, grids=GRIDS), strict=True):
+        part_sum.index_add_(0, index, part)
+    return Units(distinct, total(sums).view(len(distinct), width, rows.shape[1]), sizes)

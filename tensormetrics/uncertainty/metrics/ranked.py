@@ -145,7 +145,7 @@ class RankedMetric(Metric):
             values[drawn] = _area(self.area, ordered, target, weights)
         plain = _area(self.area, ordered, target, torch.ones_like(target))
         return Resampled(
-            plain=plain,
+            observed=plain,
             weighted=values,
             half=None,
             read=lambda sums: sums,
