@@ -256,11 +256,16 @@ def _resampled(rows: Array, scenario: Scenario, seed: int, is_pair: bool) -> Res
     ).resampled(REPLICATES, seed)
 
 
+def drawn_rows(scenario: Scenario, sets: int | None = None) -> Iterator[tuple[Array, ...]]:
+    """Yield rows (N, K, BATCH) of one metric, or two, of every hundred sets."""
+    generator = np.random.default_rng(zlib.crc32(scenario.name.encode()))
+    for _ in range((sets or scenario.sets) // BATCH):
+        yield scenario.draw(generator, BATCH)
+
+
 def batches(scenario: Scenario, sets: int | None = None) -> Iterator[list[Resampled]]:
     """Yield one metric, or two, of a hundred values for every hundred sets."""
-    generator = np.random.default_rng(zlib.crc32(scenario.name.encode()))
-    for seed in range((sets or scenario.sets) // BATCH):
-        sides = scenario.draw(generator, BATCH)
+    for seed, sides in enumerate(drawn_rows(scenario, sets)):
         yield [_resampled(rows, scenario, seed, len(sides) > 1) for rows in sides]
 
 
@@ -558,3 +563,15 @@ def held_out_pair_rows() -> list[Scenario]:
 def pair_width_rows() -> list[Scenario]:
     """Return comparisons of 200 pairs, whose intervals are to be hardly wider than percentile intervals."""
     return _uniform_pairs((200,))
+
+
+def peer_rows() -> list[Scenario]:
+    """Return the rows on which other packages are tried."""
+    rows = {row.name: row for row in interval_rows()}
+    chosen = [rows[f"right or wrong, .9, {n} items"] for n in (10, 30, 100)]
+    return chosen + [rows[f"right or wrong, .7, ICC .3, equal, {n} groups"] for n in (5, 10)]
+
+
+def peer_pair_rows() -> list[Scenario]:
+    """Return the comparisons on which other packages are tried."""
+    return _binary_pairs(0.1, (10, 30, 100))
