@@ -231,6 +231,12 @@ def test_interval_of_more_units_than_the_store_holds_is_near_that_of_fewer(gener
     assert interval(resampled(means(rare), replicates=1000), 0.95).high > 2.5 / 1500
 
 
+def test_interval_of_more_units_than_the_store_holds_all_right_is_not_a_point():
+    estimate = interval(resampled(means(torch.ones(1500)), replicates=1000), 0.95)
+    exact = scipy.stats.beta(1500.5, 0.5).ppf(0.025)
+    assert float(estimate.low) == pytest.approx(exact, abs=2e-4) and float(estimate.high) == pytest.approx(1, abs=1e-4)
+
+
 def brier(preds, target, order=None, batches=(1000,), **items) -> BrierScore:
     metric = BrierScore(replicates=50)
     order = torch.arange(len(preds)) if order is None else order

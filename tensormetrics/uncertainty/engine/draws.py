@@ -143,8 +143,9 @@ def bound_fraction(jackknife: Jackknife, distance: Tensor, of_comparison: bool) 
 
 def excess_kurtosis(replicates: Tensor) -> Tensor:
     # (R, V)  ->  (V,)
-    """Return the excess kurtosis of the defined replicates; 0 where they do not vary."""
+    """Return the excess kurtosis of the defined replicates; infinite where they do not vary."""
     count = replicates.isnan().logical_not().sum(0)
     centered = (replicates - replicates.nansum(0) / count).nan_to_num(0, 0, 0)
     second = centered.square().sum(0) / count
-    return torch.where(second > 0, centered.pow(4).sum(0) / count / second.square() - 3, 0.0)
+    rounding = (TOLERANCE * replicates.nan_to_num(0, 0, 0).abs().amax(0)).square()
+    return torch.where(second > rounding, centered.pow(4).sum(0) / count / second.square() - 3, torch.inf)

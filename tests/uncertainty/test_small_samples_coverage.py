@@ -1,0 +1,110 @@
+"""Intervals and comparisons of few items or groups hold what they promise, in a thousand simulated sets of each row.
+
+The limits leave room for the standard error of a share, .007 at .95 in 1,000 sets. With -s all shares are printed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tensormetrics.uncertainty.engine.draws import mean_bounds
+from tensormetrics.uncertainty.engine.resampling import Items, interval
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAST = 0.92
+# Rows where the method is known to cover less.
+LEAST_OF = {
+    "right or wrong, .95, ICC .3, unequal, 20 groups": 0.90,
+    "right or wrong, .85, ICC .5, unequal, 30 groups": 0.86,
+    "right or wrong, .7, 7 items": 0.90,
+    # Jeffreys' interval itself covers .911: with no item right (chance .077) it ends at .0488.
+    "right or wrong, .05, 50 items": 0.90,
+    "right or wrong, .95, 50 items": 0.90,
+}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def simulation(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import _small_samples
+
+    return _small_samples
+
+
+def least(name: str) -> float:
+    return LEAST_OF.get(name, LEAST)
+
+
+@pytest.mark.parametrize("table", ["interval_rows", "held_out_interval_rows", "overflow_rows"])
+def test_intervals_of_few_items_or_groups_cover_the_truth(simulation, table):
+    misses = {}
+    for row in getattr(simulation, table)():
+        if row.read is simulation.UNBOUNDED_MEAN:  # known to cover less
+            continue
+        share = simulation.intervals_of(row).after
+        print(f"{row.name}: {share:.3f}")
+        if share < least(row.name) or (row.is_far_from_ends and share > 0.995):
+            misses[row.name] = share
+    assert misses == {}
+
+
+def test_intervals_of_two_hundred_items_are_hardly_wider_than_percentile_intervals(simulation):
+    ratios = {}
+    for row in simulation.width_rows():
+        coverage = simulation.intervals_of(row)
+        ratios[row.name] = coverage.width / coverage.width_before
+    for row in simulation.pair_width_rows():
+        coverage = simulation.comparisons_of(row).coverage
+        ratios[row.name] = coverage.width / coverage.width_before
+    assert {name: ratio for name, ratio in ratios.items() if ratio > 1.06} == {}
+
+
+def test_comparisons_of_equal_models_are_rarely_significant_and_tell_one_story(simulation):
+    """At each of three confidences the interval excludes 0 exactly where p_value <= 1 - confidence."""
+    misses = {}
+    for row in simulation.null_rows():
+        tests = simulation.comparisons_of(row, levels=simulation.LEVELS)
+        print(f"{row.name}: p <= .05 {tests.significant:.3f}, interval {tests.coverage.after:.3f}")
+        is_powerless = row.name in ("uniform, 30 pairs", "uniform, 100 pairs") and tests.significant < 0.02
+        if tests.significant > 0.065 or is_powerless or tests.contradictions or tests.coverage.after < LEAST:
+            misses[row.name] = tests
+    assert misses == {}
+
+
+def test_comparisons_of_models_that_differ_find_it(simulation):
+    rows = {row.name: row for row in simulation.power_rows()}
+    limits = {"uniform, difference .14, 30 pairs": 0.83}
+    limits["right or wrong, 20 % discordant, difference .14, 100 pairs"] = 0.84
+    for name, limit in limits.items():
+        tests = simulation.comparisons_of(rows[name], levels=simulation.LEVELS)
+        assert tests.significant >= limit and tests.coverage.after >= LEAST and tests.contradictions == 0, name
+
+
+@pytest.mark.parametrize("table", ["held_out_pair_rows", "overflow_pair_rows"])
+def test_comparisons_of_held_out_rows_cover_the_difference(simulation, table):
+    misses = {}
+    for row in getattr(simulation, table)():
+        tests = simulation.comparisons_of(row)
+        print(f"{row.name}: p <= .05 {tests.significant:.3f}, interval {tests.coverage.after:.3f}")
+        is_significant = row.truth == 0 and tests.significant > 0.065
+        if tests.coverage.after < LEAST or is_significant or tests.contradictions:
+            misses[row.name] = tests
+    assert misses == {}
+
+
+def test_intervals_of_one_set_equal_those_of_a_hundred_sets_together(simulation):
+    row = simulation.width_rows()[0]
+    (side,) = next(simulation.batches(row))
+    together = interval(side, 0.95)
+    single = Items(
+        side.units.rows.reshape(200, 2, simulation.BATCH)[:, :, 7],
+        side.units.ids,
+        lambda sums: sums[..., 0, 0] / sums[..., 0, 1],
+        bounds=mean_bounds(1),
+        range=(0.0, 1.0),
+    ).resampled(simulation.REPLICATES, 0)
+    estimate = interval(single, 0.95)
+    assert float(estimate.low) == pytest.approx(float(together.low[7]), rel=1e-12)
+    assert float(estimate.high) == pytest.approx(float(together.high[7]), rel=1e-12)
