@@ -23,7 +23,9 @@ from torch import Tensor
 from tensormetrics.uncertainty import UncertaintyWarning
 from tensormetrics.uncertainty.engine.draws import Bounds
 from tensormetrics.uncertainty.engine.estimates import interval_of
-from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resampled, comparisons, interval
+from tensormetrics.uncertainty.engine.intervals import interval
+from tensormetrics.uncertainty.engine.paired import comparisons
+from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resampled
 
 SETS = 1000
 BATCH = 100  # sets that share one draw of the weights
@@ -306,8 +308,8 @@ def _random_swaps(a: Resampled, b: Resampled) -> Tensor:
     # ->  (V,)
     """Return the p-value of random swaps that the library gave before, whatever the number of units."""
     swap = b.half - a.half
-    observed = a.read(a.plain) - b.read(b.plain)
-    swapped = a.read(a.plain + swap) - b.read(b.plain - swap)
+    observed = a.read(a.observed) - b.read(b.observed)
+    swapped = a.read(a.observed + swap) - b.read(b.observed - swap)
     hits = (swapped.abs() >= observed.abs() - 1e-10).sum(0)
     return (1 + hits) / (1 + len(swapped))
 

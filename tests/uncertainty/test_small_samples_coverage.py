@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tensormetrics.uncertainty.engine.draws import mean_bounds
-from tensormetrics.uncertainty.engine.resampling import Items, interval
+from tensormetrics.uncertainty.engine.intervals import interval
+from tensormetrics.uncertainty.engine.resampling import Items
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 0.92
