@@ -11,8 +11,9 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
+from ..._row_metric import RowMetric
 from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import Identity, identity, or_places
+from ...uncertainty.engine.weights import Identity, ItemNames
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
@@ -88,14 +89,15 @@ def _counted(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Conti
     return Contingency(cell // columns, cell % columns, count, row_size, col_size, shape[-1]), place
 
 
-def items_of(labels: Tensor, clusters: Tensor, units: Tensor, score: Callable[[Contingency], Tensor]) -> Items:
-    # labels, clusters, units: (N,)
-    """One row for each item, in its cell: weighted sums are the tables of weighted items."""
+def items_of(labels: Tensor, clusters: Tensor, names: ItemNames, score: Callable[[Contingency], Tensor]) -> Items:
+    # labels, clusters: (N,)
+    """Return one row for each item, in its cell: weighted sums are the tables of weighted items."""
     table, cells = _counted(labels.shape, *_checked(labels, clusters))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
-    units = or_places(units, labels)
-    return Items(ones, units, read, cells, max(len(table.count), 1), mixes=False)  # clusters have no names in common
+    identity = names.columns(None if labels.is_floating_point() else labels)
+    # Clusters of two models have no names in common, so that sums of both are not mixed.
+    return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False, identity=identity)
 
 
 def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
@@ -125,7 +127,7 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
     return contingency(labels, clusters)
 
 
-class ClusteringMetric(Metric):
+class ClusteringMetric(RowMetric):
     """Keeps the labels and clusters of every update, whose table `score` scores.
 
     `interval` tells how sure the score is of the pairs of label and cluster, the clustering itself taken as given: of
@@ -140,13 +142,10 @@ class ClusteringMetric(Metric):
 
     labels: Tensor
     clusters: Tensor
-    units: Tensor
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        self.add_rows("labels")
-        self.add_rows("clusters")
-        self.add_rows("units")
+        self.add_columns("labels", "clusters")
 
     @abstractmethod
     def score(self, table: Contingency) -> Tensor:
@@ -164,17 +163,10 @@ class ClusteringMetric(Metric):
         _checks.same_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
-        given = identity(len(labels), labels.device, **items)
-        if len(self.labels) and bool(given) != (len(self.units) > 0):
-            got = "some" if given else "none"
-            raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
-        if given:
-            self.append_rows("units", given["groups"] if "groups" in given else given["ids"])
-        self.append_rows("labels", labels)
-        self.append_rows("clusters", clusters)
+        self.append_items({"labels": labels, "clusters": clusters}, **items)
 
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            self._items = functools.partial(items_of, self.labels, self.clusters, self.units, self.score)
+            self._items = functools.partial(items_of, self.labels, self.clusters, self.item_names(), self.score)
         return self.score(contingency(self.labels, self.clusters))

@@ -65,7 +65,7 @@ class Items(NamedTuple):
     mixes: bool = True  # may sums of two metrics be mixed? Not where cells are numbered by the scores themselves
     bounds: Bounds | None = None
     range: Range = UNKNOWN
-    identity: Tensor | None = None  # (N,) int64, equal for equal items; by default the units
+    identity: tuple[Tensor, ...] = ()  # columns (N',) int64 by which items are told; by default the units
 
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
@@ -81,7 +81,7 @@ class Items(NamedTuple):
             weighted=joined(sums[0]),
             half=joined(sums[1]) if mixes else None,
             read=self.read,
-            items=fingerprint(self.units if self.identity is None else self.identity),
+            items=fingerprint(*(self.identity or (self.units,))),
             units=units,
             num_items=len(rows),
             sizes=sizes,
@@ -186,7 +186,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         low, high = _draws(sides, value, spread).interval(confidence)
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = _counts(resampled, spread)
-    if message := _warning(spread, ranges, counts["groups"] != counts["items"]):
+    if message := _warning(spread, value, ranges, counts["groups"] != counts["items"]):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
@@ -414,7 +414,7 @@ def _names(values: _Values) -> list[str]:
     return list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)
 
 
-def _warning(spread: Spread | None, ranges: tuple[Tensor, Tensor], is_grouped: bool) -> str:
+def _warning(spread: Spread | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool) -> str:
     unit = "group" if is_grouped else "item"
     if spread is None:
         return ""
@@ -426,7 +426,7 @@ def _warning(spread: Spread | None, ranges: tuple[Tensor, Tensor], is_grouped: b
             f"wanted at least {FEW_UNITS}"
         )
     is_unbounded = bool((ranges[0] == -torch.inf).any() or (ranges[1] == torch.inf).any())
-    if is_unbounded and not bool(spread.num_differing.any()):
+    if is_unbounded and not bool(spread.num_differing.any()) and bool(value.isfinite().any()):
         return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no width"
     return ""
 
