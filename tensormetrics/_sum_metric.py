@@ -21,9 +21,19 @@ from .uncertainty.engine.units import (
     merge_stores,
     units_of_store,
 )
-from .uncertainty.engine.weights import GRIDS, check_draws, fingerprint, identity, joined, split_rows, weighted_sums
-
-NUMBERED, WITH_IDS, WITH_GROUPS, WITH_BOTH = range(4)  # how items were identified
+from .uncertainty.engine.weights import (
+    GRIDS,
+    KINDS,
+    NUMBERED,
+    check_draws,
+    check_same_kind,
+    fingerprint,
+    identity,
+    joined,
+    kind_of,
+    split_rows,
+    weighted_sums,
+)
 
 
 class SumMetric(Metric):
@@ -62,7 +72,7 @@ class SumMetric(Metric):
             self.add_state("units", empty_store(width), merge_stores)
             self.add_rows("entries")
             self.add_state("items", torch.zeros((), dtype=torch.int64), "sum")
-            self.add_state("identified", torch.zeros(4, dtype=torch.int64), "sum")
+            self.add_state("identified", torch.zeros(len(KINDS), dtype=torch.int64), "sum")
 
     def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None, target: Tensor | None = None) -> None:
         # rows: (B, K) float64  target: (B,) integer
@@ -79,8 +89,10 @@ class SumMetric(Metric):
         if not self.replicates:
             return
         assert self.seed is not None  # a metric with replicates has a seed
-        kind = WITH_IDS * (ids is not None) + WITH_GROUPS * (groups is not None)
-        self._check_kind(kind, len(rows))
+        kind = kind_of(ids is not None, groups is not None)
+        if len(rows):
+            check_same_kind(kind, self._kind)
+            self._kind = kind
         item = self._numbers(len(rows), rows.device) if ids is None else ids
         unit = item if groups is None else groups
         split, sizes = split_rows(rows), self.sizes.clone()
@@ -99,16 +111,6 @@ class SumMetric(Metric):
         """Number items as they come, on each rank for itself; a restored metric goes on."""
         first = self.identified.sum() if self._first_item is None else self._first_item + self.identified.sum()
         return torch.arange(count, device=device) + first.to(device) + (_rank() << 40)
-
-    def _check_kind(self, kind: int, count: int) -> None:
-        if count and self._kind not in (None, kind):
-            names = {NUMBERED: "neither", WITH_IDS: "ids", WITH_GROUPS: "groups", WITH_BOTH: "ids and groups"}
-            raise ValueError(
-                f"ids, groups: got {names[kind]} after updates with {names[self._kind]}; give every update the same, "
-                "or call reset()"
-            )
-        if count:
-            self._kind = kind
 
     @abstractmethod
     def read_sums(self, sums: Tensor) -> Any:
@@ -192,7 +194,7 @@ class SumMetric(Metric):
 
 @kept
 def _kinds(device: torch.device, kind: int) -> Tensor:
-    return torch.eye(4, dtype=torch.int64, device=device)[kind]
+    return torch.eye(len(KINDS), dtype=torch.int64, device=device)[kind]
 
 
 def _rank() -> int:

@@ -15,14 +15,13 @@ from ..._distributed import together as failing_together
 from ...uncertainty.engine.estimates import Estimate, check_confidence
 from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.resampling import Joined, together
-from ...uncertainty.engine.weights import check_draws
-from ...uncertainty.engine.weights import units as units_of
+from ...uncertainty.engine.weights import ItemNames, check_draws
 from ..clusters.communicator import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import Sides, need_no_table
 from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
-from ..scores.embedding_metric import EmbeddingMetric, StoreOptions
+from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
@@ -179,7 +178,7 @@ class AccuracyCalculator(EmbeddingMetric):
         sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
         evaluate = functools.partial(called, self.original_function_dict)
         values, evaluation = self._evaluated(self.selected, sides, evaluate)
-        self._items = evaluation._replace(units=self.query_units)
+        self._items = evaluation._replace(queries=self.queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -253,13 +252,15 @@ class AccuracyCalculator(EmbeddingMetric):
         seed: int | None = None,
         groups: Any = None,
     ) -> dict[str, Estimate]:
-        # groups: (Q,) integer or names
+        # groups: (Q,) integers or names, or a mapping from ids to these
         """Metric name -> `Estimate`, for the means over queries of the latest call; see `Metric`.
 
         That call is `get_accuracy`, if no row was added since, else `compute`.
 
         Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
-        is recommended. Those of `update` need not be repeated. Scores of clusters, medians and own metrics have none.
+        is recommended. Those of `update` need not be repeated. They stand in the order in which the rows were fed, also
+        where `ids` put these in another one; or pass a mapping from id to group, on several processes above all.
+        Scores of clusters, medians and own metrics have none.
         """
         confidence = check_confidence(confidence)
         return intervals(self._resampled("interval", replicates, seed, groups), confidence)
@@ -289,18 +290,19 @@ class AccuracyCalculator(EmbeddingMetric):
         self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Joined:
         evaluation, options = self._latest(), check_draws(replicates, seed)
-        units = evaluation.units
+        names = evaluation.queries.names
         if groups is not None:
-            lone = evaluation.result.lone
-            units = units_of("groups", groups, lone.shape[-1], lone.device)
+            names = names._replace(groups=evaluation.queries.groups_of(groups))
         levels = []
         for suffix, (scores, classes) in evaluation.averages.items():
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
             if not means:
-                names = evaluation.names
-                raise ValueError(f"include: got {names}, wanted at least one mean over queries for an {asked}")
+                raise ValueError(
+                    f"include: got {evaluation.names}, wanted at least one mean over queries for an {asked}"
+                )
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
-            levels.append(items_of_several(means, units, classes, self.average, ranges).resampled(*options))
+            items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
+            levels.append(items.resampled(*options))
         return together(levels, joined)
 
     def _better(self, name: str) -> int:
@@ -458,8 +460,9 @@ class AccuracyCalculator(EmbeddingMetric):
                 given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
             audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         result, classes = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest), given["classes"]
-        units = lone.new_empty(0, dtype=torch.int64)
-        return given, Evaluation(names, result, classes.labels, {"": (scores, classes)}, units)
+        averages, labels = {"": (scores, classes)}, {"": sides.query_labels}
+        queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
+        return given, Evaluation(names, result, classes.labels, averages, labels, queries)
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)

@@ -10,6 +10,7 @@ from ..inputs import Sides
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
 from ..scores.centroid import checked_centroids
+from ..scores.embedding_metric import Queries
 from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
@@ -59,13 +60,15 @@ class Evaluation(NamedTuple):
     names: the metrics that were asked for.
     class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
     averages: the scores that were averaged and their classes, by the suffix of a level, "" without levels.
+    labels: (Q,) or (Q, L) of the queries, by the same suffixes.
     """
 
     names: tuple[str, ...]
     result: Result
     class_labels: Tensor | tuple[Tensor, ...]
     averages: dict[str, tuple[dict[str, Tensor], Classes]]
-    units: Tensor  # (Q,) int64, equal for queries that share a weight; (0,) if each has one
+    labels: dict[str, Tensor]
+    queries: Queries
 
     @classmethod
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
@@ -76,6 +79,7 @@ class Evaluation(NamedTuple):
             result=of_levels({suffix: evaluation.result for suffix, evaluation in evaluations.items()}),
             class_labels=tuple(classes.labels for _, classes in averages.values()),
             averages=averages,
+            labels={suffix: evaluation.labels[""] for suffix, evaluation in evaluations.items()},
         )
 
 

@@ -113,7 +113,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         else:
             clusters = torch.as_tensor(self.kmeans_func(sides.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
-        self._items = functools.partial(items_of, codes, clusters, self.query_units, score)
+        self._items = functools.partial(items_of, codes, clusters, self.queries.names, score)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 
 

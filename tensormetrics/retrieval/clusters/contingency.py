@@ -11,8 +11,9 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._metric import Metric, Options
+from ..._row_metric import RowMetric
 from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import Identity, identity, or_places
+from ...uncertainty.engine.weights import Identity, ItemNames
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
@@ -91,18 +92,20 @@ def _counted(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Conti
 def items_of(
     labels: Tensor,
     clusters: Tensor,
-    units: Tensor,
+    names: ItemNames,
     score: Callable[[Contingency], Tensor],
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Items:
-    # labels, clusters, units: (N,)
-    """One row for each item, in its cell: weighted sums are the tables of weighted items."""
+    # labels, clusters: (N,)
+    """Return one row for each item, in its cell: weighted sums are the tables of weighted items."""
     table, cells = _counted(labels.shape, *_checked(labels, clusters))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
-    units = or_places(units, labels)
-    width = max(len(table.count), 1)
-    return Items(ones, units, read, cells, width, mixes=False, range=value_range)  # clusters have no names in common
+    identity = names.columns(None if labels.is_floating_point() else labels)
+    # Clusters of two models have no names in common, so that sums of both are not mixed.
+    return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
+        range=value_range, identity=identity
+    )
 
 
 def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tensor]) -> Tensor:
@@ -147,7 +150,7 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
     return contingency(labels, clusters)
 
 
-class ClusteringMetric(Metric):
+class ClusteringMetric(RowMetric):
     """Keeps the labels and clusters of every update, whose table `score` scores.
 
     `interval` tells how sure the score is of the pairs of label and cluster, the clustering itself taken as given: of
@@ -162,13 +165,10 @@ class ClusteringMetric(Metric):
 
     labels: Tensor
     clusters: Tensor
-    units: Tensor
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        self.add_rows("labels")
-        self.add_rows("clusters")
-        self.add_rows("units")
+        self.add_columns("labels", "clusters")
 
     @abstractmethod
     def score(self, table: Contingency) -> Tensor:
@@ -186,19 +186,11 @@ class ClusteringMetric(Metric):
         _checks.same_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
-        given = identity(len(labels), labels.device, **items)
-        if len(self.labels) and bool(given) != (len(self.units) > 0):
-            got = "some" if given else "none"
-            raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
-        if given:
-            self.append_rows("units", given["groups"] if "groups" in given else given["ids"])
-        self.append_rows("labels", labels)
-        self.append_rows("clusters", clusters)
+        self.append_items({"labels": labels, "clusters": clusters}, **items)
 
     def compute(self) -> Tensor:
         # ->  () float64
         if type(self).no_interval is Metric.no_interval:
-            self._items = functools.partial(
-                items_of, self.labels, self.clusters, self.units, self.score, self.value_range()
-            )
+            options = self.item_names(), self.score, self.value_range()
+            self._items = functools.partial(items_of, self.labels, self.clusters, *options)
         return self.score(contingency(self.labels, self.clusters))

@@ -1,8 +1,8 @@
 """The base of metrics that keep embeddings: their states, in one process or spread over several."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -13,13 +13,58 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._distributed import common_kind, exchange, gather, gathered
 from ..._metric import Metric, Options
-from ...uncertainty.engine.weights import Identity, units
+from ...uncertainty.engine.weights import Identity, ItemNames, check_same_kind, kind_of, kind_of_rows, units
 from ..inputs import Sides, Spread, both_or_neither, budget, check_finite, check_squares, comparable_labels, labelled
 from ..ranking.sharded import rows_in_places
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MUCH = 10**9  # bytes of rows that each process is to hold
+
+
+class Queries(NamedTuple):
+    """Who the queries of one `compute` are, in its order."""
+
+    names: ItemNames
+    rows: Tensor | None  # (Q,) int64, which row of the updates a query is; None: it has no id, and all are in order
+    num_rows: int  # of the updates
+
+    def groups_of(self, groups: Any) -> Tensor:
+        # groups: (num_rows,) integers or names, or a mapping from ids  ->  (Q,) int64
+        """Return the group of each query."""
+        if isinstance(groups, Mapping):
+            return self._mapped(groups)
+        try:
+            numbers = units("groups", groups, self.num_rows, self.names.numbers.device)
+        except ValueError as error:
+            hint = "" if self.rows is None else "; of items with ids, pass a mapping from id to group"
+            raise ValueError(f"{error}{hint}") from error
+        return numbers if self.rows is None else numbers[self.rows]
+
+    def _mapped(self, groups: Mapping[Any, Any]) -> Tensor:
+        if self.rows is None:
+            raise ValueError("groups: got a mapping, but the items have no ids; give update some, or pass a sequence")
+        ids, device = self.names.numbers, self.names.numbers.device
+        keys = units("groups", list(groups), len(groups), device)
+        values = units("groups", list(groups.values()), len(groups), device)
+        keys, order = keys.sort()
+        index = torch.searchsorted(keys, ids).clamp(max=max(len(keys) - 1, 0))
+        known = keys[index] == ids if len(keys) else torch.zeros_like(ids, dtype=torch.bool)
+        if not bool(known.all()):
+            raise ValueError(f"groups: got none for {int((~known).sum())} of {len(ids)} ids, wanted one for each id")
+        return values[order[index]]
+
+
+class _Chosen(NamedTuple):
+    """The items of a role, without repeated ids and in their order."""
+
+    labels: Tensor  # (N,) or (N, L)
+    cameras: Tensor  # (N,), or (0,) for none
+    ids: Tensor  # (N,), or (0,)
+    groups: Tensor  # (N,), or (0,)
+    rows: Tensor  # (N,) int64, which row of the updates an item is
+    embeddings: Tensor  # (n, D), where rows stay on their ranks those of this one alone
+    places: Tensor  # (n,) int64, of the embeddings among the items
 
 
 class StoreOptions(Options, total=False):
@@ -117,11 +162,12 @@ class EmbeddingMetric(Metric):
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))
         options = {"ids": ids, "cameras": cameras, "groups": groups}
         options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
-        kept = self._rows(role)
-        for (name, option), before in zip(options.items(), kept[2:], strict=True):
-            if len(kept[0]) and (option is None) != (not len(before)):
-                got = "none" if option is None else "some"
-                raise ValueError(f"{name}: got {got} after updates that differ in this; call reset()")
+        kept, before = self._rows(role), self._kind_of_rows(role, self.metric_state)
+        if len(embeddings):
+            check_same_kind(kind_of(ids is not None, groups is not None), before)
+            if len(kept[0]) and (cameras is None) != (not len(kept[3])):
+                got = "none" if cameras is None else "some"
+                raise ValueError(f"cameras: got {got} after updates that differ in this; call reset()")
         for other in ROLES:
             kept = self._rows(other)[0]
             if kept.ndim == 2 and kept.shape[1] != embeddings.shape[1]:
@@ -140,8 +186,15 @@ class EmbeddingMetric(Metric):
     def kept(self) -> Sides:
         """Everything kept; ValueError where it is not finite or lacks queries or references."""
         both, queries, references = map(self._chosen, ROLES)
-        query, query_labels, query_cameras, self.query_units, query_places = _joined(both, queries)
-        reference, reference_labels, reference_cameras, _, reference_places = _joined(both, references)
+        kinds = [kind_of_rows(len(chosen.labels), chosen.ids, chosen.groups) for chosen in (both, queries)]
+        check_same_kind(kinds[1], kinds[0])
+        rows_of_both = len(self._rows("both")[1])
+        query_side, reference_side = _joined(both, queries, rows_of_both), _joined(both, references, rows_of_both)
+        query_labels, query_cameras, ids, groups, rows_of_queries, query, query_places = query_side
+        reference_labels, reference_cameras, *_, reference, reference_places = reference_side
+        names = ItemNames.of_rows(query_labels, ids, groups)
+        num_rows = rows_of_both + len(self._rows("query")[1])
+        self.queries = Queries(names, rows_of_queries if len(ids) else None, num_rows)
         if bool(len(query_labels)) != bool(len(reference_labels)):
             lacking = "reference" if len(query_labels) else "query"
             raise ValueError(
@@ -161,48 +214,52 @@ class EmbeddingMetric(Metric):
             if reference is not query:
                 check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
         else:
-            for rows in (query, *(references[:1] if len(references[1]) else ())):
+            for rows in (query, *((references.embeddings,) if len(references.labels) else ())):
                 check_finite(embeddings=rows)
                 check_squares(embeddings=rows)
         check_finite(labels=query_labels)
-        if len(references[1]):
-            check_finite(labels=references[1])
+        if len(references.labels):
+            check_finite(labels=references.labels)
         if query.ndim == 1:  # no rank had a row
             query = reference = query[:, None]
         query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
-        if len(self.query_units) not in (0, len(query_labels)):
-            raise ValueError("ids, groups: got some for a part of the queries, wanted them in every update or in none")
         cameras = query_cameras, reference_cameras
         if not any(map(len, cameras)):
             cameras = None
         elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
-        shared = len(both[1])
+        shared = len(both.labels)
         return Sides(query, query_labels, reference, reference_labels, shared, cameras, spread=spread)
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), (N,) thrice; each (0,) before the first row, the last three also where not given
         return tuple(getattr(self, name) for name in _states(role))
 
-    def _chosen(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        # ->  embeddings (n, D), labels (N,) or (N, L), cameras and units (N,) or (0,), places (n,) of the embeddings
-        # among labels
-        """Without repeated ids, in their order; where rows stay on their ranks, the embeddings of this one alone."""
-        rows, labels, ids, cameras, groups = self._rows(role)
+    def _kind_of_rows(self, role: str, state: dict[str, Tensor]) -> int | None:
+        _, labels, ids, _, groups = (state[name] for name in _states(role))
+        return kind_of_rows(len(labels), ids, groups)
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        for role in ROLES:
+            check_same_kind(self._kind_of_rows(role, state), self._kind_of_rows(role, self.metric_state))
+        super()._add_state(state)
+
+    def _chosen(self, role: str) -> _Chosen:
+        embeddings, labels, ids, cameras, groups = self._rows(role)
+        self._kind_of_rows(role, self.metric_state)  # those of all ranks
+        if len(cameras) not in (0, len(labels)):
+            raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         before = sum(self._lengths[role][: dist.get_rank(self.process_group)]) if self._lengths else 0
         if not len(ids):
-            places = torch.arange(before, before + len(rows), device=labels.device)
-            return rows, labels, cameras, groups, places
-        if len(ids) != len(labels):
-            raise ValueError(f"ids: got {len(ids)} for {len(labels)} rows, wanted one for each row or none")
+            places = torch.arange(before, before + len(embeddings), device=labels.device)
+            rows = torch.arange(len(labels), device=labels.device)
+            return _Chosen(labels, cameras, ids, groups, rows, embeddings, places)
         ids, order = ids.sort(stable=True)
         new = torch.cat([torch.ones_like(ids[:1], dtype=torch.bool), ids[1:] != ids[:-1]])
         first = order[new]
-        places = ((first >= before) & (first < before + len(rows))).nonzero()[:, 0]
-        if len(cameras):
-            cameras = cameras[first]
-        units = groups[first] if len(groups) else ids[new]
-        return rows[first[places] - before], labels[first], cameras, units, places
+        places = ((first >= before) & (first < before + len(embeddings))).nonzero()[:, 0]
+        cameras, groups = (column[first] if len(column) else column for column in (cameras, groups))
+        return _Chosen(labels[first], cameras, ids[new], groups, first, embeddings[first[places] - before], places)
 
     def _sync_to_compute(self) -> None:
         self._to_be_spread = self.rows_may_stay()
@@ -249,9 +306,9 @@ def _states(role: str) -> tuple[str, str, str, str, str]:
     return f"{prefix}embeddings", f"{prefix}labels", f"{prefix}ids", f"{prefix}cameras", f"{prefix}groups"
 
 
-def _joined(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    # rows, labels, cameras, units and places of two roles  ->  the same of both
-    (*first, first_places), (*second, second_places) = first, second
-    places = torch.cat([first_places, second_places + len(first[1])])
+def _joined(first: _Chosen, second: _Chosen, rows: int) -> _Chosen:
+    # rows: of the updates of the first role
+    """Return the items of two roles."""
+    second = second._replace(rows=second.rows + rows, places=second.places + len(first.labels))
     pairs = zip(first, second, strict=True)
-    return *(b if not len(a) else a if not len(b) else torch.cat([a, b]) for a, b in pairs), places
+    return _Chosen(*(b if not len(a) else a if not len(b) else torch.cat([a, b]) for a, b in pairs))

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import or_places
+from ...uncertainty.engine.weights import ItemNames
 from ..inputs import Sides, as_gains, budget, need_no_table
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
@@ -117,21 +117,22 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
 
 def items_of(
     scores: Tensor,
-    units: Tensor,
+    names: ItemNames,
+    labels: Tensor,
     classes: Classes,
     average: str,
     statistic: str = "mean",
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Items:
-    # scores: (Q,) float64, NaN = undefined  units: (Q,)
-    """The rows whose weighted sums give `averaged` of weighted queries; no interval for the average "none"."""
+    # scores: (Q,) float64, NaN = undefined  labels: (Q,) or (Q, L)
+    """Return the rows whose weighted sums give `averaged` of weighted queries; the average "none" has no interval."""
     _check_averaged(average)
     if statistic == "mean":
-        items = items_of_several({"": scores}, units, classes, average, {"": value_range})
-        return items._replace(read=functools.partial(_read_mean, average=average))
+        items = items_of_several({"": scores}, names, labels, classes, average, {"": value_range})
+        return items._replace(read=functools.partial(_read_mean, average=average, count=len(classes.labels)))
     count = 1 if average == "micro" else len(classes.labels)
     scored = (classes.codes >= 0) & ~scores.isnan()
-    scores, units = scores[scored], or_places(units, scores)[scored]
+    scores, units = scores[scored], names.units[scored]
     codes = torch.zeros_like(units) if average == "micro" else classes.codes[scored]
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
@@ -141,33 +142,42 @@ def items_of(
     read = functools.partial(_read_medians, values=distinct[:, 1], ends=ends, average=average)
     ones = torch.ones_like(scores)[:, None]
     items = Items(ones, units[order], read, cells, len(distinct), mixes=False, range=value_range)
-    return items._replace(is_smooth=False)
+    return items._replace(is_smooth=False, identity=names.columns(_targets(labels)))
 
 
 def items_of_several(
     scores: dict[str, Tensor],
-    units: Tensor,
+    names: ItemNames,
+    labels: Tensor,
     classes: Classes,
     average: str,
     value_ranges: Mapping[str, tuple[float, float]],
 ) -> Items:
-    # scores: (Q,) float64 each, NaN = undefined  units: (Q,)  value_ranges: of each score, infinite where unknown
+    # scores: (Q,) float64 each, NaN = undefined  labels: (Q,) or (Q, L)  value_ranges: infinite where unknown
     """Return the rows of means by name; see `items_of`."""
     _check_averaged(average)
-    each = torch.stack(list(scores.values()), 1)
-    units = or_places(units, each)
-    scored = (classes.codes >= 0)[:, None] & ~each.isnan()
-    rows = torch.cat([each.masked_fill(~scored, 0), scored.double()], 1)
-    read = functools.partial(_read_means, names=tuple(scores), average=average)
+    columns = torch.stack(list(scores.values()), 1)
+    scored = (classes.codes >= 0)[:, None] & ~columns.isnan()
+    rows = torch.cat([columns.masked_fill(~scored, 0), scored.double()], 1)
+    count, identity = len(classes.labels), names.columns(_targets(labels))
+    read = functools.partial(_read_means, names=tuple(scores), average=average, count=count)
     lows, highs = torch.tensor([value_ranges[name] for name in scores], dtype=torch.float64, device="cpu").T
     bounds = mean_bounds(len(scores), lows, highs)
     if average == "micro":
-        return Items(rows, units, read, bounds=bounds, range=(lows, highs))
-    count = max(len(classes.labels), 1)
-    share = 1 / count if average == "macro" else 1.0  # of one item that all classes share
+        return Items(rows, names.units, read, bounds=bounds, range=(lows, highs), identity=identity)
+    width = max(count, 1)
+    share = 1 / width if average == "macro" else 1.0  # of one item that all classes share
     bounds = Bounds(share * bounds.worst, share * bounds.best)
-    ranges = tuple(end if average == "macro" else end.repeat_interleave(count) for end in (lows, highs))
-    return Items(rows, units, read, classes.codes.clamp(min=0), count, bounds=bounds, range=(ranges[0], ranges[1]))
+    low, high = (end if average == "macro" else end.repeat_interleave(count) for end in (lows, highs))
+    cells = classes.codes.clamp(min=0)
+    return Items(rows, names.units, read, cells, width, bounds=bounds, range=(low, high), identity=identity)
+
+
+def _targets(labels: Tensor) -> Tensor | None:
+    # labels: (Q,) or (Q, L)  ->  (Q,)
+    """Return one integer for each query, if the labels are that: two metrics of one id are to agree on it."""
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    return None if labels.ndim > 1 or labels.is_floating_point() else labels
 
 
 def _check_averaged(average: str) -> None:
@@ -175,22 +185,22 @@ def _check_averaged(average: str) -> None:
         raise ValueError("average: got 'none', the score of each query; write average='micro', 'macro' or 'class'")
 
 
-def _read_means(sums: Tensor, names: tuple[str, ...], average: str) -> dict[str, Tensor]:
-    # sums: (..., C, 2 M)  ->  name: (...), or (..., C) for "class"
-    totals, numbers = sums.movedim(-1, 0).chunk(2)
+def _read_means(sums: Tensor, names: tuple[str, ...], average: str, count: int) -> dict[str, Tensor]:
+    # sums: (..., max(C, 1), 2 M), C = `count`  ->  name: (...), or (..., C) for "class"
+    totals, numbers = (part[..., :count] if average == "class" else part for part in sums.movedim(-1, 0).chunk(2))
     values = (_over_classes(value, average) for value in totals / numbers)
     return dict(zip(names, values, strict=True))
 
 
-def _read_mean(sums: Tensor, average: str) -> Tensor:
-    # sums: (..., C, 2)  ->  (...), or (..., C) for "class"
-    return _read_means(sums, ("",), average)[""]
+def _read_mean(sums: Tensor, average: str, count: int) -> Tensor:
+    # sums: (..., max(C, 1), 2), C = `count`  ->  (...), or (..., C) for "class"
+    return _read_means(sums, ("",), average, count)[""]
 
 
 def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> Tensor:
     # sums: (..., Z, 1)  values: (Z,), ascending in each class  ends: (C + 1,)  ->  (...), or (..., C) for "class"
     if not len(values):
-        return _over_classes(sums.new_full((*sums.shape[:-2], max(len(ends) - 1, 1)), torch.nan), average)
+        return _over_classes(sums.new_full((*sums.shape[:-2], len(ends) - 1), torch.nan), average)
     before = torch.nn.functional.pad(sums[..., 0].cumsum(-1), (1, 0))
     first, last = before[..., ends[:-1]], before[..., ends[1:]]
     place = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
@@ -297,14 +307,16 @@ class QueryMetric(EmbeddingMetric):
             scores = scores.masked_fill(scores.isnan(), 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
+        queries = self.queries.names, sides.query_labels
         if names is None:
-            options = self.average, self.statistic, self.value_range()
-            self._items = functools.partial(items_of, scores, self.query_units, classes, *options)
+            self._items = functools.partial(
+                items_of, scores, *queries, classes, self.average, self.statistic, self.value_range()
+            )
             return averaged(scores, classes, self.average, self.statistic)
-        each = dict(zip(names, scores, strict=True))
+        by_name = dict(zip(names, scores, strict=True))
         ranges = dict.fromkeys(names, self.value_range())
-        self._items = functools.partial(items_of_several, each, self.query_units, classes, self.average, ranges)
-        return {name: averaged(score, classes, self.average) for name, score in each.items()}
+        self._items = functools.partial(items_of_several, by_name, *queries, classes, self.average, ranges)
+        return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
 
     @torch.no_grad()
     def scores(self, sides: Sides) -> Tensor:

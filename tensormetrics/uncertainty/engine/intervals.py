@@ -66,7 +66,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         low, high = draw_sets(operands, value, jackknife).interval(confidence)
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = counts_of(resampled, jackknife)
-    if message := _warning(jackknife, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
+    if message := _warning(jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
@@ -196,7 +196,9 @@ def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, An
     return {"items": items, "groups": groups, "effective_groups": float(groups)}
 
 
-def _warning(jackknife: Jackknife | None, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool) -> str:
+def _warning(
+    jackknife: Jackknife | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool
+) -> str:
     unit = "group" if is_grouped else "item"
     if jackknife is None:
         return ""
@@ -210,6 +212,6 @@ def _warning(jackknife: Jackknife | None, ranges: tuple[Tensor, Tensor], is_grou
     if not is_smooth:
         return ""
     is_unbounded = bool((ranges[0] == -torch.inf).any() or (ranges[1] == torch.inf).any())
-    if is_unbounded and not bool(jackknife.num_differing.any()):
+    if is_unbounded and not bool(jackknife.num_differing.any()) and bool(value.isfinite().any()):
         return f"all {unit}s are alike and the range of the score is unknown, so that the interval has no width"
     return ""

@@ -8,7 +8,7 @@ table that the CPU writes, so that weighted sums are exact and have no order.
 import hashlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ FINENESS = 2.0**-10
 # With weights below 16, sums of up to 2^24 rows that add up to 2^43 or less are exact, but for what is below 2^-41.
 GRIDS = (1.0, 2.0**-20, 2.0**-40)
 VALUES = 2**16
+NUMBERED, WITH_IDS, WITH_GROUPS, WITH_BOTH = range(4)  # how items are identified
+KINDS = "neither", "ids", "groups", "ids and groups"
 ODD_FACTORS = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9  # of the second and third number of an item's identity
 LANES = defaultdict(lambda: 2**22, cpu=2**15)  # weights at a time, eighths of them
 
@@ -62,10 +64,52 @@ def identity(count: int, device: torch.device, ids: Any = None, groups: Any = No
     return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
 
 
-def or_places(units: Tensor, items: Tensor) -> Tensor:
-    # units: (N,), or (0,) for none  items: (N, ...)  ->  (N,) int64
-    """The units, or the places of the items."""
-    return units if len(units) == len(items) else torch.arange(len(items), device=items.device)
+def kind_of(has_ids: bool, has_groups: bool) -> int:
+    """Return how items are identified: `NUMBERED`, `WITH_IDS`, `WITH_GROUPS` or `WITH_BOTH`."""
+    return WITH_IDS * has_ids + WITH_GROUPS * has_groups
+
+
+def kind_of_rows(count: int, ids: Tensor, groups: Tensor) -> int | None:
+    # ids, groups: (count,), or (0,) for none
+    """Return how `count` kept items are identified, None if there is none; a ValueError if only some of them are."""
+    for name, column in (("ids", ids), ("groups", groups)):
+        if len(column) not in (0, count):
+            raise ValueError(f"{name}: got some for a part of the items; give every update the same, or call reset()")
+    return kind_of(len(ids) > 0, len(groups) > 0) if count else None
+
+
+def check_same_kind(kind: int | None, before: int | None) -> None:
+    """Raise a ValueError for items that are identified in another way than those before; None is no item."""
+    if None not in (kind, before) and kind != before:
+        raise ValueError(
+            f"ids, groups: got {KINDS[kind or 0]} after updates with {KINDS[before or 0]}; give every update the same, "
+            "or call reset()"
+        )
+
+
+class ItemNames(NamedTuple):
+    """Who the items of a metric are that keeps a row of each."""
+
+    numbers: Tensor  # (N,) int64, ids or positions
+    groups: Tensor | None = None  # (N,) int64
+
+    @classmethod
+    def of_rows(cls, rows: Tensor, ids: Tensor, groups: Tensor) -> "ItemNames":
+        # rows: (N, ...)  ids, groups: (N,), or (0,) for none
+        """Return those of kept rows; a ValueError if some have ids or groups and others have none."""
+        kind_of_rows(len(rows), ids, groups)
+        numbers = ids if len(ids) else torch.arange(len(rows), device=rows.device)
+        return cls(numbers, groups if len(groups) else None)
+
+    @property
+    def units(self) -> Tensor:
+        """(N,) int64, equal for items that share a weight."""
+        return self.numbers if self.groups is None else self.groups
+
+    def columns(self, target: Tensor | None = None) -> tuple[Tensor, ...]:
+        # target: (N,) integer
+        """Return what `fingerprint` tells items by. `target` makes them others where it is another one."""
+        return tuple(column.long() for column in (self.numbers, self.groups, target) if column is not None)
 
 
 def _digest(name: str, given: Any) -> int:

@@ -8,9 +8,10 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._metric import Metric, Options
+from ..._metric import Options
+from ..._row_metric import RowMetric
 from ..engine.resampling import Resampled
-from ..engine.weights import Identity, check_draws, fingerprint, identity, or_places, replicate_weights
+from ..engine.weights import Identity, check_draws, fingerprint, replicate_weights
 
 
 def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -92,7 +93,7 @@ def _check(preds: Tensor, target: Tensor, shape: torch.Size) -> None:
     _checks.same_device(preds=preds, target=target)
 
 
-class RankedMetric(Metric):
+class RankedMetric(RowMetric):
     """Base of the metrics of ranked scores: keeps the score and the class of every item."""
 
     higher_is_better = True
@@ -101,12 +102,10 @@ class RankedMetric(Metric):
 
     preds: Tensor
     target: Tensor
-    units: Tensor
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        for name in ("preds", "target", "units"):
-            self.add_rows(name)
+        self.add_columns("preds", "target")
 
     @staticmethod
     @abstractmethod
@@ -121,14 +120,7 @@ class RankedMetric(Metric):
         """
         _checks.shape("preds", preds, "N")
         _check(preds, target, preds.shape)
-        given = identity(len(preds), preds.device, **items)
-        if len(self.preds) and bool(given) != (len(self.units) > 0):
-            got = "some" if given else "none"
-            raise ValueError(f"ids, groups: got {got} after updates that differ in this; call reset()")
-        if given:
-            self.append_rows("units", given["groups"] if "groups" in given else given["ids"])
-        self.append_rows("preds", preds)
-        self.append_rows("target", target.long())
+        self.append_items({"preds": preds, "target": target.long()}, **items)
 
     def compute(self) -> Tensor:
         # ->  () float64
@@ -136,9 +128,9 @@ class RankedMetric(Metric):
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         # The values of the replicates stand in place of sums: to swap scores of two models would mix two scales.
-        units = or_places(self.units, self.preds)
+        names = self.item_names()
         ordered, order = self.preds.sort(descending=True, stable=True)
-        target, sorted_units = self.target[order].double(), units[order]
+        target, sorted_units = self.target[order].double(), names.units[order]
         replicates, seed = check_draws(replicates, seed)
         values = target.new_empty(replicates)
         for drawn, weights in replicate_weights(sorted_units, replicates, seed):
@@ -149,9 +141,9 @@ class RankedMetric(Metric):
             weighted=values,
             half=None,
             read=lambda sums: sums,
-            items=fingerprint(units, self.target),
+            items=fingerprint(*names.columns(self.target)),
             units=None,
-            num_items=len(units),
+            num_items=len(names.numbers),
             sizes=None,
             seed=seed,
             range=(0.0, 1.0),
