@@ -97,7 +97,7 @@ def solve_and_prove(cost: Tensor) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
-    for n in [5, 32, 61]:
+    for n in [5, 32, 37]:  # fewer than the 32 lanes, as many, and more
         cost = family(n).to(dtype)
         solve_and_prove(cost)
         solve_and_prove(cost[: n // 2 + 1] if family is not band else cost)

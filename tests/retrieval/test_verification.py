@@ -59,21 +59,43 @@ def expected(distance, *sides):
     return fpr[last], tpr[last], thresholds, rate
 
 
+def check_against_all_pairs(distance, sides, **options):
+    fpr, tpr, thresholds, rate = expected(distance, *sides)
+    options["distance"] = distance
+    roc = pairwise_roc(*sides, far=FAR, **options)
+    assert roc.far.tolist() == fpr.tolist() and roc.tar.tolist() == tpr.tolist()
+    at = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
+    assert torch.equal(roc.threshold, at)
+    assert float(equal_error_rate(*sides, **options)) == pytest.approx(rate, abs=1e-15)
+    assert [tar_at_far(*sides, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
+
+
 @pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_equals_a_sorted_list_of_all_pairs(kind, distance, monkeypatch):
     x, y = rows(kind)
-    for sides in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
-        fpr, tpr, thresholds, rate = expected(distance, *sides)
-        for memory, bins in ((None, 2**16), (2**12, 2**5)):  # few pairs may be kept: ranges are divided again
-            monkeypatch.setattr(pairs, "BINS", bins)
-            options = {"distance": distance, "memory_budget": memory}
-            found = pairwise_roc(*sides, far=FAR, **options)
-            assert found.far.tolist() == fpr.tolist() and found.tar.tolist() == tpr.tolist()
-            at = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
-            assert torch.equal(found.threshold, at)
-            assert float(equal_error_rate(*sides, **options)) == pytest.approx(rate, abs=1e-15)
-            assert [tar_at_far(*sides, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
+    one_set, two_sets = (x, y), (x[:60], y[:60], x[60:], y[60:])
+    for sides in (one_set, two_sets):
+        check_against_all_pairs(distance, sides)
+    monkeypatch.setattr(pairs, "BINS", 2**5)
+    # A tile of so small a budget is a row and 64 columns: few rows, which still fill more than a tile.
+    check_against_all_pairs(distance, (x[:12], y[:12], x[12:80], y[12:80]), memory_budget=2**12)
+    usual = pairs.Pairs.__init__
+
+    def with_few_pairs_kept(self, *args):
+        usual(self, *args)
+        self.rows, self.columns, self.most = 30, 64, 42
+
+    monkeypatch.setattr(pairs.Pairs, "__init__", with_few_pairs_kept)  # ranges are divided again
+    for sides in (one_set, two_sets):
+        check_against_all_pairs(distance, sides)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_small_budget_of_one_set_equals_a_sorted_list_of_all_pairs(distance, monkeypatch):
+    monkeypatch.setattr(pairs, "BINS", 2**5)
+    x, y = rows("plain")
+    check_against_all_pairs(distance, (x[:66], y[:66]), memory_budget=2**12)
 
 
 @pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
