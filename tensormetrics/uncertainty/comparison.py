@@ -1,9 +1,12 @@
 """Two metrics on the same items, or one against a number: which is better, and how sure is that?"""
 
+import inspect
 from typing import Any
 
+import torch
+
 from .. import _checks
-from .._distributed import options_of
+from .._distributed import described, options_of
 from .._metric import Metric
 from .engine.estimates import check_confidence
 from .engine.resampling import comparisons
@@ -20,6 +23,7 @@ def compare(
 ) -> Any:
     """a minus b, two metrics of one kind and of equal options that were fed with the same items: a `Comparison`.
 
+    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
     Each item (or group of items) has the same weight on both sides, so that what both find hard is no noise: see
     `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the items, or
     whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its resolution
@@ -49,9 +53,24 @@ def compare(
     return comparisons(first, second, confidence, rope, a._better)
 
 
-def check_same_scores(a: Metric, b: Metric) -> None:
+def check_same_scores(a: torch.nn.Module, b: torch.nn.Module) -> None:
     """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
-    options, others = (options_of(metric, *metric._arguments) for metric in (a, b))
-    for name, option in options.items():
-        if name not in type(a).model_options and option != others.get(name):
-            raise ValueError(f"{name}: got {option} for a and {others.get(name)} for b, wanted the same for both")
+    metrics, others = ([part for part in side.modules() if isinstance(part, Metric)] for side in (a, b))
+    if len(metrics) != len(others):
+        raise ValueError(f"b: got {len(others)} metrics, wanted {len(metrics)} as a has")
+    for metric, other in zip(metrics, others, strict=True):
+        options, other_options = _scoring_options(metric), _scoring_options(other)
+        for name in (*options, *other_options):
+            option, other_option = (side.get(name, "nothing") for side in (options, other_options))
+            if option != other_option:
+                raise ValueError(f"{name}: got {option} for a and {other_option} for b, wanted the same for both")
+
+
+def _scoring_options(metric: Metric) -> dict[str, str]:
+    """Return in words what the constructor was given, and the defaults of what it was not."""
+    options = options_of(metric, *metric._arguments)
+    for base in type(metric).__mro__:  # `**options` of a constructor go to that of a base
+        for name, parameter in inspect.signature(base.__init__).parameters.items():
+            if parameter.default is not parameter.empty:
+                options.setdefault(name, described(parameter.default))
+    return {name: option for name, option in options.items() if name not in type(metric).model_options}
