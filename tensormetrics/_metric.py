@@ -82,12 +82,9 @@ class Metric(torchmetrics.Metric):
     is_differentiable = False  # what `forward` answers
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     no_interval = "it has no interval"  # and why
-    # Options that say how a model answers, not what is scored: two metrics of a comparison may differ in them.
-    model_options: tuple[str, ...] = (
-        *("device", "distance", "kmeans_func", "knn_func", "labels", "memory_budget", "name", "threshold"),
-        *("batch_size", "compute_on_cpu", "dist_sync_on_step", "process_group", "dist_sync_fn", "sync_on_compute"),
-        *("distributed_available_fn", "compute_with_cache"),
-    )
+    # Options that say how a model answers, or where and how fast it is scored, but not what is scored: two metrics of a
+    # comparison may differ in them. A subclass adds its own.
+    model_options: tuple[str, ...] = ("device", "memory_budget", *Options.__annotations__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
         metric = super().__new__(cls)

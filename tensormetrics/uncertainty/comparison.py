@@ -1,9 +1,12 @@
 """Two metrics on the same items, or one against a number: which is better, and how sure is that?"""
 
+import inspect
 from typing import Any
 
+import torch
+
 from .. import _checks
-from .._distributed import options_of
+from .._distributed import described, options_of
 from .._metric import Metric
 from .engine.estimates import check_confidence
 from .engine.paired import comparisons
@@ -20,11 +23,12 @@ def compare(
 ) -> Any:
     """Compare two metrics of one kind that were updated with the same items.
 
-    The interval, `p_better` and `p_value` are one statement: the interval excludes 0 exactly where p_value <= 1 -
-    confidence, and p_better beyond .975 never stands beside a p_value above .1. Each item (or group of items) has the
-    same weight on both sides, so that what both find hard is no noise: see `Metric.interval`. p_value is the larger of
-    the swap test's, in which items, or whole groups, of a and b are exchanged (Noreen 1989; Yeh 2000,
-    doi:10.3115/992730.992783), and the draws'. With U pairs that differ it cannot fall below 2^(1-U).
+    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
+    Each item (or group of items) has the same weight on both sides, so that what both find hard is no noise: see
+    `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the items, or
+    whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its resolution
+    1 / (1 + replicates). `rope`: differences up to it do not matter in practice, and `p_rope` is their probability.
+    Metrics of several values give a `Comparison` for each by name. ValueError for different kinds or items.
 
     Args:
         a: A metric.
@@ -65,11 +69,24 @@ def compare(
     return comparisons(first, second, confidence, rope, a._better)
 
 
-def check_same_scores(a: Metric, b: Metric) -> None:
+def check_same_scores(a: torch.nn.Module, b: torch.nn.Module) -> None:
     """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
-    if not isinstance(a, Metric):  # families and suites, whose members are compared one by one
-        return
-    options, others = (options_of(metric, *metric._arguments) for metric in (a, b))
-    for name, option in options.items():
-        if name not in type(a).model_options and option != others.get(name):
-            raise ValueError(f"{name}: got {option} for a and {others.get(name)} for b, wanted the same for both")
+    metrics, others = ([part for part in side.modules() if isinstance(part, Metric)] for side in (a, b))
+    if len(metrics) != len(others):
+        raise ValueError(f"b: got {len(others)} metrics, wanted {len(metrics)} as a has")
+    for metric, other in zip(metrics, others, strict=True):
+        options, other_options = _scoring_options(metric), _scoring_options(other)
+        for name in (*options, *other_options):
+            option, other_option = (side.get(name, "nothing") for side in (options, other_options))
+            if option != other_option:
+                raise ValueError(f"{name}: got {option} for a and {other_option} for b, wanted the same for both")
+
+
+def _scoring_options(metric: Metric) -> dict[str, str]:
+    """Return in words what the constructor was given, and the defaults of what it was not."""
+    options = options_of(metric, *metric._arguments)
+    for base in type(metric).__mro__:  # `**options` of a constructor go to that of a base
+        for name, parameter in inspect.signature(base.__init__).parameters.items():
+            if parameter.default is not parameter.empty:
+                options.setdefault(name, described(parameter.default))
+    return {name: option for name, option in options.items() if name not in type(metric).model_options}

@@ -64,13 +64,13 @@ def test_items_that_a_sampler_repeats_count_once(device):
     few = AccuracyCalculator(KNN).get_accuracy(x[3:5], labels[3:5], x[10:], labels[10:])
     assert {name: float(value) for name, value in apart.compute().items()} == pytest.approx(few)
     for ids, message in (
-        (None, "ids: got none after updates that differ in this; call reset()"),
+        (None, "ids, groups: got neither after updates with ids; give every update the same, or call reset()"),
         ([1, 2], "ids: got shape (2,), wanted (3,)"),
         ([1.0, 2.0, 3.0], "ids: got torch.float64, wanted an integer dtype; write ids.long()"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             calculator.update(x[:3], labels[:3], ids=ids)
-    message = "ids: got some after updates that differ in this; call reset()"
+    message = "ids, groups: got ids after updates with neither; give every update the same, or call reset()"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         apart.update(x[:3], labels[:3], role="reference", ids=[1, 2, 3])
 

@@ -66,6 +66,8 @@ class ConfusionPosterior(Metric):
     0.75 [0.61, 0.86]
     """
 
+    model_options = (*Metric.model_options, "labels", "name", "threshold")
+
     counts: Tensor
     spilled: Tensor
     ids: Tensor

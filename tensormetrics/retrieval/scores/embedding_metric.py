@@ -84,6 +84,12 @@ class EmbeddingMetric(Metric):
     `store_dtype`, for example torch.float16, is the dtype in which embeddings are kept; default their own.
     """
 
+    model_options = (
+        *Metric.model_options,
+        *("distance", "exact", "knn_func", "kmeans_func", "n_clusters", "store_dtype"),
+        *("audit", "audit_seed", "keep", "progress"),
+    )
+
     def __init__(
         self,
         label_columns: bool = False,

@@ -1,0 +1,125 @@
+"""What `compare` wants to be equal: the options that say what is scored, but not those that say how a model answers."""
+
+import inspect
+import typing
+
+import pytest
+import torch
+from cases import METRICS
+from torchmetrics.regression import MeanSquaredError
+
+from tensormetrics._metric import Metric
+from tensormetrics.association import RND, WEAT
+from tensormetrics.posterior import ConfusionPosterior
+from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, HitRate
+from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatch, SpanScores, Suite, dsl, micro_average
+from tensormetrics.uncertainty import Uncertain, compare
+from tensormetrics.uncertainty.comparison import check_same_scores
+
+# Options that say what is scored, by domain. An option of a constructor stands here or in `model_options` of its class.
+SCORING = {
+    "association": {
+        *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
+        *("n_iterations", "normalize_direction", "p_value_test_type", "penalize_intercept", "print_model_evaluation"),
+        *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
+    },
+    "posterior": {
+        *("batch_shape", "ci_probability", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),
+        *("num_classes", "num_samples", "prevalence_prior", "seed", "zero_division"),
+    },
+    "retrieval": {
+        *("average", "avg_of_avgs", "beta", "denominator", "depth", "exclude", "far", "gain", "gains", "ignore"),
+        *("include", "k", "label_columns", "label_comparison_fn", "label_levels", "on_lone", "return_per_class"),
+        *("score", "statistic", "ties"),
+    },
+    "structured": {
+        *(
+            "average",
+            "columns",
+            "constraint",
+            "counts",
+            "duplicates",
+            "empty",
+            "format",
+            "ks",
+            "labels",
+            "link",
+            "metrics",
+            "node_limit",
+            "objective",
+        ),
+        *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
+        *("zero_division",),
+    },
+    "uncertainty": {"bins", "item_bounds", "metric", "replicates", "seed", "width"},
+}
+
+
+def parameters_of(kind: type[Metric]) -> set[str]:
+    """Names of what the constructors of a class and of its bases take, up to that of all metrics."""
+    names = set()
+    for base in kind.__mro__[: kind.__mro__.index(Metric) + 1]:
+        for name, parameter in inspect.signature(base.__init__).parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                names |= {key for options in typing.get_args(parameter.annotation) for key in options.__annotations__}
+            elif parameter.kind is not parameter.VAR_POSITIONAL:
+                names.add(name)
+    return names - {"self"}
+
+
+@pytest.mark.parametrize("row", METRICS)
+def test_every_option_is_of_the_score_or_of_the_model(row):
+    kind, scoring = type(METRICS[row].make()), SCORING[row.partition(".")[0]]
+    names, model = parameters_of(kind), set(kind.model_options)
+    assert names <= scoring | model, "decide: does the option say what is scored, or how a model answers?"
+    assert not names & scoring & model
+
+
+def test_scoring_options_are_options_of_a_metric():
+    for domain, scoring in SCORING.items():
+        kinds = [type(case.make()) for row, case in METRICS.items() if row.partition(".")[0] == domain]
+        assert scoring <= set().union(*map(parameters_of, kinds))
+
+
+DIFFERENT = [
+    ("k", lambda: HitRate(1), lambda: HitRate(5)),
+    ("on_lone", lambda: HitRate(1), lambda: HitRate(1, on_lone="zero")),  # an option of one of them alone
+    ("on_lone", lambda: HitRate(1, on_lone="zero"), lambda: HitRate(1)),
+    ("distance", RND, lambda: RND(distance="cos")),
+    ("labels", lambda: SpanScores(labels=("a",)), lambda: SpanScores(labels=("b",))),
+    ("threshold", lambda: BoxMatch(0.5), lambda: BoxMatch(0.75)),
+    ("seed", lambda: MultisetMatch(replicates=2), lambda: MultisetMatch(replicates=2, seed=1)),
+    ("restarts", LatentMatch, lambda: LatentMatch(restarts=1)),
+    ("metric", lambda: Uncertain(MeanSquaredError()), lambda: Uncertain(MeanSquaredError(squared=False))),
+]
+EQUAL = [
+    (lambda: HitRate(1), lambda: HitRate(k=1, average="micro", on_lone="exclude", device="cpu")),
+    (lambda: HitRate(1), lambda: HitRate(1, distance="cosine", store_dtype=torch.float16)),
+    (AccuracyCalculator, lambda: AccuracyCalculator(memory_budget=2**20, exact=False, keep="all", progress=True)),
+    (EmbeddingClusterAccuracy, lambda: EmbeddingClusterAccuracy(7, kmeans_func=lambda x, n_clusters: x[:, 0])),
+    (lambda: ConfusionPosterior(2), lambda: ConfusionPosterior(2, name="b", threshold=0.3, compute_on_cpu=True)),
+    (WEAT, lambda: WEAT(sync_on_compute=False)),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "make_other"), DIFFERENT)
+def test_comparison_of_other_scores_is_refused(name, make, make_other):
+    with pytest.raises(ValueError, match=rf"^{name}: got .* for a and .* for b, wanted the same for both$"):
+        compare(make(), make_other())
+
+
+@pytest.mark.parametrize(("make", "make_other"), EQUAL)
+def test_metrics_of_equal_scores_may_be_compared(make, make_other):
+    check_same_scores(make(), make_other())
+    check_same_scores(make_other(), make())
+
+
+def test_families_of_other_options_are_refused():
+    def suite(*names, **options):
+        return Suite({name: Family(dsl.auto[set[int]], {"micro": micro_average(["f1"])}, **options) for name in names})
+
+    check_same_scores(suite("a", replicates=2), suite("a", replicates=2))
+    with pytest.raises(ValueError, match="^seed: got 0 for a and 1 for b"):
+        compare(suite("a", replicates=2), suite("a", replicates=2, seed=1))
+    with pytest.raises(ValueError, match="^b: got 2 metrics, wanted 1 as a has"):
+        compare(suite("a"), suite("a", "b"))
