@@ -1,13 +1,14 @@
 """Simulated data sets of few items or groups, and how often intervals and comparisons of them are right.
 
-Each row of the tables is a `Scenario`: a law of scores, a number of items and perhaps groups. Some 100 sets are one
-metric of as many values, so that they share the weights of one draw; each has a jackknife and pseudo-items of its own.
+Each row of the tables is a `Scenario`: a law of scores, a number of items and perhaps groups. A batch of sets is one
+metric with a value of each set: values share the weights of one draw, and each has its jackknife and pseudo-items.
 
-Choices that the names of the rows leave open: the number of positives of a row is that of an average set (each item is
-positive with the same chance), the items of a class are of fixed number; wrong answers go to the other classes alike;
-false positives are as many as false negatives. Groups have 10 items on average and a normal random effect: scores are
-quantiles of normal numbers of that correlation (ICC) within a group. Rows "beta-binomial" have it between the right and
-wrong answers themselves, which is more. Two models' normal numbers correlate by .7 on an item.
+Choices that the names of the rows leave open: each item is positive with the same chance, and the number of positives
+in a name is that of an average set; the number of items of a class is fixed; wrong answers go to the other classes with
+equal chances; false positives and false negatives are equally frequent. Groups have 10 items on average and a normal
+random effect: scores are quantiles of normal variables of that correlation (ICC) within a group. Rows named
+"beta-binomial" have it between the right and wrong answers themselves, which is more. Two models' normal variables
+correlate by .7 on an item.
 """
 
 import warnings
@@ -30,9 +31,9 @@ from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resample
 SETS = 1000
 BATCH = 100  # sets that share one draw of the weights
 REPLICATES = 1000
-BETWEEN_MODELS = 0.7  # correlation of the normal numbers behind two models' scores of an item
+BETWEEN_MODELS = 0.7  # correlation of the normal variables of two models' scores of an item
 LEVELS = 0.8, 0.95, 0.99
-SLACK = 1e-9  # of rounding, where an end and the truth are the same number
+TOLERANCE = 1e-9  # of rounding, where an end and the truth are the same number
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int], tuple[Array, ...]]  # sets -> rows (N, K, sets) of one metric, or of two
@@ -64,7 +65,7 @@ LOG_NORMAL = Law(lambda u: np.exp(scipy.special.ndtri(u)), float(np.exp(0.5)), i
 
 
 class Read(NamedTuple):
-    """How a value is read off K sums of V sets, and the bounds of an item's row."""
+    """Function that reads V values off K sums of V sets, and the bounds of an item's row."""
 
     width: int  # K
     value: Callable[[Tensor], Tensor]  # (..., K, V) -> (..., V)
@@ -92,7 +93,7 @@ def macro_f1(classes: int) -> Read:
 
 
 class Scenario(NamedTuple):
-    """One row of a table."""
+    """Row of a table."""
 
     kind: str  # of the data, as the table says it
     size: str
@@ -118,30 +119,30 @@ class Coverage(NamedTuple):
 
 
 class Tests(NamedTuple):
-    """What comparisons of two models say, before: percentile interval and random swaps, and now."""
+    """Results of comparisons of two models: before (percentile interval, random swaps) and of the library."""
 
     coverage: Coverage
-    excludes_before: float  # share of sets whose percentile interval excludes 0
-    swaps_significant: float  # share of p-values of the random swaps of at most .05
+    excludes_before: float  # fraction of sets whose percentile interval excludes 0
+    swaps_significant: float  # fraction of p-values of the random swaps of at most .05
     significant: float  # the same of `p_value`
-    gross_before: tuple[float, float]  # interval without 0 beside p > .05; p_better beyond .975 beside p > .1
+    gross_before: tuple[float, float]  # of the interval without 0 and p > .05; of p_better beyond .975 and p > .1
     contradictions: int  # of `comparisons`, at any of the levels
 
 
 def sizes_of_groups(groups: int, is_equal: bool) -> Array:
     """Return the numbers of items: 10 each, or proportional to .6^g of up to 5 groups, g^-1.2 of more."""
     g = np.arange(1, groups + 1)
-    shares = np.ones(groups) if is_equal else 0.6**g if groups <= 5 else g**-1.2
-    return np.maximum(np.round(10 * groups * shares / shares.sum()), 1).astype(int)
+    fractions = np.ones(groups) if is_equal else 0.6**g if groups <= 5 else g**-1.2
+    return np.maximum(np.round(10 * groups * fractions / fractions.sum()), 1).astype(int)
 
 
 def _normals(generator: np.random.Generator, groups: Array | None, count: int, sets: int, icc: float) -> Array:
     # ->  (count, sets)
-    """Draw standard normal numbers, those of one group of correlation `icc`."""
-    numbers = generator.standard_normal((count, sets))
+    """Draw standard normal variables that correlate by `icc` within a group."""
+    normals = generator.standard_normal((count, sets))
     if groups is None:
-        return numbers
-    return icc**0.5 * generator.standard_normal((groups.max() + 1, sets))[groups] + (1 - icc) ** 0.5 * numbers
+        return normals
+    return icc**0.5 * generator.standard_normal((groups.max() + 1, sets))[groups] + (1 - icc) ** 0.5 * normals
 
 
 def _mean_rows(*scores: Array) -> tuple[Array, ...]:
@@ -158,8 +159,8 @@ def scores(law: Law, count: int, groups: Array | None = None, icc: float = 0.0) 
 
 
 def beta_binomial(rate: float, groups: Array, icc: float) -> Draw:
-    """Draw right and wrong answers of one model, whose rate is a beta-distributed number of each group."""
-    a, b = (share * (1 / icc - 1) for share in (rate, 1 - rate))
+    """Draw right and wrong answers of one model, whose rate has a beta distribution over groups."""
+    a, b = (fraction * (1 / icc - 1) for fraction in (rate, 1 - rate))
 
     def draw(generator: np.random.Generator, sets: int) -> tuple[Array, ...]:
         chances = generator.beta(a, b, (groups.max() + 1, sets))[groups]
@@ -169,7 +170,7 @@ def beta_binomial(rate: float, groups: Array, icc: float) -> Draw:
 
 
 def pairs(laws: tuple[Law, Law], count: int, groups: Array | None = None, shift: float = 0.0, icc: float = 0.3) -> Draw:
-    """Draw the scores of two models whose normal numbers are moved apart by twice the `shift`."""
+    """Draw the scores of two models whose normal variables are moved apart by twice the `shift`."""
 
     def draw(generator: np.random.Generator, sets: int) -> tuple[Array, ...]:
         item, *models = (_normals(generator, groups, count, sets, icc) for _ in range(3))
@@ -189,7 +190,7 @@ def shift_of_uniform(difference: float) -> float:
 
 
 def discordant_pairs(count: int, discordance: float, difference: float = 0.0) -> Draw:
-    """Draw two models' right and wrong answers, which differ on a share of the items."""
+    """Draw two models' right and wrong answers, which differ on a fraction of the items."""
 
     def draw(generator: np.random.Generator, sets: int) -> tuple[Array, ...]:
         u = generator.random((count, sets))
@@ -210,8 +211,8 @@ def detections(count: int, positives: int, *rates: float) -> Draw:
         item = generator.standard_normal((count, sets))
         rows = []
         for rate in rates:
-            own = generator.standard_normal((count, sets))
-            u = scipy.special.ndtr(BETWEEN_MODELS**0.5 * item + (1 - BETWEEN_MODELS) ** 0.5 * own)
+            noise = generator.standard_normal((count, sets))
+            u = scipy.special.ndtr(BETWEEN_MODELS**0.5 * item + (1 - BETWEEN_MODELS) ** 0.5 * noise)
             is_wrong = u < np.where(is_positive, 1 - rate, (1 - rate) * positives / (count - positives))
             outcome = is_positive & ~is_wrong, ~is_positive & is_wrong, is_positive & is_wrong
             rows.append(np.stack(outcome, 1).astype(float))
@@ -221,7 +222,7 @@ def detections(count: int, positives: int, *rates: float) -> Draw:
 
 
 def classified(recalls: Array, items: int) -> tuple[Draw, float]:
-    """Return how to draw classified items, so many of each class, and the macro F1 of all that could be drawn."""
+    """Return how to draw classified items, equally many of each class, and the macro F1 of the population."""
     classes = len(recalls)
     target = np.repeat(np.arange(classes), items)
 
@@ -258,7 +259,7 @@ def _resampled(rows: Array, scenario: Scenario, seed: int, is_pair: bool) -> Res
     ).resampled(REPLICATES, seed)
 
 
-def drawn_rows(scenario: Scenario, sets: int | None = None) -> Iterator[tuple[Array, ...]]:
+def sampled_rows(scenario: Scenario, sets: int | None = None) -> Iterator[tuple[Array, ...]]:
     """Yield rows (N, K, BATCH) of one metric, or two, of every hundred sets."""
     generator = np.random.default_rng(zlib.crc32(scenario.name.encode()))
     for _ in range((sets or scenario.sets) // BATCH):
@@ -267,14 +268,14 @@ def drawn_rows(scenario: Scenario, sets: int | None = None) -> Iterator[tuple[Ar
 
 def batches(scenario: Scenario, sets: int | None = None) -> Iterator[list[Resampled]]:
     """Yield one metric, or two, of a hundred values for every hundred sets."""
-    for seed, sides in enumerate(drawn_rows(scenario, sets)):
-        yield [_resampled(rows, scenario, seed, len(sides) > 1) for rows in sides]
+    for seed, metrics in enumerate(sampled_rows(scenario, sets)):
+        yield [_resampled(rows, scenario, seed, len(metrics) > 1) for rows in metrics]
 
 
-def replicates(sides: list[Resampled]) -> Tensor:
+def replicates(metrics: list[Resampled]) -> Tensor:
     # ->  (R, V)
     """Read the value, or the difference, in all replicates."""
-    draws = [side.read(side.weighted) for side in sides]
+    draws = [metric.read(metric.weighted) for metric in metrics]
     return draws[0] if len(draws) == 1 else draws[0] - draws[1]
 
 
@@ -282,25 +283,25 @@ def _coverage(ends: list[tuple[Tensor, ...]], truth: float) -> Coverage:
     # ends: (V,) each: low and high of the percentile interval, low and high of the library's
     low_before, high_before, low, high = (torch.cat(column) for column in zip(*ends, strict=True))
 
-    def share(low: Tensor, high: Tensor) -> float:
-        return float(((low <= truth + SLACK) & (truth - SLACK <= high)).double().mean())
+    def fraction(low: Tensor, high: Tensor) -> float:
+        return float(((low <= truth + TOLERANCE) & (truth - TOLERANCE <= high)).double().mean())
 
     return Coverage(
-        share(low_before, high_before),
-        share(low, high),
+        fraction(low_before, high_before),
+        fraction(low, high),
         float((high_before - low_before).mean()),
         float((high - low).mean()),
     )
 
 
 def intervals_of(scenario: Scenario, sets: int | None = None) -> Coverage:
-    """Simulate intervals of 95 % of one model's score."""
+    """Compute the coverage of simulated intervals of 95 % of one model's score."""
     ends = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncertaintyWarning)  # of few groups
-        for (side,) in batches(scenario, sets):
-            estimate = interval(side, 0.95)
-            ends.append((*interval_of(replicates([side]), 0.95), estimate.low, estimate.high))
+        for (metric,) in batches(scenario, sets):
+            estimate = interval(metric, 0.95)
+            ends.append((*interval_of(replicates([metric]), 0.95), estimate.low, estimate.high))
     return _coverage(ends, scenario.truth)
 
 
@@ -315,7 +316,7 @@ def _random_swaps(a: Resampled, b: Resampled) -> Tensor:
 
 
 def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[float, ...] = (0.95,)) -> Tests:
-    """Simulate comparisons of two models; contradictions are looked for at all levels."""
+    """Compute the results of simulated comparisons of two models; contradictions are counted at all levels."""
     ends, p_values, before = [], [], []
     contradictions = 0
     with warnings.catch_warnings():
@@ -324,9 +325,9 @@ def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[fl
             draws = replicates([a, b])
             low_before, high_before = interval_of(draws, 0.95)
             p_before = _random_swaps(a, b)
-            share = (draws > 0).double().mean(0) + (draws == 0).double().mean(0) / 2
+            fraction = (draws > 0).double().mean(0) + (draws == 0).double().mean(0) / 2
             is_outside = (low_before > 0) | (high_before < 0)
-            is_sure = (share < 0.025) | (share > 0.975)
+            is_sure = (fraction < 0.025) | (fraction > 0.975)
             before.append(
                 torch.stack([is_outside, p_before <= 0.05, is_outside & (p_before > 0.05), is_sure & (p_before > 0.1)])
             )
@@ -339,13 +340,13 @@ def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[fl
                 if level == 0.95:
                     p_values.append(p_value)
                     ends.append((low_before, high_before, low, high))
-    shares = torch.cat(before, 1).double().mean(1).tolist()
+    fractions = torch.cat(before, 1).double().mean(1).tolist()
     return Tests(
         coverage=_coverage(ends, scenario.truth),
-        excludes_before=shares[0],
-        swaps_significant=shares[1],
+        excludes_before=fractions[0],
+        swaps_significant=fractions[1],
         significant=float((torch.cat(p_values) <= 0.05).double().mean()),
-        gross_before=(shares[2], shares[3]),
+        gross_before=(fractions[2], fractions[3]),
         contradictions=contradictions,
     )
 
@@ -366,8 +367,8 @@ LAWS = {
 }
 
 
-def _short(number: float) -> str:
-    return f"{number:g}".replace("0.", ".")
+def _short(x: float) -> str:
+    return f"{x:g}".replace("0.", ".")
 
 
 def _difference_text(difference: float) -> str:
@@ -383,20 +384,20 @@ def _of_items(kind: str, law: Law, counts: tuple[int, ...]) -> list[Scenario]:
     ]
 
 
-def grouped(number: int, is_equal: bool) -> Array:
+def grouped(num_groups: int, is_equal: bool) -> Array:
     # ->  (N,)
     """Return the group of each item."""
-    return np.repeat(np.arange(number), sizes_of_groups(number, is_equal))
+    return np.repeat(np.arange(num_groups), sizes_of_groups(num_groups, is_equal))
 
 
 def _of_groups(kind: str, law: Law, icc: float, counts: tuple[int, ...]) -> list[Scenario]:
     rows = []
     for is_equal in (True, False):
-        for number in counts:
-            groups = grouped(number, is_equal)
+        for num_groups in counts:
+            groups = grouped(num_groups, is_equal)
             text = f"{kind}, ICC {_short(icc)}, {'equal' if is_equal else 'unequal'}"
             draw = scores(law, len(groups), groups, icc)
-            rows.append(Scenario(text, f"{number} groups", draw, law.mean, groups=groups, sets=2 * SETS))
+            rows.append(Scenario(text, f"{num_groups} groups", draw, law.mean, groups=groups, sets=2 * SETS))
     return rows
 
 
@@ -406,9 +407,9 @@ def _of_f1(cases: list[tuple[int, int]]) -> list[Scenario]:
 
 def _of_macro_f1(kind: str, recalls: list[float], items: tuple[int, ...]) -> list[Scenario]:
     rows = []
-    for number in items:
-        draw, truth = classified(np.array(recalls), number)
-        size = f"{len(recalls)} classes of {number} items"
+    for count in items:
+        draw, truth = classified(np.array(recalls), count)
+        size = f"{len(recalls)} classes of {count} items"
         rows.append(Scenario(f"macro F1, {kind}", size, draw, truth, macro_f1(len(recalls)), sets=SETS // 2))
     return rows
 
@@ -450,14 +451,14 @@ def beta_binomial_rows() -> list[Scenario]:
     return [
         Scenario(
             f"beta-binomial, {_short(rate)}, ICC {_short(icc)}, unequal",
-            f"{number} groups",
-            beta_binomial(rate, grouped(number, False), icc),
+            f"{num_groups} groups",
+            beta_binomial(rate, grouped(num_groups, False), icc),
             rate,
-            groups=grouped(number, False),
+            groups=grouped(num_groups, False),
             sets=2 * SETS,
         )
         for rate, icc in ((0.7, 0.3), (0.7, 0.8), (0.95, 0.3), (0.85, 0.5))
-        for number in (5, 10, 20, 30)
+        for num_groups in (5, 10, 20, 30)
     ]
 
 
@@ -503,13 +504,13 @@ def _pairs_of_groups(
 ) -> list[Scenario]:
     """Return rows of pairs in groups of correlation .3; uniform scores are shifted to the difference."""
     rows = []
-    for number in counts:
-        groups = grouped(number, is_equal)
+    for num_groups in counts:
+        groups = grouped(num_groups, is_equal)
         shift = shift_of_uniform(difference) if UNIFORM in laws else 0.0
         text = f"{kind}, {'equal' if is_equal else 'unequal'} groups"
         text += _difference_text(difference)
         draw = pairs(laws, len(groups), groups, shift)
-        rows.append(Scenario(text, f"{number} groups", draw, difference, groups=groups))
+        rows.append(Scenario(text, f"{num_groups} groups", draw, difference, groups=groups))
     return rows
 
 
@@ -555,9 +556,9 @@ def held_out_pair_rows() -> list[Scenario]:
     rows += _pairs_of_law("like average precision", LIKE_AP, (8, 25, 60))
     rows += _pairs_of_law("Beta(.3, 3)", SKEWED, (8, 25, 60))
     rows += _uniform_pairs((8, 25), 0.1)
-    halves = right_or_wrong(0.8), right_or_wrong(0.8)
+    answers = right_or_wrong(0.8), right_or_wrong(0.8)
     for is_equal in (True, False):
-        rows += _pairs_of_groups("right or wrong", halves, is_equal, (4, 7, 15))
+        rows += _pairs_of_groups("right or wrong", answers, is_equal, (4, 7, 15))
         rows += _pairs_of_groups("uniform", (UNIFORM, UNIFORM), is_equal, (4, 7, 15))
     return rows
 
@@ -570,8 +571,8 @@ def pair_width_rows() -> list[Scenario]:
 def peer_rows() -> list[Scenario]:
     """Return the rows on which other packages are tried."""
     rows = {row.name: row for row in interval_rows()}
-    chosen = [rows[f"right or wrong, .9, {n} items"] for n in (10, 30, 100)]
-    return chosen + [rows[f"right or wrong, .7, ICC .3, equal, {n} groups"] for n in (5, 10)]
+    scenarios = [rows[f"right or wrong, .9, {n} items"] for n in (10, 30, 100)]
+    return scenarios + [rows[f"right or wrong, .7, ICC .3, equal, {n} groups"] for n in (5, 10)]
 
 
 def peer_pair_rows() -> list[Scenario]:

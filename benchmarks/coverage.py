@@ -54,14 +54,14 @@ class Report:
             self._output.write_text("\n".join([*self._lines, ""]))
 
 
-def share(number: float) -> str:
+def fraction(x: float) -> str:
     """Write .950 for .95."""
-    return f"{number:.3f}".removeprefix("0")
+    return f"{x:.3f}".removeprefix("0")
 
 
-def width(number: float) -> str:
+def width(x: float) -> str:
     """Write two digits or more."""
-    return f"{number:.2g}" if number < 0.1 else f"{number:.2f}"
+    return f"{x:.2g}" if x < 0.1 else f"{x:.2f}"
 
 
 def joined(texts: Iterable[str]) -> str:
@@ -72,9 +72,9 @@ def by_kind(rows: list[Scenario]) -> Iterator[tuple[str, str, list[Scenario]]]:
     """Yield rows of one kind, and their sizes: "5, 10 items"."""
     for kind, scenarios in itertools.groupby(rows, key=lambda row: row.kind):
         same_kind = list(scenarios)
-        numbers, units = zip(*(row.size.split(" ", 1) for row in same_kind), strict=True)
+        counts, units = zip(*(row.size.split(" ", 1) for row in same_kind), strict=True)
         is_one_unit = len(set(units)) == 1
-        yield kind, f"{joined(numbers)} {units[0]}" if is_one_unit else joined(row.size for row in same_kind), same_kind
+        yield kind, f"{joined(counts)} {units[0]}" if is_one_unit else joined(row.size for row in same_kind), same_kind
 
 
 def intervals(rows: list[Scenario], sets: int | None) -> Iterator[Cells]:
@@ -83,8 +83,8 @@ def intervals(rows: list[Scenario], sets: int | None) -> Iterator[Cells]:
         yield (
             kind,
             sizes,
-            joined(share(result.before) for result in results),
-            joined(share(result.after) for result in results),
+            joined(fraction(result.before) for result in results),
+            joined(fraction(result.after) for result in results),
             joined(f"{width(result.width_before)} / {width(result.width)}" for result in results),
         )
 
@@ -95,12 +95,12 @@ def comparisons(rows: list[Scenario], sets: int | None) -> Iterator[Cells]:
         yield (
             kind,
             sizes,
-            joined(share(result.coverage.before) for result in results),
-            joined(share(result.coverage.after) for result in results),
-            joined(share(result.excludes_before) for result in results),
-            joined(share(result.swaps_significant) for result in results),
-            joined(share(result.significant) for result in results),
-            joined(" / ".join(map(share, result.gross_before)) for result in results),
+            joined(fraction(result.coverage.before) for result in results),
+            joined(fraction(result.coverage.after) for result in results),
+            joined(fraction(result.excludes_before) for result in results),
+            joined(fraction(result.swaps_significant) for result in results),
+            joined(fraction(result.significant) for result in results),
+            joined(" / ".join(map(fraction, result.gross_before)) for result in results),
             str(sum(result.contradictions for result in results)),
         )
 
@@ -171,10 +171,10 @@ PEERS = (
 
 def answers(peer: Peer, scenario: Scenario, sets: int) -> Array:
     # ->  (sets, 3)
-    """Ask a peer about each of the simulated sets."""
+    """Compute the answers of a peer to each of the simulated sets."""
     results = []
-    for sides in simulation.drawn_rows(scenario, sets):
-        models = [rows[:, 0].T for rows in sides]
+    for metrics in simulation.sampled_rows(scenario, sets):
+        models = [rows[:, 0].T for rows in metrics]
         if peer.takes_group_means:
             starts = np.flatnonzero(np.diff(scenario.groups, prepend=-1))
             models = [np.add.reduceat(scores, starts, 1) / np.bincount(scenario.groups) for scores in models]
@@ -186,31 +186,38 @@ def peers(rows: list[Scenario], sets: int, is_pair: bool) -> Iterator[Cells]:
     for row in rows:
         if is_pair:
             tests = simulation.comparisons_of(row, sets)
-            coverage, contradictions, significant = tests.coverage, tests.contradictions, share(tests.significant)
-            before = share(tests.swaps_significant), share(tests.gross_before[0])
+            coverage, contradictions, significant = tests.coverage, tests.contradictions, fraction(tests.significant)
+            before = fraction(tests.swaps_significant), fraction(tests.gross_before[0])
         else:
             coverage, contradictions, significant = simulation.intervals_of(row, sets), 0, ""
             before = "", ""
-        against = share(contradictions / sets) if is_pair else ""
-        yield row.name, "tensormetrics", share(coverage.after), width(coverage.width), significant, against, ".000"
-        yield row.name, "percentile, swap test", share(coverage.before), width(coverage.width_before), *before, ".000"
+        against = fraction(contradictions / sets) if is_pair else ""
+        yield row.name, "tensormetrics", fraction(coverage.after), width(coverage.width), significant, against, ".000"
+        yield (
+            row.name,
+            "percentile, swap test",
+            fraction(coverage.before),
+            width(coverage.width_before),
+            *before,
+            ".000",
+        )
         for peer in PEERS:
             is_installed = importlib.util.find_spec(peer.package) is not None
             if not is_installed or (is_pair and not peer.compares) or (peer.takes_group_means and row.groups is None):
                 continue
             low, high, p_value = answers(peer, row, sets).T
             has_interval = ~np.isnan(low)
-            holds = (low <= row.truth + simulation.SLACK) & (high >= row.truth - simulation.SLACK)
+            holds = (low <= row.truth + simulation.TOLERANCE) & (high >= row.truth - simulation.TOLERANCE)
             excludes = (low > 0) | (high < 0)
             has_p = is_pair and bool((~np.isnan(p_value)).any())
             yield (
                 row.name,
                 peer.label,
-                share(holds.mean()),
+                fraction(holds.mean()),
                 width(np.nanmean(high - low)) if has_interval.any() else "",
-                share((p_value <= 0.05).mean()) if has_p else "",
-                share((excludes != (p_value <= 0.05))[has_interval].mean()) if has_p else "",
-                share(1 - has_interval.mean()),
+                fraction((p_value <= 0.05).mean()) if has_p else "",
+                fraction((excludes != (p_value <= 0.05))[has_interval].mean()) if has_p else "",
+                fraction(1 - has_interval.mean()),
             )
 
 

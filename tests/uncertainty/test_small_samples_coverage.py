@@ -1,6 +1,6 @@
 """Intervals and comparisons of few items or groups hold what they promise, in a thousand simulated sets of each row.
 
-The limits leave room for the standard error of a share, .007 at .95 in 1,000 sets. With -s all shares are printed.
+The limits allow for the standard error, .007 at .95 in 1,000 sets. With -s the numbers are printed.
 """
 
 from pathlib import Path
@@ -12,9 +12,9 @@ from tensormetrics.uncertainty.engine.intervals import interval
 from tensormetrics.uncertainty.engine.resampling import Items
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST = 0.92
+MIN_COVERAGE = 0.92
 # Rows where the method is known to cover less.
-LEAST_OF = {
+MIN_COVERAGE_OF = {
     "right or wrong, .95, ICC .3, unequal, 20 groups": 0.90,
     "right or wrong, .85, ICC .5, unequal, 30 groups": 0.86,
     "right or wrong, .7, 7 items": 0.90,
@@ -34,8 +34,8 @@ def simulation(monkeypatch):
     return _small_samples
 
 
-def least(name: str) -> float:
-    return LEAST_OF.get(name, LEAST)
+def min_coverage(name: str) -> float:
+    return MIN_COVERAGE_OF.get(name, MIN_COVERAGE)
 
 
 @pytest.mark.parametrize("table", ["interval_rows", "held_out_interval_rows", "overflow_rows"])
@@ -44,10 +44,10 @@ def test_intervals_of_few_items_or_groups_cover_the_truth(simulation, table):
     for row in getattr(simulation, table)():
         if row.read is simulation.UNBOUNDED_MEAN:  # known to cover less
             continue
-        share = simulation.intervals_of(row).after
-        print(f"{row.name}: {share:.3f}")
-        if share < least(row.name) or (row.is_far_from_ends and share > 0.995):
-            misses[row.name] = share
+        fraction = simulation.intervals_of(row).after
+        print(f"{row.name}: {fraction:.3f}")
+        if fraction < min_coverage(row.name) or (row.is_far_from_ends and fraction > 0.995):
+            misses[row.name] = fraction
     assert misses == {}
 
 
@@ -69,7 +69,7 @@ def test_comparisons_of_equal_models_are_rarely_significant_and_tell_one_story(s
         tests = simulation.comparisons_of(row, levels=simulation.LEVELS)
         print(f"{row.name}: p <= .05 {tests.significant:.3f}, interval {tests.coverage.after:.3f}")
         is_powerless = row.name in ("uniform, 30 pairs", "uniform, 100 pairs") and tests.significant < 0.02
-        if tests.significant > 0.065 or is_powerless or tests.contradictions or tests.coverage.after < LEAST:
+        if tests.significant > 0.065 or is_powerless or tests.contradictions or tests.coverage.after < MIN_COVERAGE:
             misses[row.name] = tests
     assert misses == {}
 
@@ -80,7 +80,7 @@ def test_comparisons_of_models_that_differ_find_it(simulation):
     limits["right or wrong, 20 % discordant, difference .14, 100 pairs"] = 0.84
     for name, limit in limits.items():
         tests = simulation.comparisons_of(rows[name], levels=simulation.LEVELS)
-        assert tests.significant >= limit and tests.coverage.after >= LEAST and tests.contradictions == 0, name
+        assert tests.significant >= limit and tests.coverage.after >= MIN_COVERAGE and tests.contradictions == 0, name
 
 
 @pytest.mark.parametrize("table", ["held_out_pair_rows", "overflow_pair_rows"])
@@ -90,22 +90,22 @@ def test_comparisons_of_held_out_rows_cover_the_difference(simulation, table):
         tests = simulation.comparisons_of(row)
         print(f"{row.name}: p <= .05 {tests.significant:.3f}, interval {tests.coverage.after:.3f}")
         is_significant = row.truth == 0 and tests.significant > 0.065
-        if tests.coverage.after < LEAST or is_significant or tests.contradictions:
+        if tests.coverage.after < MIN_COVERAGE or is_significant or tests.contradictions:
             misses[row.name] = tests
     assert misses == {}
 
 
 def test_intervals_of_one_set_equal_those_of_a_hundred_sets_together(simulation):
     row = simulation.width_rows()[0]
-    (side,) = next(simulation.batches(row))
-    together = interval(side, 0.95)
+    (metric,) = next(simulation.batches(row))
+    of_batch = interval(metric, 0.95)
     single = Items(
-        side.units.rows.reshape(200, 2, simulation.BATCH)[:, :, 7],
-        side.units.ids,
+        metric.units.rows.reshape(200, 2, simulation.BATCH)[:, :, 7],
+        metric.units.ids,
         lambda sums: sums[..., 0, 0] / sums[..., 0, 1],
         bounds=mean_bounds(1),
         range=(0.0, 1.0),
     ).resampled(simulation.REPLICATES, 0)
     estimate = interval(single, 0.95)
-    assert float(estimate.low) == pytest.approx(float(together.low[7]), rel=1e-12)
-    assert float(estimate.high) == pytest.approx(float(together.high[7]), rel=1e-12)
+    assert float(estimate.low) == pytest.approx(float(of_batch.low[7]), rel=1e-12)
+    assert float(estimate.high) == pytest.approx(float(of_batch.high[7]), rel=1e-12)
