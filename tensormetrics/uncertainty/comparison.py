@@ -1,7 +1,7 @@
 """Two metrics on the same items, or one against a number: which is better, and how sure is that?"""
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -86,7 +86,7 @@ def _scoring_options(metric: Metric) -> dict[str, str]:
     """Return in words what the constructor was given, and the defaults of what it was not."""
     options = options_of(metric, *metric._arguments)
     for base in type(metric).__mro__:  # `**options` of a constructor go to that of a base
-        for name, parameter in inspect.signature(base.__init__).parameters.items():
+        for name, parameter in inspect.signature(cast(Any, base).__init__).parameters.items():
             if parameter.default is not parameter.empty:
                 options.setdefault(name, described(parameter.default))
     return {name: option for name, option in options.items() if name not in type(metric).model_options}
