@@ -1,7 +1,10 @@
 import logging
 import os
+import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait spinning are many times slower on busy cores
 
@@ -15,6 +18,34 @@ from tensormetrics import _triton  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
+
+DOMAINS = "assignment", "association", "posterior", "retrieval", "structured", "uncertainty"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--domain", choices=DOMAINS, help="Run the tests of one domain and its rows of the tables.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what `--domain` leaves out: tests in other folders, and rows of tables of other domains."""
+    domain = config.getoption("--domain")
+    if domain is None:
+        return
+    is_row = re.compile(rf"\[(.*-)?{domain}[.-]")
+    own = [item for item in items if f"/tests/{domain}/" in item.path.as_posix() or is_row.search(item.nodeid)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in {*own}])
+    items[:] = own
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print in one line for want of what tests were skipped."""
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    named = [re.search(r"import '([\w.]+)'|needs? (.+)", reason) for reason in reasons]
+    missing = Counter((match[1] or match[2]) if match else "other reasons" for match in named)
+    if missing:
+        wants = ", ".join(f"{name} {count}" for name, count in missing.most_common())
+        terminalreporter.write_line(f"skipped for want of: {wants}")
+
 
 # A shell's job in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
