@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ._metric import Metric
@@ -27,7 +26,7 @@ class RowMetric(Metric):
 
     def append_items(self, columns: dict[str, Tensor], **items: Any) -> None:
         # columns: (B, ...) each
-        """Append the rows of items; `items` as in `Identity`."""
+        """Append the rows of items; `ids` and `groups` as in `update`."""
         first = next(iter(columns.values()))
         numbers = identity(len(first), first.device, **items)
         if len(first):
@@ -50,5 +49,5 @@ class RowMetric(Metric):
         # States of earlier versions have one column for what shares a weight: groups, or else ids.
         units = state_dict.pop(prefix + "units", None)
         if units is not None:
-            state_dict[prefix + "groups"], state_dict[prefix + "ids"] = units, torch.empty(0)
+            state_dict[prefix + "groups"], state_dict[prefix + "ids"] = units, units.new_empty(0)
         super()._load_from_state_dict(state_dict, prefix, *args)

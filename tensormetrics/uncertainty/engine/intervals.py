@@ -81,7 +81,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
 def with_values(estimates: Any, values: Any) -> Any:
     """Return the estimates with the values of `compute`, from which sums in another order differ by rounding."""
     if isinstance(estimates, Estimate):
-        low, high = torch.fmin(estimates.low, values), torch.fmax(estimates.high, values)
+        low, high = torch.minimum(estimates.low, values), torch.maximum(estimates.high, values)
         return dataclasses.replace(estimates, value=values, low=low, high=high)
     return {name: with_values(estimate, values[name]) for name, estimate in estimates.items()}
 
