@@ -289,8 +289,8 @@ def _coverage(ends: list[tuple[Tensor, ...]], truth: float) -> Coverage:
     return Coverage(
         fraction(low_before, high_before),
         fraction(low, high),
-        float((high_before - low_before).mean()),
-        float((high - low).mean()),
+        float((high_before - low_before).nanmean()),
+        float((high - low).nanmean()),
     )
 
 

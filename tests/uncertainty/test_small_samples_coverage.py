@@ -18,7 +18,7 @@ MIN_COVERAGE_OF = {
     "right or wrong, .95, ICC .3, unequal, 20 groups": 0.90,
     "right or wrong, .85, ICC .5, unequal, 30 groups": 0.86,
     "right or wrong, .7, 7 items": 0.90,
-    # Jeffreys' interval itself covers .911: with no item right (chance .077) it ends at .0488.
+    # The exact Jeffreys interval covers .885: with no item right (chance .077) it ends at .0488.
     "right or wrong, .05, 50 items": 0.90,
     "right or wrong, .95, 50 items": 0.90,
 }
